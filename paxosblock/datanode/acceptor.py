@@ -31,11 +31,11 @@ _NOWHERE: Final = StorageId("")
 
 
 class Acceptor:
-    """Every block of this node; it listens to them for who wants to know.
+    """Every block of this node; it passes on to a `Listener` what they say.
 
-    Most are finalized and at rest in the log of a volume. Of those it keeps only in which one, and
-    makes the `Block` when somebody asks for it, which goes when nobody has it any more: so there is
-    at most one at any time.
+    Most blocks are finalized and at rest in the log of a volume. For those it only remembers the
+    volume, and makes the `Block` when somebody asks for it. That one is shared by all who hold it
+    and goes with the last: so there is at most one at any time.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Acceptor:
         self._steps = ControlSteps(fetcher, self._settle, reserved_bytes)
         self._blocks: dict[BlockId, Block | Volume] = SortedDict()  # block reports go by order
         self._awake: WeakValueDictionary[BlockId, Block] = WeakValueDictionary()
-        """The blocks at rest that somebody has at this moment."""
+        """The blocks at rest that somebody holds at this moment."""
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
     async def load(self, hung_after_s: float) -> None:
-        """Load the replicas of all volumes but those that hang for `hung_after_s`; before this
-        nobody may be answered."""
+        """Load the replicas of all volumes but those that hang for `hung_after_s`; answer nobody
+        before this."""
         volumes = tuple(self._volumes.values())
         loading = (volume.load(hung_after_s) for volume in volumes)
         for volume, found in zip(volumes, await asyncio.gather(*loading), strict=True):
@@ -86,15 +86,15 @@ class Acceptor:
         self._blocks[block.id] = block
 
     async def close(self) -> None:
-        """Let the control steps that are under way come to their end, then close every file."""
+        """Let the control steps that are under way end, then close every file."""
         await self._steps.close()
         for block in (*self._blocks.values(), *self._awake.values()):
             if isinstance(block, Block):
                 block.close()
 
     def check_inside(self) -> None:
-        """Raise NotReadyError while a NameNode must take in a volume that was upgraded or rolled
-        back: it may have forgotten what it promised (FORMAT.md 7)."""
+        """Raise NotReadyError while a volume that was upgraded or rolled back waits for a NameNode
+        to accept it: it may have forgotten what it promised (FORMAT.md 7)."""
         for volume in self._volumes.values():
             if volume.outside:
                 raise NotReadyError(
@@ -110,7 +110,7 @@ class Acceptor:
         return (found for block in tuple(self._blocks) if (found := self._owner(block)))
 
     def behind(self, block: BlockId) -> Iterator[Block]:
-        """The blocks with greater ids than `block`, in order; to be used before the next await."""
+        """Yield the blocks with greater ids than `block`, in order, until the next await."""
         ordered: SortedDict = self._blocks
         later = ordered.irange(block, inclusive=(False, True))
         return (found for each in later if (found := self._owner(each)))
@@ -126,12 +126,12 @@ class Acceptor:
         return len(self._blocks)
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
-        """The block, if its replica is at `storage`."""
+        """Return the block if its replica is at `storage`."""
         found = self._owner(block)
         return found if found is not None and found.volume.storage == storage else None
 
     def _owner(self, block: BlockId) -> Block | None:
-        """The block, awake; None when nothing of it is here."""
+        """Return the block, awake; None if nothing of it is here."""
         found = self._blocks.get(block)
         if not isinstance(found, Volume):
             return found
@@ -167,7 +167,7 @@ class Acceptor:
             volume.check()
         block = self._owner(request.block)
         if volume is None or (block is not None and block.volume is not volume):
-            # A storage that is not here is lost; nobody else answers in its name (PROTOCOL.md 1).
+            # A storage that is not here is lost; no other may answer in its name (PROTOCOL.md 1).
             return register.nack(storage, request.block, register.generation_of(request))
         if isinstance(request, Read):
             return await self.read(request, storage)
@@ -184,17 +184,17 @@ class Acceptor:
         if block.vacant:
             del self._blocks[block.id]
         elif files is not None and block.volume.store.rests(files):
-            self._blocks[block.id] = block.volume  # `_owner` makes the same
+            self._blocks[block.id] = block.volume  # `_owner` makes the same block again
             self._awake[block.id] = block
 
-    # -- what the blocks tell ------------------------------------------------------------------
+    # -- what the blocks say --------------------------------------------------------------------
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:
         """A replica was made, finalized, deleted, or changed by a recovery."""
         self._listener.replica_changed(block, storage)
 
     def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
-        """A replica is dead: one that was at rest is not any more."""
+        """A replica is dead: if it was at rest, it no longer is."""
         found = self.find(block, storage)
         if found is not None:
             self._blocks[block] = found
@@ -203,7 +203,7 @@ class Acceptor:
     # -- reading the registers ------------------------------------------------------------------
 
     async def read(self, request: Read, storage: StorageId) -> ReadReply | Nack:
-        """D6: the registers; what they tell of is durable, in disk mode or when asked to be.
+        """D6: return the registers; in disk mode, or if asked for, what they say is durable.
 
         Raises:
             StorageError: the volume has failed.
@@ -216,7 +216,7 @@ class Acceptor:
     # -- what goes wrong ------------------------------------------------------------------------
 
     def _volume_failed(self, volume: Volume) -> None:
-        """Let go of what was there: another volume of this node may be given these blocks."""
+        """Forget its blocks: another volume of this node may get them."""
         for block, found in tuple(self._blocks.items()):
             if (found if isinstance(found, Volume) else found.volume) is volume:
                 del self._blocks[block]
@@ -226,7 +226,8 @@ class Acceptor:
 
 
 def _later(one: Block, other: Block) -> tuple[Block, Block]:
-    """Of two volumes one had failed, and was given up, when the block came to the other."""
+    """Return the later block first. Both are here because the block came to one volume after the
+    other had failed."""
     return (one, other) if _accepted(one) > _accepted(other) else (other, one)
 
 

@@ -1,7 +1,7 @@
 """The replicas that a volume holds when its process starts (FORMAT.md 5, rule D8).
 
 Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
-marked weak on disk before anybody can ask it. No damage makes this raise: a replica that cannot be
+marked weak on disk before anybody can ask it. Damage does not raise here: a replica that cannot be
 believed is dead, and says so to everyone who asks.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from paxosblock.datanode.file_store import FileStore
 
 UNKNOWN_EPOCH: Final = Generation(2**63 - 1)
-"""That of a replica of which neither metadata nor a block file is left: later than any decision."""
+"""The epoch of a replica without metadata and block file: later than any decision."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def load(store: FileStore) -> Found:
     """
     disk, folder = store.disk, store.folder
     found = by_block(disk, folder / RBW, folder / CURRENT)
-    # All of it is read before anything is changed: a later format is nothing to be mended.
+    # All metadata is read before anything is changed: a later format must be left as it is.
     ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
     damaged = read_damaged(disk, folder)
     small = store.small.load()
@@ -67,7 +67,7 @@ def load(store: FileStore) -> Found:
     loaded = [_load_block(store, found[block], ruling.pop(block)) for block in sorted(found)]
     for block in sorted(found):
         if found[block].metas and block in store.small:
-            store.small.forget(block)  # it was moved to files of its own: it never comes back
+            store.small.forget(block)  # it was moved to files of its own, and stays there
     loaded += [_load_small(store, each) for each in small if each.block in store.small]
     loaded += [wake(store, block) for block in sorted(damaged) if store.small.rests(block)]
     found_again = [_doubted(replica, damaged) for replica in loaded if replica is not None]
@@ -78,12 +78,12 @@ def load(store: FileStore) -> Found:
 
 
 def wake(store: FileStore, block: BlockId) -> Loaded:
-    """Return a replica that rests in the log, without a look at the disk."""
+    """Return a replica that rests in the log, without reading the disk."""
     return Loaded(block, store.small.at_rest(block), SmallPlace(None, block))
 
 
 def _load_small(store: FileStore, found: SmallLoaded) -> Loaded:
-    """A replica that was being written goes to files: whatever comes next, it is a recovery."""
+    """Move a replica that was being written to files: a recovery comes next in any case."""
     block, metadata, place = found.block, found.metadata, SmallPlace(None, found.block)
     if metadata is None:
         return _dead(block, None, None, found.corrupt)
@@ -111,7 +111,7 @@ def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> L
         _remove(store, found.datas)
         return None
     if isinstance(ruling, str):
-        # Votes leave only when the name tells their epoch. Without any name nothing ever heals it.
+        # Votes leave only when the file's name has their epoch. Without a name nothing heals it.
         epoch = max((data.epoch for data in found.datas), default=UNKNOWN_EPOCH)
         return replace(_dead(found.block, None, None, ruling), epoch=epoch)
     metadata = ruling.metadata
@@ -126,7 +126,7 @@ def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> L
 
 
 def _doubted(loaded: Loaded, damaged: Mapping[BlockId, int]) -> Loaded:
-    """The replica, dead if it was found damaged before, and was not replaced since."""
+    """Return the replica, dead if it was found damaged before and was not replaced since."""
     files = loaded.files
     if loaded.corrupt or files is None:
         return loaded
@@ -138,19 +138,20 @@ def _doubted(loaded: Loaded, damaged: Mapping[BlockId, int]) -> Loaded:
 def _forget_replaced(
     store: FileStore, damaged: Mapping[BlockId, int], loaded: list[Loaded]
 ) -> None:
-    """Forget what is gone, or dead for all to see: a copy may take its place under its number."""
+    """Forget damage of replicas that are gone, or that show it by themselves: a copy may get the
+    same number."""
     dead = {each.block: each.files for each in loaded if each.corrupt}
     kept = {block: files for block in damaged if (files := dead.get(block)) is not None}
     if kept.keys() != damaged.keys():
-        with contextlib.suppress(NoSpaceError):  # then a copy may be made once more
+        with contextlib.suppress(NoSpaceError):  # at worst a sound copy is made once more
             store.keep_damaged(kept)
 
 
 def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
-    """The metadata that rules, or why none can be believed.
+    """Return the metadata that counts, or the reason why none can be believed.
 
     Adopting a log raises the accepted generation, and a crash while a replica changes folders may
-    leave the metadata before and after it.
+    leave both the earlier and the later metadata.
     """
     try:
         candidates = [
@@ -175,7 +176,7 @@ def _read_metadata(disk: Disk, block: BlockId, file: FoundFile) -> Metadata:
 def _tidied(
     store: FileStore, found: BlockFiles, metadata: Metadata, meta: FoundFile
 ) -> ReplicaFiles | None:
-    """Finish the change of folders that a crash interrupted; None when the block file is lost."""
+    """Finish the change of folders that a crash interrupted; None if the block file is lost."""
     named = [data for data in found.datas if data.copy == metadata.copy]
     if not named:
         return None
@@ -191,7 +192,7 @@ def _tidied(
 
 
 def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
-    """Find out which chunks the replica has, and cut what is beyond them."""
+    """Find out which chunks the replica has, and cut off the bytes beyond them."""
     finalized = metadata.registers.state is ReplicaState.FINALIZED
     try:
         if finalized:
@@ -225,7 +226,8 @@ def _cut(store: FileStore, files: ReplicaFiles, size_bytes: int) -> None:
 
 
 def _table(metadata: Metadata, size: int) -> tuple[ChunkLog, str]:
-    """The log of a finalized replica; its bytes are checked whenever they are read."""
+    """Return the log of a finalized replica, and why it is dead or "". Its bytes are checked
+    whenever they are read."""
     try:
         log = ChunkLog.from_bytes(metadata.chunks)
     except ValueError as error:
@@ -246,7 +248,7 @@ def _contradiction(replica: Replica) -> str:
 
 
 def _settled(store: FileStore, metadata: Metadata, replica: Replica, files: ReplicaFiles) -> Loaded:
-    """D8: an rbw replica becomes rwr; that it is weak is on disk before it says anything."""
+    """D8: make an rbw replica rwr; if it is weak, the disk says so before it answers anything."""
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
     if replica.registers.state is ReplicaState.RBW and metadata.boot != store.boot:
         store.store_metadata(files, replica)

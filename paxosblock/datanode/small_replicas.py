@@ -341,7 +341,7 @@ class SmallReplicas:
         return decode_metadata(self._where_it_is(block, read), block)
 
     def _where_it_is(self, block: BlockId, read: Callable[[Row], T], *, chunk: bool = False) -> T:
-        """Return what `read` reads of the block's records, though `tidy` may move them meanwhile."""
+        """Return what `read` reads of the block's records, which `tidy` may move meanwhile."""
         before = NOWHERE
         while True:
             row = self._row(block)

@@ -1,8 +1,7 @@
-"""One volume: a folder with an identity, its store, its threads, and whether it still works.
+"""One volume: a folder with an identity, its store and its threads, used until it fails.
 
 A volume that fails an operation is not used again: after a failed `fdatasync` the system may have
-dropped what it could not write, and a second one would succeed. It takes only its own replicas
-with it.
+dropped what it could not write, and a second one would succeed. Only its own replicas are lost.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STEP_THREADS: Final = 16
-"""As many control steps of small replicas share one sync of their log."""
+"""Threads for control steps: so many steps of small replicas can share one sync of their log."""
 QUIET_S: Final = 0.05
 """Seconds after which a volume that nobody used is at rest."""
 SERVED_S: Final = 1.0
-"""Seconds after which a client that wrote or read there is gone: a writer comes back with the next
+"""Seconds after its last chunk for which a client still counts: a writer comes back with the next
 block but one, and must not find copies at their full pace."""
 
 _log = logging.getLogger(__name__)
@@ -94,20 +93,20 @@ class Volume:
         self.storage: StorageId = identity.storage
         self.store: ReplicaStore = FileStore(disk, folder, boot)
         self.failed = ""
-        """The reason why it is not used any more, with its folder; "" while it is."""
+        """The reason why it is no longer used, with its folder; "" while it is used."""
         self.over = asyncio.Event()
-        """It has failed."""
+        """Set when it has failed."""
         self.deleted = asyncio.Event()
-        """A replica was deleted; its room is to be given back."""
+        """Set when a replica was deleted, so that the remover gives its room back."""
         self.used_bytes = 0
         """Bytes that the block files take; the blocks keep it right (`Block.changed`)."""
         self.open_count = 0
-        """Replicas that are being written; kept right in the same place."""
+        """Replicas that are being written; the blocks keep it right, too."""
         self.hung = ""
         """The reason why the heartbeat calls it failed while it does not answer; "" while it does.
         Kept by `Look`."""
         self.doubted = False
-        """Something on it could not be read: the next look tries whether it still works."""
+        """True if something on it could not be read: the next look tests if it still works."""
         self.scrubbed = Scrubbed()
         """Kept by the scrubber."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
@@ -135,9 +134,9 @@ class Volume:
         """Run a blocking step in a thread of this volume.
 
         Raises:
-            NoSpaceError: the volume is full; it goes on.
+            NoSpaceError: the volume is full, but still used.
             StorageError: the volume has failed, now or before.
-            Whatever else `step` raises.
+            Anything else that `step` raises.
         """
         try:
             done = await self.look(step, *args, **kwargs)
@@ -146,16 +145,16 @@ class Volume:
         except StorageError as error:
             self.fail(error)
             raise
-        # A sync of this step succeeds after a failed one, without the bytes which that dropped.
+        # After a failed sync that of this step succeeds, without the bytes that the first dropped.
         self.check()
         return done
 
     async def look(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like `run` for a step that only reads: when one file is unreadable, the volume goes on.
+        """Like `run` for a step that only reads: one unreadable file does not fail the volume.
 
         Raises:
             StorageError: the volume had failed before.
-            Whatever `step` raises.
+            Anything that `step` raises.
         """
         self._under_way += 1
         try:
@@ -165,7 +164,7 @@ class Volume:
             self.touch()
 
     async def look_quietly(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like `look` for work that gives way to all other, and makes the volume not `busy`."""
+        """Like `look`, for work that gives way to all other and does not make the volume `busy`."""
         self.check()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
@@ -173,9 +172,9 @@ class Volume:
     async def say(
         self, files: Stored | None, effect: Effect, after: Replica, room_bytes: int
     ) -> Stored | None:
-        """As `ReplicaStore.say`, and durable; None, too, where less than `room_bytes` are free.
+        """As `ReplicaStore.say`, and durable; None also if no more than `room_bytes` are free.
 
-        On the event loop: all records that are appended until the next sync share it.
+        It runs on the event loop: all records that are appended until the next sync share it.
 
         Raises:
             StorageError: the volume has failed, now or before.
@@ -208,12 +207,12 @@ class Volume:
         self.touch()
         self.commit.wait(file, done)
         await durable
-        # A sync of this step succeeds after a failed one, without the bytes which that dropped.
+        # After a failed sync this one succeeds, without the bytes that the first dropped.
         self.check()
 
     def note_damaged(self, block: BlockId, files: Stored | None) -> None:
-        """Remember over the end of the process that the replica in `files` is dead; None: it is
-        not, or no more, or what is on the disk says so by itself.
+        """Remember beyond the end of the process that the replica in `files` is dead. None: it is
+        not dead, is gone, or its files on the disk show it by themselves.
         """
         if files is not None and self._damaged.get(block) != files:
             self._damaged[block] = files
@@ -230,7 +229,7 @@ class Volume:
             try:
                 self.store.keep_damaged(damaged)
                 self._damaged_kept = damaged
-            except NoSpaceError as error:  # known as long as this process lives
+            except NoSpaceError as error:  # it is known as long as this process lives
                 _log.warning("damage not kept", extra=facts(folder=self.folder, reason=error))
             except StorageError as error:
                 self._loop.call_soon_threadsafe(self.fail, error)
@@ -246,24 +245,24 @@ class Volume:
 
     @property
     def serves_clients(self) -> bool:
-        """True if one writes or reads here, or did a moment ago and may go on."""
+        """True if a client writes or reads here, or did a moment ago and may go on."""
         return time.monotonic() - self._served_s < SERVED_S
 
     @property
     def working(self) -> bool:
-        """True if a step is under way, or the end of one is waited for by `close`."""
+        """True if a step is under way, or `close` waits for one to end."""
         return bool(self._under_way or self.commit.waiting_count or self._closing)
 
     @property
     def busy(self) -> bool:
-        """True if something else than the scrubber uses it, or did a moment ago."""
+        """True if anything but the scrubber uses it, or did a moment ago."""
         in_use = self._under_way or self.commit.waiting_count
         return bool(in_use) or time.monotonic() - self._touched_s < QUIET_S
 
     async def load(self, hung_after_s: float) -> Found:
-        """Load the replicas; none when the volume fails at it, or hangs for `hung_after_s`.
+        """Load the replicas; none if the volume fails meanwhile, or hangs for `hung_after_s`.
 
-        However much there is to load: as long as the disk answers, it is waited for.
+        Wait for it as long as the disk answers, however much there is to load.
         """
         loading = asyncio.ensure_future(self.run(self.store.load))
         while not (await asyncio.wait((loading,), timeout=hung_after_s))[0]:
@@ -280,7 +279,7 @@ class Volume:
         return found
 
     async def enter(self, cluster: str) -> None:
-        """Belong to `cluster` from now on, unless it does. Raises as `run`."""
+        """Belong to `cluster` from now on, unless it already does. Raises as `run`."""
         if not self.identity.cluster:
             self.identity = await self.run(
                 enter_cluster, self.disk, self.folder, self.identity, cluster
@@ -288,8 +287,8 @@ class Volume:
 
     @property
     def outside(self) -> bool:
-        """True while no NameNode has said that it knows the storage in its timeline: nothing may be
-        promised or told in its name until then."""
+        """True while no NameNode has said that it knows the storage in its timeline: until then
+        nothing may be promised or reported in its name."""
         return bool(self.identity.before)
 
     async def be_taken_in(self) -> None:
@@ -304,7 +303,7 @@ class Volume:
 
     @property
     def failure(self) -> StorageError | None:
-        """The error of whoever uses a volume that has failed; None while it works."""
+        """The error for using a volume that has failed; None while it works."""
         if not self.failed:
             return None
         return StorageError(
@@ -320,10 +319,10 @@ class Volume:
             self.on_failure(self)
 
     def report(self, reserved_bytes: int) -> StorageReport:
-        """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks.
+        """Return its state for the NameNode; `free_bytes` leaves out `reserved_bytes`. Blocks.
 
-        What the spare lacks is taken here, so that it gets room before others do. A folder that was
-        removed, or whose disk went away, is found out here too.
+        The spare is filled up here, so that it gets room before others do. This also finds out that
+        the folder was removed, or that its disk went away.
         """
         room, failed = Room(0, 0), self.failed
         if not failed:
@@ -350,16 +349,17 @@ class Volume:
             raise StorageError(f"{self.folder / VERSION} is gone: this is not its storage any more")
         if self.doubted:
             self.doubted = False
-            with contextlib.suppress(NoSpaceError):  # a full disk works
+            with contextlib.suppress(NoSpaceError):  # a full disk still works
                 self.store.prove()
         with contextlib.suppress(NoSpaceError):
             self.store.tidy()
         return self.store.room()
 
     def check_room(self, reserved_bytes: int, needed_bytes: int = 0) -> None:
-        """Raise NoSpaceError when `needed_bytes` of a new replica would go into the reserve.
+        """Raise NoSpaceError if `needed_bytes` of a new replica would use up the reserve.
 
-        That of bytes, or of files that may be open: older replicas need both to be finalized.
+        The reserve is of bytes and of files that may be open: older replicas need both to be
+        finalized.
         """
         if scarce():
             raise NoSpaceError(
@@ -375,7 +375,7 @@ class Volume:
         return self.disk.room(self.folder).free_bytes > size_bytes
 
     def close(self) -> None:
-        """Let running steps end and give the folder free."""
+        """Let running steps end and release the folder."""
         self._closing = True
         if self._kernel is not None:
             self._loop.call_soon_threadsafe(self._kernel.close)
@@ -389,26 +389,26 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class LostVolume:
-    """A volume whose disk refused already when the node started: nobody knows what it holds."""
+    """A volume whose disk failed or hung when the node started: nobody knows what it holds."""
 
     folder: Path
     reason: str
 
     def report(self, node: str) -> StorageReport:
-        """Its state for the NameNode. Its own name cannot be read, so it gets that of its place."""
+        """Return its state for the NameNode, named by its folder: its id cannot be read."""
         return StorageReport(StorageId(f"{node}:{self.folder}"), 0, 0, 0, self.reason)
 
 
 async def answers(disk: Disk, folder: Path, within_s: float) -> bool:
-    """True if the disk of a volume answers, be it by an error; asked in a thread that the end of
-    the process does not wait for."""
+    """True if the disk of a volume answers, even with an error. The end of the process does not
+    wait for the thread that asks."""
     answered, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def ask() -> None:
-        # What the system has in memory says nothing of the disk.
+        # Bytes that the system has in memory would not show if the disk works.
         with contextlib.suppress(StorageError), opened(disk, folder / VERSION) as file:
             disk.read_stored(file, disk.size(file), 0)
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
+        with contextlib.suppress(RuntimeError):  # nobody waits any longer
             loop.call_soon_threadsafe(answered.set)
 
     threading.Thread(target=ask, name=f"ask-{folder.name}", daemon=True).start()
@@ -423,8 +423,8 @@ def hangs(folder: Path, silent_s: float) -> StorageError:
 
 
 async def find_hung(disk: Disk, folders: Sequence[Path], hung_after_s: float) -> list[LostVolume]:
-    """Return the volumes whose disks do not answer for `hung_after_s`: they are not to be opened,
-    for nobody could go on."""
+    """Return the volumes whose disks do not answer for `hung_after_s`: opening one would block the
+    node."""
     answering = await asyncio.gather(*(answers(disk, each, hung_after_s) for each in folders))
     lost = [each for each, answered in zip(folders, answering, strict=True) if not answered]
     for folder in lost:
@@ -442,7 +442,7 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
     """
     for folder in folders:
         for name in OF_A_NAMENODE:
-            with contextlib.suppress(OSError):  # a broken disk is told when it is opened
+            with contextlib.suppress(OSError):  # opening a broken disk reports it
                 if (folder / name).exists():
                     raise ConfigError(
                         f"{folder} is the folder of a NameNode: a DataNode needs one of its own"
@@ -456,9 +456,9 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
 def open_volume(
     disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int, upgrade: bool = False
 ) -> Volume:
-    """Open the storage at `folder` for `node`, or make it one when it is empty. Blocks.
+    """Open the storage at `folder` for `node`, or make an empty folder one. Blocks.
 
-    Must be called on the event loop's thread. With `upgrade` it has a snapshot then.
+    Must be called on the event loop's thread. With `upgrade` it gets a snapshot unless it has one.
 
     Raises:
         StorageError: the folder cannot be used.
