@@ -302,7 +302,8 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> C:
-    """The configuration of `kind` from `file`, `environment` (default: `os.environ`) and `flags`.
+    """Return the configuration of `kind` from `file`, `environment` (default: `os.environ`) and
+    `flags`.
 
     `flags` maps settings by name (`chunk_size`) to what the user wrote; None means not given. A
     file may hold the sections of all kinds. Raises ConfigError, one line that names the place, for

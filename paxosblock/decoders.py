@@ -19,13 +19,13 @@ _json: dict[Any, Any] = {}
 
 
 def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
-    """The decoder of the msgpack of a `kind`."""
+    """Return the decoder of the msgpack of a `kind`."""
     found: msgspec.msgpack.Decoder[T] = _built(_msgpack, msgspec.msgpack.Decoder, kind)
     return found
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """The decoder of the JSON of a `kind`."""
+    """Return the decoder of the JSON of a `kind`."""
     found: msgspec.json.Decoder[T] = _built(_json, msgspec.json.Decoder, kind)
     return found
 

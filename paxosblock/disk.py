@@ -348,7 +348,7 @@ def blamed(folder: Path, error: Exception) -> str:
 
 @contextlib.contextmanager
 def opened(disk: Disk, path: Path) -> Iterator[FileHandle]:
-    """The existing file `path`, closed again at the end."""
+    """Yield the existing file `path`, closed again at the end."""
     file = disk.open(path)
     try:
         yield file

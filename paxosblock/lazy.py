@@ -13,7 +13,7 @@ from importlib import import_module
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """A module-level `__getattr__` and `__dir__` for `package`.
+    """Return a module-level `__getattr__` and `__dir__` for `package`.
 
     `homes` maps each public name to the full name of the module that defines it. Asking for any
     other name raises AttributeError, as a plain module would.

@@ -28,7 +28,7 @@ _FACTS: Final = "facts"
 
 
 def facts(**values: object) -> dict[str, dict[str, object]]:
-    """The `extra` of a log call: facts that are printed as `key=value` after the message."""
+    """Return the `extra` of a log call: facts that are printed as `key=value` after the message."""
     return {_FACTS: values}
 
 

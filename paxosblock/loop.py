@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A uvloop where there is one (see docs/dependencies.md for the gain), else asyncio's own."""
+    """Return a loop of uvloop if it is here (docs/dependencies.md has the gain), else asyncio's."""
     return _new_loop()
 
 

@@ -43,11 +43,11 @@ class NodeMetrics:
         ProcessCollector(registry=self._registry)
 
     def counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
-        """A number that only grows; with `labels`, one for each value of `.labels(...)`."""
+        """Return a number that only grows; with `labels`, one for each value of `.labels(...)`."""
         return Counter(name, about, labels, namespace=self._namespace, registry=self._registry)
 
     def gauge(self, name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
-        """A number that goes up and down."""
+        """Return a number that goes up and down."""
         return Gauge(name, about, labels, namespace=self._namespace, registry=self._registry)
 
     def observe(self, name: str, about: str, value: Callable[[], float]) -> None:
@@ -59,7 +59,7 @@ class NodeMetrics:
         self._registry.register(_Tally(f"{self._namespace}_{name}", about, labels, values))
 
     def render(self) -> bytes:
-        """Every instrument, as the body of `GET /metrics` with `CONTENT_TYPE`."""
+        """Return every instrument, as the body of `GET /metrics` with `CONTENT_TYPE`."""
         return generate_latest(self._registry)
 
 

@@ -56,7 +56,7 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this number now, None when there is none or it has ended."""
+    """Return the process that has this number now; None if there is none or it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -83,7 +83,7 @@ def boot_id() -> str:
 
 @contextlib.contextmanager
 def _pidfd(process: ProcessId) -> Iterator[int | None]:
-    """A descriptor that is this very process or None: checked after it was opened."""
+    """Yield a descriptor of this very process, checked after it was opened, or None."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:

@@ -50,7 +50,11 @@ class Setting:
     kind: SettingKind
 
     def read(self, written: object, where: str) -> Any:
-        """The value of what a user wrote; ConfigError starting with `where` when it is wrong."""
+        """Return the value of the text that a user wrote.
+
+        Raises:
+            ConfigError: it is wrong; the message starts with `where`.
+        """
         wrong = f"{where} = {written!r}: expected {self.kind.expected}"
         try:
             value = self.kind.parse(written)
@@ -62,7 +66,7 @@ class Setting:
 
 
 def settings_of(config: type) -> Mapping[str, Setting]:
-    """The settings of a configuration class by name, in the order of its fields."""
+    """Return the settings of a configuration class by name, in the order of its fields."""
     found = {}
     for attribute, hint in get_type_hints(config, include_extras=True).items():
         kinds = [extra for extra in get_args(hint)[1:] if isinstance(extra, SettingKind)]
@@ -73,7 +77,7 @@ def settings_of(config: type) -> Mapping[str, Setting]:
 
 
 def choice(kind: type[enum.Enum], none: str | None = None) -> SettingKind:
-    """The kind of a setting that is one member of an enum, written as the member's value.
+    """Return the kind of a setting that is one member of an enum, written as the member's value.
 
     `none` is how users write that there is no such value; None: there must be one.
     """

@@ -33,7 +33,8 @@ def register(spark: SparkSession) -> None:
 
 
 def published_batch(fs: Client, query: StreamingQuery | str) -> int:
-    """Number of the last micro-batch of a streaming query that readers see; -1 when there is none.
+    """Return the number of the last micro-batch of a streaming query that readers see; -1 if there
+    is none.
 
     This asks the cluster, so any program may call it, even while the query is down.
     `query.lastProgress` says what Spark has noted; this says what is there.

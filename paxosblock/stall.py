@@ -29,12 +29,12 @@ class StallWatch:
             self._timer.cancel()
 
     def take(self) -> float:
-        """The longest delay in seconds since the last call."""
+        """Return the longest delay in seconds since the last call."""
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s
 
     def take_busy(self) -> float:
-        """The same in processor time of this process: waiting for a processor does not count."""
+        """Return it in processor time of this process, so without waiting for a processor."""
         busiest_s, self._busiest_s = self._busiest_s, 0.0
         return busiest_s
 

@@ -44,7 +44,8 @@ _QUANTITY: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.A
 
 
 def parse_size(text: str) -> int:
-    """Bytes in `text`, such as "512KiB", "1.5GiB" or "0B"; "128MB" and "128m" are 128MiB.
+    """Return the bytes in `text`, such as "512KiB", "1.5GiB" or "0B"; "128MB" and "128m" are
+    128MiB.
 
     Raises ConfigError for a missing or unknown unit and for a part of a byte.
     """
@@ -52,7 +53,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes per second in `text`, such as "64MiB/s".
+    """Return the bytes per second in `text`, such as "64MiB/s".
 
     Raises ConfigError for what is not a size, and for a size without "/s".
     """

@@ -32,7 +32,7 @@ class Connection:
         self._link = link
 
     async def call(self, method: Method[Q, A], request: Q) -> A:
-        """The answer. Raises what the node reported, or that the connection is lost."""
+        """Return the answer. Raises what the node reported, or that the connection is lost."""
         body = msgspec.msgpack.encode(request)
         question = Question(
             method.name, "benchmark", body, msgpack_decoder(method.answer), TIMEOUT_S
@@ -46,7 +46,7 @@ class Connection:
 
 
 async def connect(address: str) -> Connection:
-    """A connection to a node (host:port). Raises what `open_link` does."""
+    """Return a connection to a node (host:port). Raises what `open_link` does."""
     return Connection(await open_link(address, TIMEOUT_S, lambda _: None))
 
 

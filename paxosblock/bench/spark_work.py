@@ -60,7 +60,7 @@ class Run:
         return self.rows * ROW_BYTES / MIB
 
     def frame(self, most: int | None = None) -> DataFrame:
-        """The rows, or `most` of them, made while they are written: an id, a number and 64
+        """Return the rows, or `most` of them, made while they are written: an id, a number and 64
         characters."""
         text = sql.concat(*(sql.lpad(sql.hex("id"), 16, "0") for _ in range(4)))
         rows = self.spark.range(self.rows if most is None else min(self.rows, most))
@@ -115,7 +115,7 @@ def bench_write(run: Run) -> None:
 
 
 def write_paths(run: Run, frame: DataFrame) -> Paths:
-    """Every way to write `frame`; through Python both with Spark's own settings and unweighed."""
+    """Return every way to write `frame`; through Python with Spark's own settings and unweighed."""
     local = os.fspath(run.folder / "local.parquet")
     arrow = arrow_paths(run, frame)
     return {
@@ -140,7 +140,7 @@ def unweighed(run: Run, work: Callable[[], object]) -> Callable[[], object]:
 
 
 def arrow_paths(run: Run, frame: DataFrame) -> Paths:
-    """Every way through a Python Arrow writer."""
+    """Return every way through a Python Arrow writer."""
 
     def sink(file_format: str, durability: str) -> Callable[[], object]:
         target = f"{run.url}/bench/{file_format}-{durability}"
@@ -265,7 +265,7 @@ BENCHMARKS = {
 
 
 def session(cores: int) -> SparkSession:
-    """A quiet Spark of this process."""
+    """Return a quiet Spark of this process."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.fspath(Path(__file__).parents[2])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

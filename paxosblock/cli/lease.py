@@ -92,7 +92,7 @@ def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> 
 
 
 def _not_closed(path: str, why: str) -> UserError:
-    """The writer is fenced, and what was recovered stays: that much was done."""
+    """Return the error that says what was done: the writer is fenced, recovered blocks stay so."""
     return UserError(path, f"is not closed{why}").with_outcome(Outcome.UNKNOWN)
 
 

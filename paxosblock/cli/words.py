@@ -29,7 +29,7 @@ def datanode_words(report: NodeStatus) -> str:
 
 
 def scrubbed_words(report: NodeStatus) -> str:
-    """The day on which the volume that has waited longest had last been read in full."""
+    """Return the day on which the volume that has waited longest had last been read in full."""
     last_ms = [volume.scrubbed_ms for volume in report.storages if not volume.failed]
     if not last_ms or not min(last_ms):
         return "not scrubbed yet"

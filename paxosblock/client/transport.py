@@ -100,7 +100,7 @@ class DataConnection:
         return cast("Answer", answer)
 
     async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Run:
-        """Chunks of a block; when this returns, all of them went to `sink`, unverified.
+        """Return chunks of a block; when this returns, all of them went to `sink`, unverified.
 
         Raises:
             PaxosBlockError: no answer, an error of the DataNode, or one that `sink` raised.

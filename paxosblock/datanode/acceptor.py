@@ -106,7 +106,7 @@ class Acceptor:
     # -- looking --------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[Block]:
-        """Every block that this node knows, the dead ones too."""
+        """Return every block that this node knows, the dead ones too."""
         return (found for block in tuple(self._blocks) if (found := self._owner(block)))
 
     def behind(self, block: BlockId) -> Iterator[Block]:

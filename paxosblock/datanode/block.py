@@ -153,11 +153,11 @@ class Block:
         )
 
     def nack(self, generation: Generation, reason: Reason) -> Nack:
-        """A refusal with the facts of this replica."""
+        """Return a refusal with the facts of this replica."""
         return nack(self.volume.storage, self.id, generation, reason, self.replica)
 
     def state(self) -> ReadReply | None:
-        """The registers as they are reported; None when there is no living replica."""
+        """Return the registers as they are reported; None when there is no living replica."""
         known = None if self.corrupt else self.replica
         reply = answer(self.volume.storage, known, Read(self.id)).reply
         return reply if isinstance(reply, ReadReply) else None
@@ -302,7 +302,7 @@ class Block:
             pass
 
     def missing(self, request: RecoveryWrite | Finalize) -> range:
-        """The chunks that must be fetched for `request`."""
+        """Return the chunks that must be fetched for `request`."""
         if self._refusal(request) is not None:
             return range(0)
         return wanted(self.volume.storage, self._seen(request), request)
@@ -457,7 +457,7 @@ class Block:
             self.changed()
 
     def opened(self, files: Stored) -> OpenFile | None:
-        """The file of `files` that is open for readers, if there is one."""
+        """Return the file of `files` that is open for readers, if there is one."""
         return self._reading[1] if self._reading and self._reading[0] is files else None
 
     def open_for_readers(self, files: Stored, file: OpenFile) -> bool:

@@ -44,7 +44,7 @@ class Cursor:
         return self.block == LAST_BLOCK
 
     def encode(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         body = (
             f"format={FORMAT}\nblock={self.block}\nbegun_ms={self.begun_ms}\n"
             f"read_bytes={self.read_bytes}\nwhole_ms={self.whole_ms}\n"
@@ -57,7 +57,7 @@ NEVER: Final = Cursor(LAST_BLOCK, begun_ms=0)
 
 
 def decode_cursor(data: bytes) -> Cursor:
-    """The cursor in the bytes of its file; `NEVER` if they are not those of this format."""
+    """Return the cursor in the bytes of its file; `NEVER` if they are not those of this format."""
     found = _LINES.fullmatch(data)
     if found is None or crc32c(data[: data.rindex(b"crc=")]) != int(found[6], 16):
         return NEVER
@@ -68,7 +68,7 @@ def decode_cursor(data: bytes) -> Cursor:
 
 
 def read_cursor(disk: Disk, folder: Path) -> Cursor:
-    """The cursor of the volume at `folder`. Raises StorageError."""
+    """Return the cursor of the volume at `folder`. Raises StorageError."""
     if SCRUB not in disk.names(folder):
         return NEVER
     return decode_cursor(read_file(disk, folder / SCRUB))

@@ -24,15 +24,15 @@ _LINE = re.compile(rb"block=(\d{1,20}) copy=(\d{1,9})\n")
 
 
 def encode_damaged(damaged: Mapping[BlockId, int]) -> bytes:
-    """The bytes of the file for these blocks, each with the number of its block file."""
+    """Return the bytes of the file for these blocks, each with the number of its block file."""
     lines = (f"block={block} copy={copy}\n" for block, copy in sorted(damaged.items()))
     body = f"format={FORMAT}\n" + "".join(lines)
     return f"{body}crc={crc32c(body.encode()):08x}\n".encode()
 
 
 def decode_damaged(data: bytes, path: Path) -> dict[BlockId, int]:
-    """The blocks in the bytes of the file at `path`; none if it is damaged itself: they are found
-    once more.
+    """Return the blocks in the bytes of the file at `path`; none if it is damaged itself: they are
+    found once more.
 
     Raises:
         ConfigError: a later version wrote it.
@@ -45,7 +45,7 @@ def decode_damaged(data: bytes, path: Path) -> dict[BlockId, int]:
 
 
 def read_damaged(disk: Disk, folder: Path) -> dict[BlockId, int]:
-    """The blocks of the volume at `folder`. Raises StorageError, and as `decode_damaged`."""
+    """Return the blocks of the volume at `folder`. Raises StorageError, and as `decode_damaged`."""
     if DAMAGED not in disk.names(folder):
         return {}
     return decode_damaged(read_file(disk, folder / DAMAGED), folder / DAMAGED)

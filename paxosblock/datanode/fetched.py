@@ -52,7 +52,7 @@ class FetchedFile:
         self.names += names
 
     def read(self, start: int, stop: int) -> bytes:
-        """The records of chunks `start` to `stop - 1`."""
+        """Return the records of chunks `start` to `stop - 1`."""
         begin, end = self._starts[start - self.first], self._starts[stop - self.first]
         return self._disk.read(self.handle, end - begin, begin)
 

@@ -54,7 +54,7 @@ class Identity:
     """The log of small replicas (FORMAT.md 8) counts."""
 
     def encode(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         body = f"format={self._format}\nstorage={self.storage}\nnode={self.node}\n"
         if self.cluster:
             body += f"cluster={self.cluster}\n"
@@ -82,7 +82,7 @@ class Identity:
 
 
 def decode_identity(data: bytes, path: Path) -> Identity:
-    """The identity in the bytes of the file at `path`.
+    """Return the identity in the bytes of the file at `path`.
 
     Raises:
         CorruptionError: it is damaged.
@@ -113,7 +113,7 @@ def check_node_id(node: str) -> None:
 
 
 def read_identity(disk: Disk, folder: Path) -> Identity | None:
-    """The identity of the volume at `folder`; None when it has none yet.
+    """Return the identity of the volume at `folder`; None when it has none yet.
 
     Raises as `decode_identity`.
     """

@@ -26,21 +26,21 @@ _BLOCK_MAX: Final = 2**64 - 1
 
 
 def home(state: ReplicaState) -> str:
-    """The folder that replicas of this state live in."""
+    """Return the folder that replicas of this state live in."""
     return CURRENT if state is ReplicaState.FINALIZED else RBW
 
 
 def data_name(block: BlockId, epoch: Generation, copy: int) -> str:
-    """The block file; a full copy that replaces another file of this block gets the next `copy`.
+    """Return the name of the block file; a full copy that replaces another one has the next `copy`.
 
-    Its name has the `epoch` of the log, too, for when the meta file is damaged (D9).
+    It also has the `epoch` of the log, for when the meta file is damaged (D9).
     """
     stem = f"blk_{block}_{epoch}" if epoch else f"blk_{block}"
     return f"{stem}.{copy}" if copy else stem
 
 
 def meta_name(block: BlockId) -> str:
-    """The meta file."""
+    """Return the name of the meta file."""
     return f"blk_{block}.meta"
 
 
@@ -89,7 +89,7 @@ class BlockFiles(NamedTuple):
 
 
 def by_block(disk: Disk, *folders: Path) -> dict[BlockId, BlockFiles]:
-    """The block and meta files in `folders`; foreign files are left out."""
+    """Return the block and meta files in `folders`; foreign files are left out."""
     found: dict[BlockId, BlockFiles] = {}
     for folder in folders:
         for name in disk.names(folder):

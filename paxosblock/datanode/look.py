@@ -49,7 +49,7 @@ class Look:
         return self._under_way is not None and not self._under_way.done()
 
     async def report(self) -> StorageReport:
-        """The volume's state for the NameNode, within `PATIENCE_S`, the first time `LATE_S`."""
+        """Return the volume's state for the NameNode within `PATIENCE_S`, at first `LATE_S`."""
         loop = asyncio.get_running_loop()
         if self._under_way is None:
             self._begun_s, self._begun_at = loop.time(), time.strftime("%H:%M:%S")

@@ -46,7 +46,7 @@ class Metadata(msgspec.Struct, frozen=True, gc=False):
     chunks: bytes
 
     def encode(self) -> bytes:
-        """The bytes of the file, in which the registers stand beside the other fields."""
+        """Return the bytes of the file, in which the registers stand beside the other fields."""
         fields = asdict(self)
         registers = asdict(fields.pop("registers"))
         payload = msgspec.msgpack.encode(fields | registers)
@@ -55,7 +55,7 @@ class Metadata(msgspec.Struct, frozen=True, gc=False):
         return framed + _CRC.pack(crc32c(framed))
 
     def replica(self, log: ChunkLog) -> Replica:
-        """The registers, with `log` as it was found on disk."""
+        """Return the registers, with `log` as it was found on disk."""
         return Replica(self.block, self.registers, log)
 
 
@@ -74,7 +74,7 @@ _BESIDE: Final = msgpack_decoder(_Beside)
 
 
 def describe(replica: Replica, boot: str, copy: int) -> Metadata:
-    """The metadata of `replica`, whose block file is `copy`."""
+    """Return the metadata of `replica`, whose block file is `copy`."""
     registers, log = replica.registers, replica.log
     finalized = registers.state is ReplicaState.FINALIZED
     base_bytes = log.start_of(registers.base_length)
@@ -83,7 +83,7 @@ def describe(replica: Replica, boot: str, copy: int) -> Metadata:
 
 
 def decode_metadata(data: bytes, block: BlockId, path: Path = Path("its meta file")) -> Metadata:
-    """The metadata of `block` in the bytes of its file; `path` is for messages.
+    """Return the metadata of `block` in the bytes of its file; `path` is for messages.
 
     Raises:
         ConfigError: a later version wrote it.

@@ -182,7 +182,7 @@ class DataNode:
                     await volume.enter(cluster)
 
     def timelines(self) -> tuple[Timeline, ...]:
-        """The timelines of the volumes that ever had a snapshot, for a NameNode to know."""
+        """Return the timelines of the volumes that ever had a snapshot, for a NameNode to know."""
         told = (volume.identity for volume in self.volumes)
         return tuple(
             Timeline(each.storage, each.timeline, each.before)
@@ -204,11 +204,11 @@ class DataNode:
     # -- what it holds --------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[Block]:
-        """Every block."""
+        """Return every block."""
         return self.acceptor.blocks()
 
     def behind(self, block: BlockId) -> Iterator[Block]:
-        """The blocks with greater ids than `block`, in order."""
+        """Yield the blocks with greater ids than `block`, in order, until the next await."""
         return self.acceptor.behind(block)
 
     @property
@@ -217,11 +217,11 @@ class DataNode:
         return self.acceptor.open_count
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
-        """The block, if its replica is at `storage`."""
+        """Return the block if its replica is at `storage`."""
         return self.acceptor.find(block, storage)
 
     async def storages(self) -> tuple[StorageReport, ...]:
-        """The volumes and their room; one that hangs keeps nobody waiting."""
+        """Return the volumes and their room, without waiting for one that hangs."""
         reports = await asyncio.gather(*(look.report() for look in self._looks))
         return (*reports, *(lost.report(self.name) for lost in self._lost))
 
@@ -261,7 +261,7 @@ class DataNode:
         return FoundChunk(index, log.start_of(index), log.size_bytes)
 
     def new_session(self) -> StreamSession:
-        """The handler of a new data stream."""
+        """Return the handler of a new data stream."""
         return StreamSession(self.acceptor, self.reader, self.counters)
 
 

@@ -67,7 +67,7 @@ class Reader:
         self._pieces = CheckedPieces()
 
     async def watch(self, request: Watch) -> ReadReply | Nack:
-        """The state once there is news, or after `wait_ms` (see `Watch`).
+        """Return the replica's state when it changes, or after `wait_ms` (see `Watch`).
 
         Raises:
             StorageError: the volume has failed.
@@ -87,7 +87,7 @@ class Reader:
                 await _changed_before(block, deadline)
 
     async def read_bytes(self, request: ReadBytes) -> Nack | Bulk:
-        """The chunks of a version that cover a range of user bytes.
+        """Return the chunks of a version that cover a range of user bytes.
 
         Raises:
             CorruptionError: they are damaged here; another replica has them.
@@ -122,7 +122,7 @@ class Reader:
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
-        """Chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
+        """Return chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
         for _ in range(_ATTEMPTS):
             block = self._acceptor.find(request.block, request.storage)
             wanted = max(request.generations, default=NO_GENERATION)
@@ -178,10 +178,10 @@ class Reader:
     async def _load(
         self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int
     ) -> tuple[range, Records] | None:
-        """Chunks [first, stop) or a shorter run of them, and their records; None when the replica
-        changed meanwhile.
+        """Return chunks [first, stop) or a shorter run of them, and their records; None if the
+        replica changed meanwhile.
 
-        A recovery may cut or move the file while it is read; that is no corruption.
+        A recovery may cut or move the file while it is read, which is no corruption.
         """
         limit = log.index_at(log.start_of(first) + self._max_read_bytes)
         stop = max(first + 1, min(stop, limit, first + MAX_CHUNKS))
@@ -203,7 +203,7 @@ class Reader:
     async def _read(
         self, block: Block, files: Stored, log: ChunkLog, chunks: range
     ) -> Records | None:
-        """The records of the chunks; None when the replica changed meanwhile."""
+        """Return the records of the chunks; None if the replica changed meanwhile."""
         volume, store = block.volume, block.volume.store
         file = files.file or await self._opened(block, files)
         if file is None:
@@ -221,7 +221,7 @@ class Reader:
             return await volume.look(store.read, file, block.id, log, chunks)
 
     async def _opened(self, block: Block, files: Stored) -> OpenFile | None:
-        """The file of a replica that takes no writes; None when the replica changed meanwhile."""
+        """Return the file of a replica that takes no writes; None if the replica changed."""
         if block.opened(files) is None:
             file = await block.volume.look(block.volume.store.open, files)
             if block.open_for_readers(files, file):
@@ -237,7 +237,7 @@ class Reader:
 def _run(
     block: BlockId, log: ChunkLog, chunks: range, records: Records, wanted: range | None
 ) -> Bulk:
-    """The answer to a reader: the user data of all chunks, or what is `wanted` of them."""
+    """Return the answer to a reader: the user data of all chunks, or the bytes in `wanted`."""
     start, names, parts = log.start_of(chunks.start), records.even.names, records.payloads
     if len(parts) > MAX_PIECES:
         parts = [b"".join(parts)]
@@ -253,14 +253,14 @@ def _run(
 
 
 def _framed(block: BlockId, run: Run, parts: list[Buffer]) -> Bulk:
-    """The reply, and one frame with all the bytes."""
+    """Return the reply, and one frame with all the bytes."""
     index, size_bytes = ChunkIndex(run.first), sum(map(len, parts))
     header = Header(FrameKind.RUN, payload_length=size_bytes, block=block, index=index)
     return Bulk(run, 1, (header.pack(), *parts))
 
 
 def _records(log: ChunkLog, chunks: range, records: Records) -> Bulk:
-    """The answer to a DataNode: all records."""
+    """Return the answer to a DataNode: all records."""
     start = log.start_of(chunks.start)
     size_bytes = log.start_of(chunks.stop) - start
     reply = Chunks(chunks.start, start, len(chunks), size_bytes)

@@ -28,7 +28,7 @@ _ANY_HEADER: Final = crc32c(Header(FrameKind.CHUNK).pack())
 
 
 def record_start(log: ChunkLog, index: int) -> int:
-    """Offset in the block file where the record of chunk `index` starts, `len(log)` included."""
+    """Return the offset in the block file of the record of chunk `index`, also for `len(log)`."""
     return log.start_of(index) + index * HEADER_BYTES
 
 
@@ -212,7 +212,7 @@ class _Scanner:
         return memoryview(self._piece)[start : start + size]
 
     def _last_index(self) -> int:
-        """The highest chunk of the accepted generation of which there is a header further on."""
+        """Return the highest chunk of the accepted generation that has a header further on."""
         last = -1
         position = record_start(self.log, len(self.log)) + 1
         while position < self._size:

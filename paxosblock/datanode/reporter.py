@@ -59,48 +59,48 @@ GATHER_S: Final = 0.02
 REFUSES: Final = "NameNode refuses this DataNode"
 _REFUSALS: Final = (InvalidRequestError, ConfigError)
 SPREAD: Final = 0.1
-"""The part of the pause between full reports that is left to chance."""
+"""The share of the pause between full reports that is random."""
 LOOKED_AT_MAX: Final = 10_000
-"""Blocks that are looked at for one page: most may be at another volume."""
+"""Blocks to look at for one page: most may be on another volume."""
 
 _log = logging.getLogger(__name__)
 
 
 class Holdings(Protocol):
-    """The replicas there are to report (the acceptor and volumes of this node)."""
+    """The replicas to report (the acceptor and volumes of this node)."""
 
     def blocks(self) -> Iterable[Block]:
-        """Every block."""
+        """Return every block."""
 
     def behind(self, block: BlockId) -> Iterator[Block]:
-        """The blocks with greater ids than `block`, in order."""
+        """Yield the blocks with greater ids than `block`, in order, until the next await."""
 
     @property
     def open_count(self) -> int:
         """Number of replicas that are being written."""
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
-        """The block, if its replica is at `storage`."""
+        """Return the block if its replica is at `storage`."""
 
     async def storages(self) -> tuple[StorageReport, ...]:
-        """The volumes and their room; one that hangs keeps nobody waiting."""
+        """Return the volumes and their room, without waiting for one that hangs."""
 
     @property
     def cluster(self) -> str:
-        """The cluster that this node belongs to; "" before it was told one."""
+        """The cluster that this node belongs to; "" before a NameNode named one."""
 
     async def enter(self, cluster: str) -> None:
-        """Belong to it. Raises ConfigError when this node belongs to another one."""
+        """Belong to `cluster`. Raises ConfigError if this node belongs to another one."""
 
     def timelines(self) -> tuple[Timeline, ...]:
-        """The timelines of the volumes that ever had a snapshot."""
+        """Return the timelines of the volumes that ever had a snapshot."""
 
     async def be_taken_in(self) -> None:
         """Answer from now on: a NameNode knows the volumes in their timelines."""
 
 
 def summarize(block: Block) -> ReplicaSummary | None:
-    """A replica as it is reported; None for one that is dead or gone."""
+    """Return a replica as it is reported; None if it is dead or gone."""
     state, replica = block.state(), block.replica
     if state is None or replica is None:
         return None
@@ -128,7 +128,7 @@ class Reporter:
         client: RpcClient,
         config: DataNodeConfig,
     ) -> None:
-        """Reports from `start` on, under an incarnation that no other process has."""
+        """Report from `start` on, under an incarnation that no other process has."""
         sender = _Sender(node, uuid.uuid4().hex, holdings, client, config, self._note_answer)
         self._links = [_Link(address, sender) for address in namenodes]
         self._holdings = holdings
@@ -150,14 +150,14 @@ class Reporter:
     async def wait_refusal(self) -> ConfigError:
         """Return why this node has no cluster, once no NameNode accepts it and one refuses it.
 
-        It is of another cluster, or works on a copy: nothing that it waits for would mend that.
+        It belongs to another cluster, or works on a copy of its folders: waiting would not help.
         """
         await self._refused.wait()
         refusals = (f"{link.address}: {link.refusal}" for link in self._links if link.refusal)
         return ConfigError(f"{REFUSES}: {next(refusals)}")
 
     def _note_answer(self) -> bool:
-        """Note that a link has an answer; True if a NameNode takes this process in."""
+        """Note that a link has an answer; return True if a NameNode accepts this process."""
         taken_in = any(link.taken_in for link in self._links)
         refused = any(link.refusal for link in self._links)
         if refused and not taken_in and all(link.asked for link in self._links):
@@ -176,7 +176,7 @@ class Reporter:
 
 @dataclass(frozen=True, slots=True)
 class _Sender:
-    """The parts that all links share: who reports, what, and how."""
+    """The parts that all links share."""
 
     node: str
     incarnation: str
@@ -184,18 +184,18 @@ class _Sender:
     client: RpcClient
     config: DataNodeConfig
     on_answer: Callable[[], bool]
-    """Called after each answer, or none; True if any NameNode takes this process in."""
+    """Called after each call, answered or not; True if any NameNode accepts this process."""
 
 
 class _Link:
-    """Everything that one NameNode has been told and has yet to be told."""
+    """Everything that one NameNode was told and has yet to be told."""
 
     def __init__(self, address: str, sender: _Sender) -> None:
         self.address = address
         self.asked = False
-        """The NameNode answered, or did not in time."""
+        """Set once the NameNode answered, or did not answer in time."""
         self.taken_in = False
-        """It accepted this process, and has not refused it since."""
+        """True if it accepted this process, and has not refused it since."""
         self.refusal: PaxosBlockError | None = None
         self._on_answer = sender.on_answer
         self._node = sender.node
@@ -220,7 +220,7 @@ class _Link:
         self._news.set()
 
     async def run(self, here: str) -> None:
-        """Report for ever; a failure is tried again after a heartbeat's time."""
+        """Report for ever; after a failure try again in a heartbeat's time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_beating(here))
             tasks.create_task(self._keep_reporting())
@@ -243,7 +243,7 @@ class _Link:
             self.taken_in, self.refusal = True, None
         elif isinstance(error, _REFUSALS):
             self.taken_in, self.refusal = False, error
-        # A node that nobody accepts ends, and says so then.
+        # A node that no NameNode accepts ends, and its last line says so.
         if self._on_answer() or self.refusal is None:
             self._answers.note(self.address, error)
 
@@ -267,12 +267,12 @@ class _Link:
             await self._holdings.enter(answer.cluster)
         await self._holdings.be_taken_in()
         self._unreported.clear()
-        self._changed.clear()  # the full report tells it
+        self._changed.clear()  # the full report has it all
         self._ask_for_all()
         self._registered.set()
 
     async def _beat(self) -> bool:
-        """Send a heartbeat; False when the NameNode does not know this process."""
+        """Send a heartbeat; return False if the NameNode does not know this process."""
         self._storages = await self._holdings.storages()
         beat = Heartbeat(self._node, self._incarnation, self._storages, self._holdings.open_count)
         answer = await self._call(HEARTBEAT, beat)
@@ -295,13 +295,13 @@ class _Link:
                 await self._report_next()
                 self._listens.note(self.address, None)
             except NotReadyError:
-                self._registered.clear()  # the next heartbeat registers
+                self._registered.clear()  # the next heartbeat registers again
             except PaxosBlockError as error:
                 self._listens.note(self.address, error)
                 await asyncio.sleep(self._config.heartbeat_interval_s)
 
     async def _report_next(self) -> None:
-        """Send news first, for somebody may be waiting for them; then a page of a full report."""
+        """Send changes first, for somebody may wait for them; then a page of a full report."""
         now_s = asyncio.get_running_loop().time()
         await self._report_news()
         if not self._unreported and now_s >= self._next_full_s:
@@ -317,9 +317,9 @@ class _Link:
         await asyncio.sleep(GATHER_S)
 
     async def _report_page(self, storage: StorageId, after: BlockId) -> None:
-        """Report some of what a storage holds, and note where the NameNode wants to go on.
+        """Report a page of a storage's replicas, and note where the NameNode wants the next one.
 
-        What changes in the range of a page once it is written is noted, and follows.
+        A change to a replica in a page that was written already is noted, and follows.
         """
         summaries: list[ReplicaSummary | DeadReplica] = []
         behind, last = self._holdings.behind(after), after
@@ -335,7 +335,7 @@ class _Link:
         again_s = asyncio.get_running_loop().time() + _spread(answer.again_after_s)
         self._next_full_s = max(self._next_full_s, again_s)
         if storage not in self._unreported:
-            return  # all of it is reported anew, to a NameNode that forgot this node
+            return  # a new report has begun, for a NameNode that forgot this node
         after = last if answer.up_to == LAST_BLOCK else answer.up_to
         self._unreported[storage] = after
         if after == LAST_BLOCK:
@@ -344,7 +344,7 @@ class _Link:
     async def _report_news(self) -> None:
         self._news.clear()
         for storage, changed in tuple(self._changed.items()):
-            # Taken out first: what changes during the call is noted again.
+            # Taken out first: a change during the call is noted again.
             ids = list(islice(changed, self._config.block_report_page))
             for block in ids:
                 del changed[block]
@@ -377,7 +377,7 @@ class _Link:
         covers: BlockRange | None = None,
         deleted: tuple[BlockId, ...] = (),
     ) -> ReportAnswer:
-        """Send what was just written down: between the two nothing is awaited."""
+        """Send a page that was just written: nothing may be awaited between the two."""
         self._number += 1
         report = BlockReport(
             node=self._node,
@@ -396,12 +396,12 @@ class _Link:
 
 
 def _spread(pause_s: float) -> float:
-    """Shorten a pause a little: nodes that began together do not report together for ever."""
+    """Shorten a pause a little, so that nodes that began together report at different times."""
     return pause_s * random.uniform(1 - SPREAD, 1)
 
 
 class _Standing:
-    """One line when something ends or is well again, not one for every attempt."""
+    """Logs one line when something begins to fail or works again, not one for every attempt."""
 
     def __init__(self, well: str, ill: str) -> None:
         self._well = well
@@ -409,7 +409,7 @@ class _Standing:
         self._said = well
 
     def note(self, address: str, error: PaxosBlockError | None) -> None:
-        """Take note of an attempt that succeeded or failed."""
+        """Note an attempt that succeeded or failed."""
         refused = isinstance(error, _REFUSALS)
         words = self._well if error is None else REFUSES if refused else self._ill
         if words != self._said:

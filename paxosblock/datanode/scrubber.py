@@ -54,7 +54,7 @@ class Blocks(Protocol):
     """The replicas of this node (its acceptor)."""
 
     def behind(self, block: BlockId) -> Iterator[Block]:
-        """The blocks with greater ids than `block`, in order; to be used before the next await."""
+        """Yield the blocks with greater ids than `block`, in order, until the next await."""
 
 
 def _now_ms() -> int:

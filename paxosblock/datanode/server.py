@@ -83,7 +83,7 @@ async def running(
     node_id: str,
     upgrade: bool = False,
 ) -> AsyncIterator[Running]:
-    """A DataNode for the length of a `with`. Raises like `serve`."""
+    """Yield a DataNode for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open

@@ -1,6 +1,6 @@
 """Control requests at a DataNode: promise, recovery, finalization, creation, deletion.
 
-Each becomes one `Block.step`, which goes on when its asker has gone. Chunks that a recovery or
+Each becomes one `Block.step`, which goes on even if its caller has gone. Chunks that a recovery or
 finalization needs are fetched before it, and the request is checked again afterwards.
 """
 
@@ -40,7 +40,7 @@ class Fetcher(Protocol):
         chunks: range,
         peers: tuple[StorageAddress, ...],
     ) -> FetchedChunks:
-        """A draft in `volume` with `chunks` of the log that `request` decides."""
+        """Return a draft in `volume` with `chunks` of the log that `request` decides."""
 
 
 class ControlSteps:
@@ -52,7 +52,7 @@ class ControlSteps:
         on_end: Callable[[Block], None],
         reserved_bytes: int,
     ) -> None:
-        """`on_end` is called when no step of a block is under way any more; `reserved_bytes` are
+        """`on_end` is called when a block's last step under way has ended; `reserved_bytes` are
         kept free on each volume when new replicas ask for room."""
         self._fetcher = fetcher
         self._on_end = on_end
@@ -69,7 +69,7 @@ class ControlSteps:
             NoSpaceError: the volume is full; nothing was changed.
             StorageError: the volume has failed.
         """
-        # The step goes on in its thread after the asker has gone, so the lock must stay with it.
+        # The step goes on in its thread after the caller has gone, so it must keep the lock.
         task = asyncio.create_task(self._take(block, request, peers))
         self._under_way[block.id] += 1
         self._running.add(task)
@@ -86,7 +86,7 @@ class ControlSteps:
             self._on_end(block)
 
     async def close(self) -> None:
-        """Let the steps that are under way come to their end."""
+        """Let the steps that are under way end."""
         while self._running:
             await asyncio.wait(self._running)
 
@@ -95,8 +95,8 @@ class ControlSteps:
     ) -> Answer:
         if not isinstance(request, RecoveryWrite | Finalize):
             return await block.step(request, None, self._reserved_bytes)
-        # A request that is repeated while its chunks are fetched waits for them. A promise does
-        # not wait: it goes in between, and the request is checked again.
+        # A request that is repeated while its chunks are fetched waits for them. A promise does not
+        # wait: it is answered at once, and the request is checked again afterwards.
         async with block.copying:
             reply = await self._answer_with(block, request, block.missing(request), peers)
             if isinstance(request, Finalize) and _is_refused_log(reply) and not block.corrupt:
@@ -116,9 +116,9 @@ class ControlSteps:
     async def _replaced(
         self, block: Block, request: Finalize, peers: tuple[StorageAddress, ...]
     ) -> Answer | None:
-        """D9 for a log that is not the one that was decided; None while no holder sends that.
+        """D9 for a log that is not the decided one; None while no holder sends the decided one.
 
-        Until all of the right one is here, the wrong one stays: somebody has to look at it.
+        The wrong log stays until all of the right one is here: somebody may have to look at it.
         """
         async with self._fetched(block, request, range(request.length), peers) as draft:
             return None if draft is None else await block.replace_log(request, draft)
@@ -131,8 +131,8 @@ class ControlSteps:
         chunks: range,
         peers: tuple[StorageAddress, ...],
     ) -> AsyncIterator[FetchedChunks | None]:
-        """A draft of `chunks`, gone afterwards if it was not adopted; None when there are none, or
-        when no holder has them: `answer` then says what is missing.
+        """Yield a draft of `chunks`, discarded afterwards unless it was adopted; None if there are
+        no chunks to fetch, or no holder has them: `answer` then says what is missing.
 
         Raises:
             NoSpaceError: there is no room for a copy; it may be made elsewhere.

@@ -71,7 +71,7 @@ class Transfer:
         chunks: range,
         peers: tuple[StorageAddress, ...],
     ) -> FetchedChunks:
-        """A draft in `volume` with `chunks` of the log that `request` decides.
+        """Return a draft in `volume` with `chunks` of the log that `request` decides.
 
         Raises:
             UnavailableError: no holder has sent all of them.
@@ -155,7 +155,7 @@ def is_copy(request: RecoveryWrite | Finalize, chunks: range) -> bool:
 
 
 def _generations(request: RecoveryWrite | Finalize) -> tuple[Generation, ...]:
-    """The accepted generations in which a holder has the log that was chosen, or decided."""
+    """Return the accepted generations in which a holder has the log that was chosen, or decided."""
     if isinstance(request, RecoveryWrite):
         return request.chosen_generation, request.generation
     return (request.finalized_generation,)
@@ -195,7 +195,7 @@ class _Piece:
             self.records = bytearray(reply.size_bytes + headers_bytes)
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """The payload's place, after its header's."""
+        """Return the payload's place, after its header's."""
         begin = self._end + HEADER_BYTES
         end = begin + header.payload_length
         if end > len(self.records) or header.payload_length > MAX_CHUNK_BYTES:

@@ -39,7 +39,8 @@ class Caps:
 
     @classmethod
     def within(cls, node: int, address: int, descriptors: int) -> Caps:
-        """The caps asked for, as far as `descriptors` go; no address gets more than three quarters.
+        """Return the given caps, limited to `descriptors`; no address gets more than three
+        quarters.
 
         The spare ones, too, must fit.
         """

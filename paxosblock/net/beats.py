@@ -26,7 +26,7 @@ _BYTES_MASK: Final = (1 << 32) - 1
 
 
 def beat_wish(every_s: float) -> bytes:
-    """The frame of a client that wants a beat every `every_s` seconds; 0: no more beats."""
+    """Return the frame of a client that wants a beat every `every_s` seconds; 0: no more beats."""
     every_ms = round(every_s * 1000)
     index = min(max(every_ms, SHORTEST_MS), LONGEST_MS) if every_s else 0
     return Header(FrameKind.BEAT, index=ChunkIndex(index)).pack()

@@ -52,7 +52,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
             raise ProtocolError(f"{where}: malformed answer: {error}", address=address) from error
 
     def refused(self, address: str, payload: bytes | bytearray) -> PaxosBlockError:
-        """The node's own error: its message is for the user, so where it came from is a note."""
+        """Return the node's own error, with its origin as a note: the message is for the user."""
         where = f"{self.method} of {address}"
         try:
             error = decode_error(payload)

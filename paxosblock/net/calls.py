@@ -253,7 +253,8 @@ async def open_channel(
     *,
     timeout_s: float = 5.0,
 ) -> CallChannel:
-    """A `CallChannel` on a new data stream to host:port. Raises what `stream.connect` raises."""
+    """Return a `CallChannel` on a new data stream to host:port. Raises what `stream.connect`
+    raises."""
     channel = CallChannel(calls, replies, votes)
     channel.connection = await connect(host, port, channel, timeout_s=timeout_s)
     return channel

@@ -43,7 +43,7 @@ class Running:
 
 
 def stop_signal() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set, which end no process any more."""
+    """Return an event that SIGTERM and SIGINT set; they no longer end the process."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -26,7 +26,7 @@ def upgrade_handler(
     stall_s: float = STALL_S,
     refusals: Refusals | None = None,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The handler of `GET /stream`: `app.router.add_get(STREAM_PATH, upgrade_handler(app, ...))`.
+    """Return the handler of `GET /stream`, for `app.router.add_get(STREAM_PATH, ...)`.
 
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
     refuses the connection. When `app` shuts down, the open streams are closed.

@@ -162,7 +162,7 @@ def _may_be_http(answer: bytes) -> bool:
 def _refusal(
     peer: str, status: str, headers: Mapping[str, str], body: bytes
 ) -> Generator[None, bytes, PaxosBlockError]:
-    """The node's own reason when it gave one."""
+    """Yield the node's own reason when it gave one."""
     length = headers.get("content-length", "")
     if headers.get("content-type") == ERROR_TYPE and length.isdigit():
         while len(body) < min(int(length), MAX_HANDSHAKE_BYTES):

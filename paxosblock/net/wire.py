@@ -97,7 +97,7 @@ BULK: Final = frozenset({FrameKind.CHUNK, FrameKind.RUN})
 
 
 def max_payload_bytes(kind: FrameKind) -> int:
-    """The longest payload a frame of this kind may have."""
+    """Return the longest payload a frame of this kind may have."""
     return MAX_CHUNK_BYTES if kind in BULK else MAX_MESSAGE_BYTES
 
 
@@ -118,7 +118,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     request: int = 0
 
     def pack(self) -> bytes:
-        """The 48 bytes.
+        """Return the 48 bytes.
 
         Raises:
             ProtocolError: a field does not fit its place in the layout.
@@ -172,7 +172,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, kind: FrameKind, payload: Buffer, **fields: Any) -> Self:
-        """The header for `payload`, with its length and checksum filled in."""
+        """Return the header for `payload`, with its length and checksum filled in."""
         return cls(kind, payload_length=len(payload), payload_crc=crc32c(payload), **fields)
 
     @property
@@ -219,13 +219,13 @@ _ERROR_DECODER = msgpack_decoder(ErrorBody)
 
 
 def encode_error(error: PaxosBlockError) -> bytes:
-    """The msgpack of an error: body of a failed control call, payload of an ERROR frame."""
+    """Return the msgpack of an error: body of a failed control call, payload of an ERROR frame."""
     outcome, retriable = error.outcome.value, error.retriable
     return _ENCODER.encode(ErrorBody(error.code, error.message, error.details, outcome, retriable))
 
 
 def decode_error(payload: Buffer) -> PaxosBlockError:
-    """The error that a peer reported.
+    """Return the error that a peer reported.
 
     Raises:
         ProtocolError: this is not an error's msgpack.
@@ -247,7 +247,7 @@ class MessageTable:
         self._decoder = msgpack_decoder(functools.reduce(operator.or_, types))
 
     def encode(self, message: object) -> bytes:
-        """The payload for `message`.
+        """Return the payload for `message`.
 
         Raises:
             ProtocolError: its type is not in the table, or it is too long for a frame.
@@ -264,7 +264,7 @@ class MessageTable:
         return payload
 
     def decode(self, payload: Buffer) -> Any:
-        """The message in `payload`, an instance of one of the table's types.
+        """Return the message in `payload`, an instance of one of the table's types.
 
         Raises:
             ProtocolError: unknown tag, or fields that do not fit the type.

@@ -73,7 +73,7 @@ class ChunkLog:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ChunkLog:
-        """The log that `to_bytes` was asked of; ValueError when there is none."""
+        """Return the log of which `to_bytes` made `data`. Raises ValueError if there is none."""
         ends = [end for end, _ in read_entries(data)]
         if any(end < start for start, end in itertools.pairwise(ends)):
             raise ValueError("a chunk ends before it starts")
@@ -101,14 +101,14 @@ class ChunkLog:
         return (self[index] for index in range(self._count))
 
     def start_of(self, index: int) -> int:
-        """Offset in bytes of user data where chunk `index` starts, `len(self)` included."""
+        """Return the offset in bytes of user data where chunk `index` starts, also `len(self)`."""
         if index == 0:
             return 0
         end: int = _ENTRY.unpack_from(self._buffer, (index - 1) * _ENTRY.size)[0]
         return end
 
     def index_at(self, offset_bytes: int) -> int:
-        """Index of the chunk that holds byte `offset_bytes`, or `len(self)` past the end."""
+        """Return the index of the chunk with byte `offset_bytes`, or `len(self)` past the end."""
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
@@ -137,17 +137,17 @@ class ChunkLog:
         return log
 
     def truncate(self, count: int) -> ChunkLog:
-        """The first `count` chunks."""
+        """Return the first `count` chunks."""
         if not 0 <= count <= self._count:
             raise ValueError(f"cannot truncate a log of {self._count} chunks to {count}")
         return self._view(self._buffer, count)
 
     def tail(self, window: int) -> tuple[ChunkName, ...]:
-        """Names of the last `window` chunks, or of all when there are fewer."""
+        """Return the names of the last `window` chunks, or of all when there are fewer."""
         return self.slice(acknowledged_before(self._count - 1, window), self._count)
 
     def slice(self, start: int, stop: int) -> tuple[ChunkName, ...]:
-        """Names of chunks `start` to `stop - 1`."""
+        """Return the names of chunks `start` to `stop - 1`."""
         return tuple(self[index] for index in range(start, stop))
 
     def starts_with(self, other: ChunkLog) -> bool:

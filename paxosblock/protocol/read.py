@@ -156,12 +156,12 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 
 def finalized_version(record: BlockRecord) -> Version:
-    """The version that a record decided last; a block that is open again extends it."""
+    """Return the version that a record decided last; a block that is open again extends it."""
     return Version(record.writer_generation, record.finalized_generation, record.length)
 
 
 def unfinalized_version(read: QuorumRead) -> Version:
-    """The version that a quorum read found."""
+    """Return the version that a quorum read found."""
     return Version(read.writer_generation, NO_GENERATION, read.goal)
 
 

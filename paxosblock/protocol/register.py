@@ -184,7 +184,7 @@ def nack(
     reason: Reason = Reason.NO_REPLICA,
     replica: Replica | None = None,
 ) -> Nack:
-    """A refusal with the facts of the replica, if there is one."""
+    """Return a refusal with the facts of the replica, if there is one."""
     if replica is None:
         return Nack(block, generation, storage, reason, NO_GENERATION, NO_GENERATION, 0)
     now = replica.registers
@@ -193,7 +193,7 @@ def nack(
 
 
 def generation_of(request: Request) -> Generation:
-    """The generation that `request` is about; a refusal names it."""
+    """Return the generation that `request` is about; a refusal names it."""
     match request:
         case Write() | NextGS() | RecoveryWrite():
             return request.generation
@@ -373,7 +373,8 @@ def _merged(
     request: RecoveryWrite | Finalize,
     supplied: tuple[ChunkName, ...],
 ) -> ChunkLog | Reason:
-    """The log `request` decides: what is kept of ours and what was supplied; or why not."""
+    """Return the log that `request` decides, of chunks kept here and supplied, or the reason why
+    not."""
     keep = _kept(storage, replica, request)
     missing = tuple(name for name in supplied if keep <= name.index < request.length)
     if [name.index for name in missing] != list(range(keep, keep + len(missing))):
@@ -395,7 +396,8 @@ def _adopted(
     request: RecoveryWrite | Finalize,
     log: ChunkLog,
 ) -> tuple[Replica, AdoptLog]:
-    """The replica that has accepted `log` as `request` says, and what must be durable for it."""
+    """Return the replica that has accepted `log` as `request` says, and what must be durable for
+    it."""
     generation, keep = generation_of(request), _kept(storage, replica, request)
     decided = isinstance(request, Finalize)
     acknowledged = 0 if replica is None else min(replica.acknowledged_count, request.length)

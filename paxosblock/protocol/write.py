@@ -122,7 +122,7 @@ def send(writer: Writer, size_bytes: int, crc: int, *, sync: bool = False) -> tu
 def write_message(
     writer: Writer, index: int, size_bytes: int, crc: int, *, sync: bool = False
 ) -> Write:
-    """The Write of chunk `index`, to send or (D2, W5) to send again with the same bytes."""
+    """Return the Write of chunk `index`, to send or (D2, W5) to send again with the same bytes."""
     return Write(
         block=writer.block,
         generation=writer.generation,

@@ -93,7 +93,7 @@ async def _compare(bench: Bench, fs: AsyncClient, path: str, other: str, size: i
 
 
 def _files_of(cluster: LocalCluster, role: str) -> Iterator[Path]:
-    """The files in the folders of all nodes of a role; of DataNodes, those of replicas."""
+    """Yield the files in the folders of all nodes of a role; of DataNodes, those of replicas."""
     for folder in cluster.path.glob(f"{role}*"):
         for path in folder.rglob("*" if role == "namenode" else "blk_*"):
             if path.is_file():

@@ -116,7 +116,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def started(bench: Bench) -> AsyncIterator[Stage]:
-    """A NameNode in a folder that goes away."""
+    """Yield a NameNode in a folder that goes away."""
     async with RpcClient() as client:
         store = SingleMemberStore(bench.folder / "big-files")
         await store.start()

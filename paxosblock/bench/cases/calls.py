@@ -92,7 +92,7 @@ class Names:
             yield Rename(source, target, once=self._once("r", client, number))
 
     def deletes(self, client: int) -> Iterator[DeletePath]:
-        """All directories but the first one, which may have been moved."""
+        """Yield all directories but the first one, which may have been moved."""
         for number in range(1, self._made[client] + 1):
             yield DeletePath(self._path(client, number), once=self._once("x", client, number))
 

@@ -32,7 +32,7 @@ class Echo(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """The same buffer each time: what is in it was handled before the next read."""
+        """Return the same buffer each time: what is in it was handled before the next read."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -98,7 +98,7 @@ async def _grow(bench: Bench, cluster: LocalCluster) -> None:
 
 
 def _known(files: int, client: int) -> Iterator[PathRequest]:
-    """All files that there are, again and again, beginning elsewhere for each client."""
+    """Yield all files that there are, again and again, beginning elsewhere for each client."""
     number = client * files // CLIENTS
     while True:
         yield PathRequest(path_of(number % files))

@@ -89,7 +89,7 @@ class Activity:
                 await self._progress.wait()
 
     def longest_wait_s(self, since: float) -> float:
-        """The longest time without a success since then."""
+        """Return the longest time without a success since then."""
         ends = [end for _, end in self.done if end > since]
         return max(end - start for start, end in zip([since, *ends], ends, strict=False))
 
@@ -155,7 +155,7 @@ async def flushed(out: AsyncFileWriter) -> FlushReceipt:
 
 
 def owner_of(cluster: LocalCluster, storage: StorageId) -> Node:
-    """The DataNode that a storage belongs to."""
+    """Return the DataNode that a storage belongs to."""
     (address,) = (
         node.address
         for node in cluster.status().datanodes

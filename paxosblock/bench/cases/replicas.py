@@ -129,7 +129,7 @@ class Start:
 
 @contextmanager
 def started(volume: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A DataNode on this volume, for the length of a `with`."""
+    """Yield a DataNode on this volume, for the length of a `with`."""
     command = [sys.executable, "-m", "paxosblock", "datanode", "--id", NODE, "--path", str(volume)]
     command += ["--listen", "127.0.0.1:0", "--namenodes", NOBODY]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)

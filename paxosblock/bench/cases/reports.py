@@ -95,7 +95,7 @@ class Many:
         return iter(())
 
     def behind(self, block: BlockId) -> Iterator[Block]:
-        """The blocks with greater ids; they are without a gap."""
+        """Yield the blocks with greater ids; they are without a gap."""
         first = self.blocks_in_order[0] if self.blocks_in_order else block
         start = max(0, block - first + 1)
         for number in range(start, len(self.blocks_in_order)):
@@ -106,7 +106,7 @@ class Many:
         return None
 
     async def storages(self) -> tuple[StorageReport, ...]:
-        """The one volume."""
+        """Return the one volume."""
         return (self.volume.report(0),)
 
     @property

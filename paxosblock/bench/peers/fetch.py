@@ -166,7 +166,7 @@ def _step(command: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _making(target: Path) -> Iterator[Path]:
-    """A folder that gets its name once it is whole: a fetch that was broken off leaves nothing."""
+    """Yield a folder that gets its name once it is whole: a fetch that was cut off leaves none."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=target.parent) as name:
         made = Path(name) / "made"

@@ -68,7 +68,8 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def columns(schema: pa.Schema) -> dict[str, str]:
-    """Names and Spark types of the columns of a file, in order, for comparing and for messages.
+    """Return the names and Spark types of the columns of a file, in order, for comparing and for
+    messages.
 
     It says nothing about nulls: a file with nulls and one without have the same columns.
     """

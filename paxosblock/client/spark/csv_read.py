@@ -54,7 +54,8 @@ def csv_batches_of_file(
 
 
 def csv_schema(sample: bytes, options: Options) -> pa.Schema:
-    """Names and types of the columns in a file that begins with the whole lines `sample`.
+    """Return the names and types of the columns in a file that begins with the whole lines
+    `sample`.
 
     Without a header they are called `_c0`, `_c1`, ... like Spark's. Raises pa.ArrowInvalid.
     """

@@ -65,7 +65,7 @@ def application_of(query: str) -> str:
 
 
 def last_published(fs: Client, query: str) -> int:
-    """Number of the last batch of a query that is published, linearizable; -1 when none is."""
+    """Return the number of a query's last published batch, linearizable; -1 if there is none."""
     return _last_version(fs, application_of(query))
 
 

@@ -146,7 +146,7 @@ def _merge_parquet(files: Sequence[FileReader], out: FileWriter) -> int:
 
 
 def _codec(sources: Sequence[parquet.ParquetFile]) -> str:
-    """The one of the first column that has any rows."""
+    """Return the codec of the first column that has any rows."""
     for source in sources:
         if source.metadata.num_row_groups and source.metadata.num_columns:
             codec = source.metadata.row_group(0).column(0).compression
