@@ -1,14 +1,13 @@
 """One block at this node: the owner of its replica, its files, and those who wait for a change.
 
-`vote`, `read` and `step` are the ways in, and they keep one order: `answer` says what would be, the
-effect is carried out, the new replica is adopted, the reply leaves. Nobody else assigns to a
-block's fields.
+`vote`, `read` and `step` are the ways in, and they keep one order: `answer` decides, the effect is
+carried out, the new replica is adopted, the reply leaves. Nobody else assigns to a block's fields.
 
 A chunk takes the short way, all of it on the event loop: a `pwrite` to the page cache, then the
-adoption. In disk mode the vote waits for the volume's group commit, and so does whoever asks for
-the registers (`unsynced`): the replica may be ahead of its disk, what is said of it is not. A
-control step checks, makes durable and adopts in one blocking function in a thread of the volume, or
-by one record on the event loop: nobody else is let in between (PROTOCOL.md 5), writes are fenced.
+adoption. In disk mode the vote waits for the volume's group commit, and so does a read of the
+registers (`unsynced`): the replica may be ahead of its disk, but no reply is. A control step
+checks, makes durable and adopts in one blocking function in a thread of the volume, or by one
+record on the event loop: nobody else is let in between (PROTOCOL.md 5), and writes are fenced.
 """
 
 from __future__ import annotations
@@ -93,16 +92,16 @@ class Block:
         self.replica: Replica | None = None
         self.files: Stored | None = None
         self._reading: tuple[Stored, OpenFile] | None = None
-        """An open file of `files` that have none open themselves; closed with the next change."""
+        """A file open for readers, if `files` has none open; closed with the next change."""
         self.corrupt = ""
-        """The reason why the replica is dead, or "". `replica` then only tells the promise."""
+        """The reason why the replica is dead, or "". Of a dead one `replica` has the promise."""
         self.epoch = FIRST_GENERATION  # of a dead replica whose promise nobody knows (D9)
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self.copying = asyncio.Lock()
         """Held from the fetch of chunks for a recovery or finalization until it is answered."""
         self.stepping = False
-        """A control step is under way in a thread; it fences the writer in any case."""
+        """True while a control step is under way in a thread; it always fences the writer."""
         self._lock = asyncio.Lock()
         self._listener = listener
         self._watchers: list[asyncio.Future[None]] = []
@@ -110,7 +109,7 @@ class Block:
         self._counted_open = False
 
     def load(self, loaded: Loaded, *, at_rest: bool = False) -> None:
-        """Begin with what the volume found. One `at_rest` is durable, and was counted before."""
+        """Begin with what the volume found. A replica `at_rest` is durable, and counted already."""
         self.replica, self.files = loaded.replica, loaded.files
         self.corrupt, self.epoch = loaded.corrupt, loaded.epoch
         if at_rest and self.replica is not None:
@@ -126,7 +125,7 @@ class Block:
             self.files = None
 
     def _retire(self, file: OpenFile) -> None:
-        """Give up `file`, of which nothing is left to be written out."""
+        """Give up `file`; nothing of it need be written out any more."""
         self.volume.write_out.forget(file)
         file.retire()
 
@@ -210,7 +209,7 @@ class Block:
             return Reason.CORRUPT
         if self.stepping:
             return Reason.FENCED
-        # Every DataNode checks the client's own checksum, so that the wrong one is never blamed.
+        # Every DataNode checks the client's checksum, so that damage is blamed on the right node.
         if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:
             return Reason.CORRUPT
         return None
@@ -226,7 +225,7 @@ class Block:
         assert after is not None
         assert files is not None
         assert files.file is not None, "a replica that takes writes has its file open"
-        # I1, I2 in short; `check_follows` compares whole logs, which no chunk can wait for.
+        # I1, I2 in short; `check_follows` compares whole logs, which takes too long for a chunk.
         assert len(after.log) == len(before.log) + 1
         try:
             self.volume.serve()
@@ -246,7 +245,7 @@ class Block:
         assert files.file is not None
 
         def synced(error: PaxosBlockError | None) -> None:
-            # A control step's sync may have failed before, and dropped what this one did not see.
+            # A control step's sync may have failed before, and dropped what this sync cannot see.
             error = error or self.volume.failure
             if error is None:
                 self._synced(files, generation, count)
@@ -266,7 +265,7 @@ class Block:
     # -- the registers --------------------------------------------------------------------------
 
     async def read(self, request: Read) -> ReadReply | Nack:
-        """D6: the registers; what they tell of is durable, in disk mode or when asked to be.
+        """D6: return the registers; in disk mode, or if asked for, what they say is durable.
 
         Raises:
             StorageError: the volume has failed.
@@ -322,8 +321,8 @@ class Block:
             return await self._step(request, draft, reserved_bytes)
 
     async def replace_log(self, request: Finalize, draft: FetchedChunks) -> Answer | None:
-        """D9 for a log that is not the one that was decided, which is in `draft`; None when it may
-        not be taken any more."""
+        """D9 for a log that is not the decided one, which is in `draft`; None if the replica may no
+        longer take that."""
         async with self._lock:
             if not self._ends(request):
                 return None
@@ -345,7 +344,7 @@ class Block:
             try:
                 if not await self._perform_by_record(request, step, reserved_bytes):
                     step = await self.volume.run(self._perform, request, draft, reserved_bytes)
-            except CorruptionError as error:  # nothing was changed
+            except CorruptionError as error:  # the files are as they were
                 self.mark_corrupt(str(error))
                 return self.nack(generation_of(request), Reason.CORRUPT)
             finally:
@@ -383,8 +382,8 @@ class Block:
         return answer(self.volume.storage, self._seen(request), request, supplied)
 
     async def _perform_by_record(self, request: Control, step: Step, reserved_bytes: int) -> bool:
-        """As `_perform`, if that takes one record of a file that replicas share; else False. The
-        lock and `stepping` keep everybody else out until it is durable and adopted."""
+        """As `_perform`, if it takes only one record of a file that replicas share; else return
+        False. The lock and `stepping` keep everybody out until it is durable and adopted."""
         effect, after = step.effect, step.replica
         if effect is None or after is None or self.corrupt:
             return False
@@ -446,7 +445,7 @@ class Block:
         self._listener.replica_changed(self.id, self.volume.storage)
         return Deleted(self.id, self.volume.storage)
 
-    # -- who looks on ---------------------------------------------------------------------------
+    # -- watchers and readers -------------------------------------------------------------------
 
     def mark_corrupt(self, reason: str) -> None:
         """Note that the replica's bytes are not what was voted for: it is dead from here on."""
@@ -469,7 +468,7 @@ class Block:
         return True
 
     def changed(self) -> None:
-        """Count it and its bytes on the volume, and wake everyone who waits in `wait_changed`."""
+        """Count the replica and its bytes on the volume, and wake `wait_changed`."""
         self.close_for_readers()
         self.volume.note_damaged(self.id, self.files if self.corrupt else None)
         log = None if self.replica is None else self.replica.log

@@ -23,7 +23,11 @@ class Counters:
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
-        observe("volumes_hung", "Do not answer.", lambda: sum(bool(v.hung) for v in volumes))
+        observe(
+            "volumes_hung",
+            "Volumes that do not answer.",
+            lambda: sum(bool(v.hung) for v in volumes),
+        )
         observe(
             "deleted_bytes",
             "Bytes of deleted replicas that are not given back to the file system yet.",

@@ -1,4 +1,4 @@
-"""Damage, whoever meets it: a reader, a DataNode that fetches, or the scrubber."""
+"""Damage that a reader, a DataNode that fetches, or the scrubber finds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from paxosblock.protocol.register import Replica
 async def is_damaged(
     block: Block, replica: Replica, files: Stored, error: CorruptionError | StorageError
 ) -> bool:
-    """Take `error` as damage of what was read of `replica` in `files`, and mark the replica as
-    dead.
+    """Mark `replica` as dead if `error`, which reading `files` raised, shows damage.
 
-    False, and nothing is marked, where the replica changed meanwhile: a recovery may cut or move a
-    file while it is read, which is no corruption; read again.
+    Return False and mark nothing if the replica changed meanwhile: a recovery may cut or move a
+    file while it is read, which is no corruption. Then read again.
 
     Raises:
-        StorageError: the volume has failed; or only a descriptor was lacking.
+        StorageError: the volume has failed, or there was only no descriptor left.
     """
     volume = block.volume
     volume.check()
@@ -31,5 +30,5 @@ async def is_damaged(
         return False
     block.mark_corrupt(str(error))
     if isinstance(error, StorageError) and not is_gone(error):
-        volume.doubted = True  # one bad sector, or a disk that is dying: the next look tells
+        volume.doubted = True  # a bad sector, or a dying disk: the next look finds out
     return True

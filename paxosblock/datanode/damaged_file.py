@@ -31,8 +31,8 @@ def encode_damaged(damaged: Mapping[BlockId, int]) -> bytes:
 
 
 def decode_damaged(data: bytes, path: Path) -> dict[BlockId, int]:
-    """Return the blocks in the bytes of the file at `path`; none if it is damaged itself: they are
-    found once more.
+    """Return the blocks in the bytes of the file at `path`; none if the file itself is damaged:
+    then they have to be found again.
 
     Raises:
         ConfigError: a later version wrote it.

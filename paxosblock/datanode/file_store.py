@@ -1,8 +1,9 @@
 """The replicas of one volume as files: `current/`, `rbw/`, `tmp/` (FORMAT.md).
 
-The meta file is the truth about a replica, and replacing it is the instant at which a change
-happens: what it needs is on stable storage before, what it makes superfluous goes away after. All
-methods block, and each leaves files that `load.py` understands wherever it is interrupted.
+The meta file is the truth about a replica, and a change happens at the instant at which it is
+replaced: all that the new one needs is on stable storage before, and is removed after if the new
+one does not need it. All methods block, and `load.py` understands the files wherever one of them is
+interrupted.
 
 Every method raises StorageError, after which nothing is known about the volume. NoSpaceError says
 that nothing was changed.
@@ -60,10 +61,10 @@ from paxosblock.units import KIB, MIB
 T = TypeVar("T")
 
 SPARE_BYTES: Final = 8 * MIB
-"""Enough for a window of chunks of the default size, twice: as a draft, and in its block file."""
+"""Room for two windows of chunks of the default size: one in a draft, one in its block file."""
 SPARE_PIECE_BYTES: Final = 256 * KIB
 PROBE: Final = "probe"
-"""A file in `tmp/` by which a disk is tried, and what is in it."""
+"""A file in `tmp/` that tests if the disk works, and its content."""
 
 
 class FileStore:
@@ -78,7 +79,7 @@ class FileStore:
         self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
         self.small = SmallReplicas(disk, folder, boot)
         self._left = {folder / RBW, folder / CURRENT}
-        """Folders in which a power cut may bring back what was removed, by `_leave` or before."""
+        """Folders in which a power cut may bring removed files back, by `_leave` or before."""
         self._settling = threading.Lock()
 
     def load(self) -> Found:
@@ -173,7 +174,7 @@ class FileStore:
             self.disk.sync(handle)
 
     def store_metadata(self, files: Stored, replica: Replica) -> ReplicaFiles:
-        """Replace the metadata, durably; the spare has the room when nobody else has."""
+        """Replace the metadata, durably; on a full disk the spare gives its room."""
         if isinstance(files, SmallPlace):
             place = files
             return self.spare.retried(lambda: self._move_out(place, replica))
@@ -195,9 +196,9 @@ class FileStore:
         return replace(files, file=None)
 
     def _unpacked(self, place: SmallPlace, log: ChunkLog, after: Replica) -> ReplicaFiles:
-        """Give a small replica with `log` a block file, durably, where `after` is to be.
+        """Give a small replica with `log` a block file, durably, in the place of `after`.
 
-        It counts once there is metadata beside it; until then its records do (`load.py`).
+        The file counts once there is metadata beside it; until then the log counts (`load.py`).
         """
         block = place.block
         frame = self.small.frame(block) if len(log) else b""
@@ -214,7 +215,7 @@ class FileStore:
         self.disk.remove(files.path)
 
     def _forget(self, block: BlockId) -> None:
-        """Let a replica be no more in the log: before its files go, which count until then.
+        """Remove a replica from the log, before its files are removed: they count until then.
 
         Raises:
             StorageError: not even the spare had the room; its files are there already.
@@ -241,7 +242,7 @@ class FileStore:
             self.spare.retried(lambda: self.small.forget(replica.block))
             return
         path = _ours(files).path
-        # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
+        # The meta file first: a start removes a block file without one.
         self._remove(self._meta_path(replica))
         self._settle(self._meta_path(replica).parent)
         self.removals.take(path, self.size_bytes(replica.log))
@@ -267,9 +268,9 @@ class FileStore:
         return OpenFile(self.disk, self.disk.open(_ours(files).path))
 
     def open_alone(self, path: Path) -> FileHandle:
-        """Open a block file to change it: if a snapshot has the same file, a copy of it.
+        """Open a block file to change it; if a snapshot shares it, replace it by a copy first.
 
-        A replica that takes writes has a file of its own already: it was made, or opened so.
+        A replica that takes writes already has a file of its own: it was made, or opened by this.
         """
         shared = self.disk.open(path)
         if self.disk.link_count(shared) == 1:
@@ -349,7 +350,7 @@ class FileStore:
     def _adopt_small(
         self, place: SmallPlace, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> Stored:
-        """A small replica stays one that is finalized as it is; any other goes to files."""
+        """Keep a small replica that is finalized as it is in the log; move any other to files."""
         if self.small.stays(place, after, effect):
             return self.spare.retried(lambda: self.small.finalize(after))
         if effect.keep == 0 and effect.append:
@@ -372,9 +373,9 @@ class FileStore:
     def _adopt_copy(
         self, files: ReplicaFiles | None, after: Replica, draft: FetchedFile | None, copy: int
     ) -> ReplicaFiles:
-        """A full copy: a new block file beside the old one, until the metadata names it."""
+        """Adopt a full copy: a new block file beside the old one, until the metadata names it."""
         path = self._data_path(after, copy)
-        # By a rename: this name may be that of a dead replica's file, which a snapshot has, too.
+        # By a rename: a dead replica's file may have this name, and a snapshot may share it.
         handle = (draft or self.draft(after.block, 0)).become(path)
         self.disk.sync_folder(path.parent)
         try:
@@ -396,7 +397,7 @@ class FileStore:
         own, path = file is not files.file, self._data_path(after, files.copy)
         try:
             self._extend(file, after, effect, draft)
-            if files.folder.name == RBW:  # what was finalized is on the disk
+            if files.folder.name == RBW:  # a finalized file is on the disk
                 file.sync()
             self._publish(after, files.copy, (files.path, path) if path != files.path else None)
         except NoSpaceError:
@@ -425,8 +426,8 @@ class FileStore:
     ) -> None:
         """Append the draft's chunks from `keep` on, at most a window of them unsynced.
 
-        They are beyond what the metadata counts as stored, so a torn one must look like a torn
-        write of the writer's (`records.scan`).
+        They are beyond the chunks that the metadata counts as stored, so a torn one must look like
+        a torn write of the writer (`records.scan`).
         """
         if not effect.append:
             return
@@ -438,20 +439,20 @@ class FileStore:
             file.sync()
 
     def _leave(self, folder: Path, after: Replica) -> None:
-        """Remove what is left of the replica in the folder it was in.
+        """Remove the replica's files from the folder it was in.
 
-        Nobody waits for that: should a power cut bring it back, the later metadata rules.
+        Nobody waits for that: if a power cut brings them back, the later metadata counts.
         """
         if folder != self.folder / home(after.registers.state):
             self._remove(folder / meta_name(after.block))
         self._left.add(folder)
 
     def _settle(self, *folders: Path) -> None:
-        """Make what was removed in `folders` durable, and what was left anywhere (`_leave`): a
-        replica that goes has no later metadata."""
+        """Make removals in `folders` durable, and those of `_leave` in any folder: a replica that
+        is deleted has no later metadata."""
         with self._settling:
             for folder in tuple(self._left):
-                self._left.discard(folder)  # before: what is left meanwhile counts again
+                self._left.discard(folder)  # before the sync: `_leave` may add it again meanwhile
                 self.disk.sync_folder(folder)
         for folder in folders:
             self.disk.sync_folder(folder)
@@ -463,7 +464,7 @@ class FileStore:
         return None
 
     def _remove(self, path: Path) -> None:
-        """Remove the name, unless somebody else did: a replica may be dead for just that."""
+        """Remove the name, unless it is gone already: a replica may be dead because of that."""
         try:
             self.disk.remove(path)
         except StorageError as error:
@@ -475,7 +476,7 @@ class FileStore:
     def _publish(self, replica: Replica, copy: int, moves: tuple[Path, Path] | None = None) -> None:
         """Replace the metadata, durably: the instant at which a change has happened.
 
-        A block file that `moves`, as in `disk.publish`, is found wherever a crash leaves it.
+        `moves` of a block file is as in `disk.publish`; a start finds it wherever a crash left it.
         """
         draft = self.folder / TEMPORARY / meta_name(replica.block)
         data = describe(replica, self.boot, copy).encode()

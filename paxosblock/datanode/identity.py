@@ -1,7 +1,7 @@
 """The identity of a volume: its `VERSION` file (FORMAT.md 2).
 
-A storage id is a promise: whoever answers under it has everything it ever promised or voted. So
-a folder gets its id once, when it is empty, and a folder with blocks but no id is refused.
+A storage id is a promise: a node that answers under it has everything it ever promised or voted.
+So a folder gets its id once, when it is empty, and a folder with blocks but no id is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITHOUT_SMALL: Final = 3
 WITHOUT_TIMELINE: Final = 2
 """The format of a volume that never had a snapshot."""
 WITHOUT_CLUSTER: Final = 1
-"""The format of one that never registered, either."""
+"""The format of a volume that never registered, either."""
 VERSION: Final = "VERSION"
 
 _ANY_FORMAT = re.compile(rb"format=(\d{1,9})\n(?:.*\n)*crc=([0-9a-f]{8})\n")
@@ -51,7 +51,7 @@ class Identity:
     timeline: str = ""
     before: tuple[str, ...] = ()
     small: bool = False
-    """The log of small replicas (FORMAT.md 8) counts."""
+    """True if the log of small replicas (FORMAT.md 8) counts."""
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
@@ -76,8 +76,8 @@ class Identity:
 
     @property
     def known_in(self) -> tuple[str, ...]:
-        """The timelines of which the cluster knows the storage in one: it may have been told of
-        this one by a process that ended before it heard the answer."""
+        """The timelines in one of which the cluster knows the storage: an earlier process may have
+        reported this one, and ended before the answer came."""
         return tuple(dict.fromkeys((*self.before, self.timeline)))
 
 
@@ -151,7 +151,7 @@ def return_to(disk: Disk, folder: Path, earlier: Identity) -> Identity:
 def begin_small(disk: Disk, folder: Path, identity: Identity) -> Identity:
     """Make the log of small replicas of the volume at `folder` count, durably.
 
-    An earlier version that came back by a rollback leaves a log that it does not know.
+    After a rollback an earlier version runs, and leaves a log that it does not know.
     """
     if identity.small:
         return identity

@@ -113,7 +113,7 @@ class DataNode:
         self._upkeep = [asyncio.create_task(work) for work in (*scrubs, *removals)]
 
     async def close(self) -> None:
-        """Stop scrubbing and reporting, let steps under way end, give the volumes free."""
+        """Stop scrubbing and reporting, let steps under way end, release the volumes."""
         for task in self._upkeep:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
@@ -124,7 +124,7 @@ class DataNode:
         await asyncio.gather(*(asyncio.to_thread(volume.close) for volume in self.volumes))
 
     def busy(self) -> str:
-        """Return the folders of the volumes in which something is under way; "": in none."""
+        """Return the folders of the volumes with a step under way; "" if there are none."""
         each = zip(self.volumes, self._looks, strict=True)
         return ", ".join(
             str(volume.folder) for volume, look in each if volume.working or look.under_way
@@ -132,19 +132,20 @@ class DataNode:
 
     @property
     def failure(self) -> str:
-        """Return why this node is of no use at all: every volume has failed. "" if it is of use."""
+        """Return the error of a node whose volumes have all failed; "" while one works."""
         if all(volume.failed for volume in self.volumes):
             return "no volume is left: " + "; ".join(volume.failed for volume in self.volumes)
         return ""
 
     @property
     def standing(self) -> dict[str, str]:
-        """Return "ok" or why it is not used, by volume; its folder names one that is not known."""
+        """Return for each volume "ok" or why it is not used. One that never opened is named by its
+        folder."""
         lost = {str(each.folder): each.reason for each in self._lost}
         return {each.storage: each.failed or each.hung or "ok" for each in self.volumes} | lost
 
     async def wait_failure(self) -> PaxosBlockError:
-        """Return why this node is of no use, once every volume has failed or no NameNode accepts
+        """Return the error that ends this node, once every volume has failed or no NameNode accepts
         it.
         """
         failed = asyncio.create_task(self._wait_volumes())
@@ -178,11 +179,11 @@ class DataNode:
                     f"its cluster is {cluster}, but this DataNode is of cluster {self.cluster}"
                 )
             for volume in self.volumes:
-                with contextlib.suppress(StorageError):  # it takes only itself with it
+                with contextlib.suppress(StorageError):  # only this volume is lost
                     await volume.enter(cluster)
 
     def timelines(self) -> tuple[Timeline, ...]:
-        """Return the timelines of the volumes that ever had a snapshot, for a NameNode to know."""
+        """Return the timelines of the volumes that ever had a snapshot, for a NameNode."""
         told = (volume.identity for volume in self.volumes)
         return tuple(
             Timeline(each.storage, each.timeline, each.before)
@@ -198,7 +199,7 @@ class DataNode:
         """
         async with self._entering:
             for volume in self.volumes:
-                with contextlib.suppress(StorageError):  # it takes only itself with it
+                with contextlib.suppress(StorageError):  # only this volume is lost
                     await volume.be_taken_in()
 
     # -- what it holds --------------------------------------------------------------------------
@@ -275,9 +276,9 @@ def open_volumes(
     upgrade: bool = False,
     hung: Sequence[LostVolume] = (),
 ) -> tuple[list[Volume], list[LostVolume]]:
-    """Open all folders, or none, but for those whose disks are broken, or `hung`, while one works.
+    """Open all folders or none, except that a broken or `hung` disk is left out while one works.
 
-    With `upgrade` each gets a snapshot, unless it has one. Raises as `open_volume`.
+    With `upgrade` each gets a snapshot unless it has one. Raises as `open_volume`.
     """
     answering = [folder for folder in folders if folder not in {each.folder for each in hung}]
     check_volumes(disk, answering)

@@ -1,7 +1,7 @@
 """A block file that is open for writes, and closed only when nobody uses it any more.
 
-A file is retired while a sync of it may still run in a thread, or a read; its number must not go to
-another file meanwhile. Users are counted on the event loop only; syncs run beside it.
+A sync or a read of a file may still run in a thread when it is retired; until then its descriptor
+must not go to another file. Users are counted on the event loop only; syncs run beside it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class OpenFile:
     def sync(self) -> None:
         """Bring what was written to stable storage. Blocks.
 
-        The system reports only once what it dropped: a second `fdatasync` would succeed. So a sync
-        after a failed one, or beside it, fails as well.
+        The system reports only once that it dropped bytes: a second `fdatasync` would succeed. So a
+        sync after a failed one, or beside it, fails as well.
 
         Raises:
             StorageError: this sync or an earlier one failed.
@@ -40,8 +40,8 @@ class OpenFile:
         self._bring(self._disk.sync)
 
     def write_out(self) -> None:
-        """Bring what was written to the disk, as `sync` does; but only `sync` makes sure that it is
-        found again.
+        """Bring the written bytes to the disk, as `sync` does; but only `sync` makes sure that they
+        are found again.
         """
         self._bring(self._disk.write_out)
 
@@ -60,8 +60,8 @@ class OpenFile:
     ) -> bool:
         """As `sync` by the kernel; the event loop calls `done` with what `sync` would raise.
 
-        False: it is up to `sync`, and `done` is not called. A thread syncs this file now, a sync
-        of it failed before, or the kernel refuses.
+        Return False if `sync` has to do it, without calling `done`: a thread syncs this file now, a
+        sync of it failed before, or the kernel refuses.
         """
         return self._begin_sync_of(self.handle, kernel, done)
 
@@ -88,7 +88,7 @@ class OpenFile:
 
     @contextmanager
     def used(self) -> Iterator[FileHandle]:
-        """Keep the file open meanwhile."""
+        """Keep the file open within a `with`."""
         self.borrow()
         try:
             yield self.handle
@@ -101,7 +101,7 @@ class OpenFile:
         self._users += 1
 
     def release(self) -> None:
-        """The other end of `borrow`."""
+        """End a `borrow`."""
         self._users -= 1
         self._close_if_idle()
 

@@ -1,4 +1,4 @@
-"""Work that must not take more than a number of bytes per second from others."""
+"""Limits work to a number of bytes per second, so that others get the rest."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 from paxosblock.units import MIB
 
 GIVES_WAY: Final = 4
-"""The rate is divided by this while others should pass: a copy never stands still."""
+"""The rate is divided by this while it gives way: a copy never stands still."""
 LEAST_BYTES_PER_S: Final = MIB
-"""Not below this, or pieces of a copy would take longer than they are waited for."""
+"""The lowest rate: at a lower one pieces of a copy would take longer than anybody waits."""
 
 
 class Pace:
@@ -25,21 +25,21 @@ class Pace:
     def __init__(
         self, bytes_per_s: float = math.inf, gives_way: Callable[[], bool] = lambda: False
     ) -> None:
-        """Begin with nothing taken."""
+        """Start idle."""
         self._bytes_per_s = bytes_per_s
         self._gives_way = gives_way
         self._free_s = 0.0
-        """The time of the loop at which everything taken so far is over."""
+        """The loop's time at which everything taken so far has passed."""
 
     @property
     def bytes_per_s(self) -> float:
-        """Return the rate of this moment."""
+        """The rate at this moment."""
         if not self._gives_way():
             return self._bytes_per_s
         return min(self._bytes_per_s, max(LEAST_BYTES_PER_S, self._bytes_per_s / GIVES_WAY))
 
     async def take(self, size_bytes: int) -> None:
-        """Return once `size_bytes` fit the rate, after what others took before."""
+        """Return once `size_bytes` fit the rate, after the bytes that others took before."""
         now_s = asyncio.get_running_loop().time()
         begin_s = max(self._free_s, now_s)
         self._free_s = begin_s + size_bytes / self.bytes_per_s

@@ -1,10 +1,10 @@
 """Bytes and states of replicas, for readers and for other DataNodes.
 
-Nothing leaves unchecked: every record is compared with the log and its checksum before it is sent.
-A mismatch is an error, the replica is dead from then on, and the NameNode hears of it. DataNodes
-get records; readers get user data, and the log's names with it to check it again. Who reads a small
-part of a chunk gets no more than that: its whole chunk was checked now, or not long ago, and the
-part by what was found then (`checked_pieces.py`).
+Every record is compared with the log and its checksum before it is sent. A mismatch is an error,
+the replica is dead from then on, and the NameNode hears of it. DataNodes get records; readers get
+user data with the log's names, to check it again. A reader of a small part of a chunk gets no more
+than that: the DataNode has checked the whole chunk, now or not long ago, and checks the part
+against the checksums it took then (`checked_pieces.py`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkIndex, Genera
 from paxosblock.units import KIB, MIB
 
 MAX_LOADS: Final = 16
-"""Replies of chunks that are read from the disks at a time; bounds the memory they take."""
+"""Replies with chunks that are read from the disks at a time; bounds their memory."""
 MAX_INLINE_BYTES: Final = 2 * MIB + 256 * KIB
-"""This much is read on the event loop if the system has it in memory: a request of our client."""
+"""At most this much, as our client asks for, is read on the event loop if it is in memory."""
 MAX_INLINE_CHUNKS: Final = 4096
 MAX_CHUNKS: Final = 16 * 1024
-"""Chunks in one reply: bounds what their names and headers take beside their bytes."""
+"""Chunks in one reply: bounds the memory of their names and headers beside their bytes."""
 MAX_PIECES: Final = 64
 """User data in more pieces than this is put side by side before it is sent."""
 MAX_OPEN_FILES: Final = 64
@@ -56,7 +56,7 @@ class Reader:
     ) -> None:
         """`max_read_bytes` of user data go into one reply, or one chunk if that is longer.
 
-        `copies` is the pace of those that are made of replicas here.
+        `copies` is the pace at which other nodes copy replicas from here.
         """
         self._acceptor = acceptor
         self._max_read_bytes = min(max_read_bytes, MAX_CHUNK_BYTES)
@@ -186,7 +186,7 @@ class Reader:
         limit = log.index_at(log.start_of(first) + self._max_read_bytes)
         stop = max(first + 1, min(stop, limit, first + MAX_CHUNKS))
         files = block.files
-        if files is None:  # it is being deleted at this moment
+        if files is None:  # the replica is being deleted at this moment
             await block.settled()
             return None
         try:
@@ -210,7 +210,7 @@ class Reader:
             return None
         size_bytes = store.size_of(log, chunks)
         with file.used():
-            # The way through a thread costs more than copying what is in memory already.
+            # A thread costs more than copying bytes that are in memory already.
             if size_bytes <= MAX_INLINE_BYTES and len(chunks) <= MAX_INLINE_CHUNKS:
                 volume.check()
                 volume.touch()

@@ -52,7 +52,7 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
     begin, position = begin + even.chunks * size, even.chunks * length
     rest = read_entries(even.names[even.chunks * ENTRY_BYTES :])
     for index, (end, crc) in enumerate(rest, chunks.start + even.chunks):
-        if end - begin != size:  # most often it is that of the chunk before
+        if end - begin != size:  # most chunks are as long as the one before
             size = end - begin
             length, mark = HEADER_BYTES + size, _mark(size)
         if crc32c(view[position : position + length]) ^ mark != crc:
@@ -127,10 +127,10 @@ class Scan:
 
 
 def scan(disk: Disk, file: FileHandle, metadata: Metadata, *, same_boot: bool) -> Scan:
-    """Read the whole file and tell which chunks the replica holds.
+    """Read the whole file and return the chunks that the replica holds.
 
-    Chunks below `base_length` must all be good: they were on stable storage. Those above count as
-    long as they are contiguous, good, and of the accepted generation (PROTOCOL.md 5, Restart).
+    Chunks below `base_length` must all be good: they were on stable storage. Those above count if
+    they are contiguous, good, and of the accepted generation (PROTOCOL.md 5, Restart).
     """
     scanner = _Scanner(disk, file, metadata)
     fault = scanner.run()
@@ -159,7 +159,7 @@ class _Scanner:
         self.log = ChunkLog()
 
     def run(self) -> _Fault:
-        """Extend `log` until a record does not count, and say why not."""
+        """Extend `log` until a record does not count, and return why not."""
         while True:
             position = record_start(self.log, len(self.log))
             header = self._header(position)
@@ -175,7 +175,7 @@ class _Scanner:
     def was_voted_for(self) -> bool:
         """True if the chunk after `log` was voted for durably, so that it cannot be a torn write.
 
-        In disk mode a writer sends a chunk a window further on only when all have this one on disk.
+        In disk mode a writer sends a chunk a window further on only when this one is on all disks.
         """
         metadata = self._metadata
         if metadata.registers.durability is Durability.MEMORY:
@@ -204,7 +204,7 @@ class _Scanner:
         )  # fmt: skip
 
     def _bytes(self, position: int, size: int) -> memoryview:
-        """`size` bytes from `position` on, fewer only at the end of the file."""
+        """Return `size` bytes from `position` on, fewer only at the end of the file."""
         start = position - self._piece_start
         if start < 0 or start + size > len(self._piece):
             self._piece = self._disk.read(self._file, max(size, PIECE_BYTES), position)

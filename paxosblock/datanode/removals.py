@@ -1,8 +1,8 @@
-"""The files of deleted replicas: they go one after the other, at a bounded rate.
+"""The files of deleted replicas: they are removed one after the other, at a bounded rate.
 
-A replica is gone when its metadata is (D7). Its bytes go back to the file system later, for that is
-work for the journal, and on a disk mounted `discard` for the disk itself, and every `fdatasync`
-waits for it. Until then the file is in `tmp/`, and a restart finds it there.
+A replica is gone when its metadata is (D7). Its bytes go back to the file system later, because
+that is work for the journal, and on a disk mounted `discard` for the disk itself, and every
+`fdatasync` waits for it. Until then the file is in `tmp/`, and a restart finds it there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from paxosblock.disk import Disk, is_gone, opened
 from paxosblock.errors import StorageError
 
 DELETED: Final = "deleted-"
-"""The names are this and a number."""
+"""Each name is this and a number."""
 
 
 class Removals:
-    """Files of one volume that are to be removed. Any thread may call; all methods block."""
+    """The files of one volume that will be removed. Any thread may call; all methods block."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """They wait in `folder`."""
+        """The files wait in `folder`."""
         self._disk = disk
         self._folder = folder
         self._waiting: deque[tuple[Path, int]] = deque()
@@ -72,7 +72,7 @@ class Removals:
         return size_bytes
 
     def remove_all(self) -> None:
-        """Remove everything at once, as somebody needs the room."""
+        """Remove everything at once, because somebody needs the room."""
         while self.remove_next() is not None:
             pass
 

@@ -13,19 +13,19 @@ from paxosblock.units import KIB
 FILE_BYTES: Final = 64 * KIB
 """A file counts as at least this much: its name, too, is work for the file system."""
 SCARCE: Final = 10
-"""Room matters more than peace if less than one part in this many of a disk is free."""
+"""If less than one part in this many of a disk is free, files are removed at once."""
 
 
 class Remover:
     """Removes the files of one volume's deleted replicas."""
 
     def __init__(self, volume: Volume, bytes_per_s: float) -> None:
-        """`bytes_per_s` while there is room on the volume."""
+        """Remove `bytes_per_s` while there is room on the volume."""
         self._volume = volume
         self._pace = Pace(bytes_per_s)
 
     async def run(self) -> None:
-        """Remove what an earlier process left, and what is deleted from now on."""
+        """Remove the files that an earlier process left, and those deleted from now on."""
         volume = self._volume
         with contextlib.suppress(StorageError):  # the volume has failed, and says so
             while True:

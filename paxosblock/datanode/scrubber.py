@@ -1,11 +1,11 @@
 """Reads every replica of a volume once in a period: damage is found while other replicas are whole.
 
-Damage that it meets has the same effect as damage that a reader meets: the replica is dead, the
+Damage that it finds has the same effect as damage that a reader finds: the replica is dead, the
 NameNodes hear of it, and it is copied anew (PROTOCOL.md, D9). A pass goes through the blocks in
 order of their ids, in slices that take some milliseconds each, in a thread of the volume. While
 clients use the volume it waits, unless the pass would then not end within its period; and it never
-reads more than its share of bytes in a second. Nothing that it reads stays in the system's memory,
-or comes from there.
+reads more than its share of bytes in a second. It reads from the disk itself, and leaves nothing in
+the system's memory.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from paxosblock.protocol.types import BlockId
 from paxosblock.units import KIB, MIB
 
 SLICE_BYTES: Final = MIB
-"""User bytes that are read at a time, or one chunk if that is longer."""
+"""Bytes of user data read at a time, or one chunk if that is longer."""
 SEEK_BYTES: Final = 256 * KIB
-"""Finding a replica costs a disk as much as reading this many bytes: small blocks are not free."""
+"""Finding a replica costs the disk as much as reading this many bytes: small blocks cost, too."""
 SAVE_EVERY_S: Final = 60.0
 """Seconds after which the cursor is written again; a restart repeats at most this much."""
 LOOK_AGAIN_S: Final = 60.0
-"""Seconds after which the clock is looked at again, which may have been set."""
+"""Seconds after which to look at the clock again: somebody may have set it."""
 LOOKED_AT_MAX: Final = 10_000
-"""Blocks of other volumes that are passed over before others get a turn."""
+"""Blocks of other volumes to pass over before other tasks get a turn."""
 _ATTEMPTS: Final = 5
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Scrubber:
     ) -> None:
         """Read every replica of `volume` within `period_s`, at most `bytes_per_s` in a second.
 
-        `now_ms` is the wall clock, for a period outlives processes.
+        `now_ms` is the wall clock, because a period outlives processes.
         """
         self._volume = volume
         self._blocks = blocks
@@ -88,7 +88,7 @@ class Scrubber:
 
     async def run(self) -> None:
         """Scrub for ever; return when the volume fails."""
-        with contextlib.suppress(StorageError):  # the failed volume has told why
+        with contextlib.suppress(StorageError):  # the failed volume has logged why
             await self._begin()
             while True:
                 await self._wait_due()
@@ -105,11 +105,11 @@ class Scrubber:
         self._saved_s = asyncio.get_running_loop().time()
 
     async def _wait_due(self) -> None:
-        """Wait until a pass is to begin, or until one that an earlier process began is to go on."""
+        """Wait until it is time to begin a pass, or to go on with that of an earlier process."""
         cursor = self._cursor
         if not cursor.ended:
             return
-        while cursor.begun_ms <= (now_ms := self._now_ms()):  # else the clock was set back
+        while cursor.begun_ms <= (now_ms := self._now_ms()):  # otherwise the clock was set back
             left_s = self._period_s - (now_ms - cursor.begun_ms) / 1000
             if left_s <= 0:
                 break
@@ -152,13 +152,13 @@ class Scrubber:
     async def _save(self) -> None:
         volume = self._volume
         self._saved_s = asyncio.get_running_loop().time()
-        with contextlib.suppress(NoSpaceError):  # it is written again
+        with contextlib.suppress(NoSpaceError):  # a later call writes it again
             await volume.run(write_cursor, volume.disk, volume.folder, self._cursor)
 
     # -- one replica ----------------------------------------------------------------------------
 
     async def _scrub(self, block: Block) -> None:
-        """Read a replica, again if it changed meanwhile; what is damaged is dead then.
+        """Read a replica, again if it changed meanwhile; mark it as dead if it is damaged.
 
         Raises:
             StorageError: the volume has failed.
@@ -166,7 +166,7 @@ class Scrubber:
         for _ in range(_ATTEMPTS):
             replica, files = block.replica, block.files
             if block.corrupt or replica is None or files is None:
-                return  # it is known to be dead, or is being deleted
+                return  # it is dead already, or is being deleted
             try:
                 if await self._read(block, replica, files):
                     return
@@ -180,11 +180,11 @@ class Scrubber:
     async def _read(self, block: Block, replica: Replica, files: Stored) -> bool:
         """Compare all that is on stable storage of a replica with what was written.
 
-        For one that is being written these are the chunks that were synced: only a control step
-        still touches them, and that changes the registers or the files. False: it did.
+        Of a replica that is being written these are the synced chunks: only a control step still
+        changes them, and with them the registers or the files. Return False if one did.
 
         Raises:
-            CorruptionError, StorageError: it is not that, unless it changed meanwhile.
+            CorruptionError, StorageError: it is damaged, unless it changed meanwhile.
         """
         volume, store, log = self._volume, self._volume.store, replica.log
         await self._turn(SEEK_BYTES)
@@ -223,9 +223,7 @@ class Scrubber:
     # -- when -----------------------------------------------------------------------------------
 
     async def _turn(self, cost_bytes: int) -> None:
-        """Wait until this many bytes may be read: for the rate, and for clients that use the
-        volume.
-        """
+        """Wait until so many bytes may be read: for the rate, and while clients use the volume."""
         loop = asyncio.get_running_loop()
         pause_s = max(self._may_read_s - loop.time(), 0.0)
         while True:
@@ -236,6 +234,6 @@ class Scrubber:
         self._may_read_s = max(self._may_read_s, loop.time()) + cost_bytes / self._bytes_per_s
 
     def _is_late(self) -> bool:
-        """True if the pass would not end in its period if it went on as slowly as until now."""
+        """True if the pass would not end in its period at the pace it had so far."""
         gone = (self._now_ms() - self._cursor.begun_ms) / 1000 / self._period_s
         return self._cursor.read_bytes < gone * self._volume.used_bytes

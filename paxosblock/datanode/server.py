@@ -1,7 +1,7 @@
 """A DataNode on the network: data streams, control calls, health and metrics on one port.
 
-Each volume's folder is laid out by FORMAT.md; while the node serves, the first one that could be
-opened also holds `address`: the host:port it really has.
+FORMAT.md lays out each volume's folder. While the node serves, the first folder that could be
+opened also holds `address`: the host:port that the node really has.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ async def serve(
     node_id: str,
     upgrade: bool = False,
 ) -> None:
-    """Run a DataNode until SIGTERM or SIGINT. Its process ends when its last volume fails, and at
-    the latest `volume_hung_after` behind the signal: a disk that hangs is not waited for.
+    """Run a DataNode until SIGTERM or SIGINT, or until its last volume fails. Its process ends at
+    most `volume_hung_after` behind the signal, even if a disk hangs.
 
     Args:
         listen: host:port; port 0 lets the system choose.

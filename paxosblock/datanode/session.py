@@ -1,8 +1,8 @@
 """One data stream at a DataNode: chunks in, votes and beats out, and calls.
 
-What a peer can make this node hold is bounded: while too many of its votes wait for the disk, or
-too many of its calls are under way, its connection is not read; and a reply with chunks is loaded
-when the one before has left.
+The memory that a peer can make this node use is bounded: while too many of its votes wait for the
+disk, or too many of its calls are under way, its connection is not read; and a reply with chunks is
+loaded only when the one before has left.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StreamSession:
     """The `FrameHandler` of one connection."""
 
     def __init__(self, acceptor: Acceptor, reader: Reader, counters: Counters) -> None:
-        """One for each connection; the others are shared."""
+        """Serve one connection; all connections share the arguments."""
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
@@ -61,13 +61,13 @@ class StreamSession:
     # -- FrameHandler ---------------------------------------------------------------------------
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """Header and payload stay side by side, as they go to disk."""
+        """Return None: header and payload stay side by side, as they go to disk."""
         return None
 
     def frame_received(
         self, connection: FrameConnection, header: Header, frame: memoryview
     ) -> None:
-        """A chunk to vote for, a call, or a wish for beats."""
+        """Handle a chunk to vote for, a call, or a request for beats."""
         self._connection = connection
         match header.kind:
             case FrameKind.CHUNK:
@@ -89,7 +89,7 @@ class StreamSession:
         raise AssertionError("no payload has a buffer of its own")
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
-        """Nobody hears the votes any more; what was written stays."""
+        """Drop the votes that are not sent yet; the chunks that were written stay."""
         self._counters.streams.dec()
         self._beats.stop()
         self._calls.connection_lost()
@@ -120,7 +120,7 @@ class StreamSession:
             self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        """Reading stops at a limit and goes on at half of it."""
+        """Stop reading at a limit, and go on at half of it."""
         connection = self._connection
         assert connection is not None
         share = max(self._waiting_votes / MAX_WAITING_VOTES, self._running_calls / MAX_CALLS)
@@ -161,6 +161,6 @@ class StreamSession:
                 assert_never(never)
 
     async def _drained(self) -> None:
-        """Wait until a slow reader has taken most of what it asked for before."""
+        """Wait until a slow reader has received most of the replies before."""
         assert self._connection is not None
         await self._connection.drain()

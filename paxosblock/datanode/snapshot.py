@@ -1,13 +1,13 @@
 """The snapshot that `--upgrade` makes of a volume, and the ways to end it (FORMAT.md 7).
 
-    previous/VERSION     who the volume was then; while it is there, the snapshot is whole
-    previous/ROLLBACK    the same file once a rollback was decided: it is to be gone on with
+    previous/VERSION     identity of the volume then; while it is there, the snapshot is whole
+    previous/ROLLBACK    the same file once a rollback was decided, which must then be finished
     previous/current/    the same files as those of current/, under second names
     previous/rbw/        copies
 
-Each of the steps below is finished by the change of that one file, and can be begun again from
-whatever an interrupted one left. Finalized files are not changed in place while they have two names
-(`FileStore.open_alone`). All of this blocks.
+Changing that one file finishes each of the steps below, and a step can begin again from whatever an
+interrupted one left. Finalized files are not changed in place while they have two names
+(`FileStore.open_alone`). All functions block.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from paxosblock.logs import facts
 PREVIOUS: Final = "previous"
 ROLLBACK: Final = "ROLLBACK"
 LOCK: Final = "previous.lock"
-"""The lock of a process that makes or removes a snapshot; a running node does not hold it, so that
-its snapshot can be removed meanwhile."""
+"""The lock of a process that makes or removes a snapshot. A running node does not hold it, so that
+another process can remove its snapshot."""
 _PARTS: Final = (CURRENT, RBW, SMALL)
 
 _log = logging.getLogger(__name__)
 
 
 def saved_identity(disk: Disk, folder: Path) -> Identity | None:
-    """Return the identity of the volume when its snapshot was made; None: it has none.
+    """Return the identity of the volume when its snapshot was made; None if it has no snapshot.
 
     Raises:
         ConfigError: a later version wrote it.
@@ -66,7 +66,7 @@ def marker(folder: Path) -> Path:
 
 
 def refuse_half_rolled_back(disk: Disk, folder: Path) -> None:
-    """Raise ConfigError if a rollback of the volume was begun and did not come to its end."""
+    """Raise ConfigError if a rollback of the volume was begun and is not finished."""
     if ROLLBACK in _names(disk, folder / PREVIOUS):
         raise ConfigError(
             f"{folder}: a rollback was interrupted: start with --rollback, which goes on with it"
@@ -74,8 +74,8 @@ def refuse_half_rolled_back(disk: Disk, folder: Path) -> None:
 
 
 def settle(disk: Disk, folder: Path, identity: Identity, *, upgrade: bool) -> Identity:
-    """Make a snapshot of the locked volume `identity` if there is to be one and is none; remove
-    what an interrupted step left.
+    """With `upgrade` make a snapshot of the locked volume `identity` unless it has one; remove what
+    an interrupted step left.
 
     Returns:
         The identity of the volume from now on: beside a snapshot, in a timeline of its own.
@@ -111,7 +111,7 @@ def _take(disk: Disk, folder: Path) -> None:
         parts = _parts(disk, folder)
         for part in parts:
             disk.make_folder(previous / part)
-        for part in (CURRENT, SMALL):  # no segment of the log is changed by a later process
+        for part in (CURRENT, SMALL):  # a later process changes no segment of the log
             for path in _replica_files(disk, folder / part):
                 disk.link(path, previous / part / path.name)
         for path in _replica_files(disk, folder / RBW):
@@ -133,7 +133,7 @@ def finalize(disk: Disk, folders: Sequence[Path]) -> tuple[Path, ...]:
         The volumes that had one.
 
     Raises:
-        ConfigError: none has, or a rollback of one was interrupted.
+        ConfigError: no volume has one, or a rollback of a volume was interrupted.
         StorageError: as the disk says.
     """
     for folder in folders:
@@ -152,7 +152,7 @@ def finalize(disk: Disk, folders: Sequence[Path]) -> tuple[Path, ...]:
 def check_rollback(disk: Disk, folders: Sequence[Path]) -> tuple[Identity, ...]:
     """Return the identities of the volumes of a node when their snapshots were made.
 
-    Volumes with an interrupted rollback count, and beside such a one those that have finished it.
+    A volume with an interrupted rollback counts, and with it volumes that have finished theirs.
 
     Raises:
         ConfigError: not all volumes have a snapshot, or a later version wrote one.
@@ -169,7 +169,7 @@ def check_rollback(disk: Disk, folders: Sequence[Path]) -> tuple[Identity, ...]:
 def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
     """Make the volumes of a node what they were when their snapshots were made.
 
-    What was written since is gone, and what was promised is forgotten: until a NameNode has
+    Everything written since is gone, and every promise since is forgotten: until a NameNode has
     accepted the storage again, in its former timeline, nothing is promised or reported in its name.
 
     Raises:
@@ -185,7 +185,7 @@ def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
             if is_kept(disk, folder):
                 disk.rename(folder / PREVIOUS / VERSION, folder / PREVIOUS / ROLLBACK)
                 disk.sync_folder(folder / PREVIOUS)
-        # All are decided before one is done with it: so none is left out by an interruption.
+        # Mark all volumes before one is finished, so that an interruption leaves none out.
         for folder in folders:
             if (saved := _identity(disk, folder, ROLLBACK)) is not None:
                 _put_back(disk, folder, saved)
@@ -193,7 +193,7 @@ def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
 
 
 def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
-    """By second names again, so that the snapshot is whole until the end."""
+    """Give the files of the snapshot second names, so that it stays whole until the end."""
     previous = folder / PREVIOUS
     parts = _parts(disk, folder)
     for part in parts:
@@ -203,7 +203,7 @@ def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
         for path in _replica_files(disk, previous / part):
             disk.link(path, folder / part / path.name)
         disk.sync_folder(folder / part)
-    for name in (SCRUB, DAMAGED):  # of other replicas, and maybe of a later format
+    for name in (SCRUB, DAMAGED):  # they are about other replicas, maybe in a later format
         if name in disk.names(folder):
             disk.remove(folder / name)
     return_to(disk, folder, saved)
@@ -218,7 +218,7 @@ def _clear(disk: Disk, folder: Path) -> None:
     """Remove a snapshot that is not whole, or not to be kept."""
     previous = folder / PREVIOUS
     found = _names(disk, previous)
-    assert not {VERSION, ROLLBACK} & set(found), "what somebody may go back to is not removed"
+    assert not {VERSION, ROLLBACK} & set(found), "a whole snapshot is not removed"
     for name in found:
         if name not in _PARTS:
             disk.remove(previous / name)
@@ -239,7 +239,7 @@ def _identity(disk: Disk, folder: Path, name: str) -> Identity | None:
 
 
 def _names(disk: Disk, folder: Path) -> list[str]:
-    """Return what is in a folder that need not be there, and may be removed at this moment."""
+    """Return the names in a folder that may be missing, or be removed at this moment."""
     if folder.name not in disk.names(folder.parent):
         return []
     try:
@@ -251,8 +251,7 @@ def _names(disk: Disk, folder: Path) -> list[str]:
 
 
 def _parts(disk: Disk, folder: Path) -> tuple[str, ...]:
-    """Return the folders with replicas: an earlier version knows nothing of a log, in a snapshot
-    neither."""
+    """Return the folders with replicas: an earlier version has no log, nor has its snapshot."""
     kept = SMALL in _names(disk, folder / PREVIOUS)
     small = kept or _replica_files(disk, folder / SMALL)
     return _PARTS if small else (CURRENT, RBW)

@@ -1,7 +1,7 @@
 """The interface of a disk format to a DataNode: replicas as records of chunks, never as files.
 
-`file_store.py` is the format that there is (FORMAT.md), with `load.py`, `records.py`, `meta.py`,
-`fetched.py` and `layout.py`. Another one is another `ReplicaStore` for `volume.py`.
+`file_store.py` is the one format so far (FORMAT.md), with `load.py`, `records.py`, `meta.py`,
+`fetched.py` and `layout.py`. Another format is another `ReplicaStore` for `volume.py`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The place of a replica's records: the store's own subclass knows. `file` is open while the
-    replica may take writes."""
+    """The place of a replica's records, which only the store's own subclass knows. `file` is open
+    while the replica may take writes."""
 
     file: OpenFile | None
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One replica as it was found.
+    """One replica as the start found it.
 
-    `corrupt` says why it is dead, "" when it is not. Of a dead replica `replica` tells only what it
-    promised; None: not even that is known, but the `epoch` of its log (D9).
+    `corrupt` says why it is dead, "" if it is not. Of a dead replica `replica` says only what it
+    promised; it is None if only the `epoch` of its log is known (D9).
     """
 
     block: BlockId
@@ -50,13 +50,13 @@ class Loaded:
 
 
 class Found(NamedTuple):
-    """The replicas of a volume as they were found. Those that are `resting` are finalized and
-    sound, and nothing more is made of them before `wake`: there may be very many."""
+    """The replicas of a volume as the start found them. Those that are `resting` are finalized and
+    sound; they are only ids until `wake`, as there may be very many."""
 
     loaded: Sequence[Loaded] = ()
     resting: Sequence[BlockId] = ()
     resting_bytes: int = 0
-    """The records of their chunks take so much."""
+    """Bytes of the records of their chunks."""
 
 
 class FetchedChunks(Protocol):
@@ -64,11 +64,11 @@ class FetchedChunks(Protocol):
 
     @property
     def block(self) -> BlockId:
-        """Return the block whose they are."""
+        """The block of these chunks."""
 
     @property
     def names(self) -> tuple[ChunkName, ...]:
-        """Names of the chunks that are here."""
+        """Names of the chunks fetched so far."""
 
     @property
     def stop(self) -> int:
@@ -124,7 +124,7 @@ class ReplicaStore(Protocol):
     `size_bytes`, `rests` and `wake` block.
 
     After a StorageError nothing is known about the volume; NoSpaceError says that nothing was
-    changed. Whatever is interrupted, `load` finishes or undoes at the next start.
+    changed. If a method is interrupted, `load` finishes or undoes its work at the next start.
     """
 
     removals: Removals
@@ -140,37 +140,37 @@ class ReplicaStore(Protocol):
         """Return a replica that rests."""
 
     def room(self) -> Room:
-        """Take what is missing of the room that is kept for promises; return what is left."""
+        """Fill up the room that is kept for promises; return the room that is left."""
 
     def keep_damaged(self, damaged: Mapping[BlockId, Stored]) -> None:
-        """Remember, durably, that of all replicas these are dead, and no others.
+        """Remember, durably, that these replicas are dead, and no others.
 
         Raises:
-            NoSpaceError: what was remembered before still is.
+            NoSpaceError: those remembered before still are.
         """
 
     def prove(self) -> None:
-        """Write, sync and read back a little, and leave nothing of it.
+        """Write, sync and read back a few bytes, and remove them.
 
         Raises:
-            NoSpaceError: there is no room for it.
+            NoSpaceError: there is no room for them.
             StorageError: the disk does not work.
         """
 
     def with_spare(self, step: Callable[[], T]) -> T:
-        """Do `step`, which changes nothing when it finds no room; then with the room that is kept.
+        """Do `step`; if it changed nothing for lack of room, do it with the room that is kept.
 
-        Raises: what `step` raises.
+        Raises: as `step`.
         """
 
     def size_bytes(self, log: ChunkLog) -> int:
         """Return how much the records of the log take."""
 
     def say(self, files: Stored | None, effect: Effect, after: Replica) -> Stored | None:
-        """Append the record by which `effect` makes a replica in `files` become `after`.
+        """Append the one record by which `effect` makes the replica in `files` become `after`.
 
-        Return where it is then; it is durable when the file is synced in which it may be written.
-        None: it takes more than a record, or finds no room; nothing was changed.
+        Return the new place; it is durable once the file of the old or the new place is synced.
+        None: it takes more than a record, or there is no room; nothing was changed.
         """
 
     def create(self, replica: Replica, *, small: bool = False) -> Stored:
@@ -183,7 +183,7 @@ class ReplicaStore(Protocol):
         """Bring every chunk to stable storage."""
 
     def store_metadata(self, files: Stored, replica: Replica) -> Stored:
-        """Replace what is kept beside the chunks, durably; return where they are then."""
+        """Replace the metadata, durably; return the new place."""
 
     def draft(self, block: BlockId, first: int) -> FetchedChunks:
         """Return a place for chunks of `block` from `first` on."""
@@ -193,32 +193,32 @@ class ReplicaStore(Protocol):
     ) -> Stored:
         """Become `after` (D4, D5): keep `effect.keep` chunks, take the others from `draft`.
 
-        The result's file is open exactly when `after` may take writes; an open file of `files`
-        that the result does not have is the caller's to retire.
+        The result's file is open exactly if `after` may take writes; the caller must retire an open
+        file of `files` that the result does not have.
 
         Raises:
             CorruptionError: the records to keep are gone; nothing was changed.
         """
 
     def drop(self, files: Stored, replica: Replica) -> None:
-        """Delete the replica, durably (D7); its bytes are among `removals`."""
+        """Delete the replica, durably (D7); its bytes wait in `removals`."""
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
-        """Delete all of a dead replica, durably (D7), but not the copy `kept` that has taken its
-        place (D9)."""
+        """Delete all files of a dead replica, durably (D7), but not the copy `kept` that replaced
+        it (D9)."""
 
     def open(self, files: Stored) -> OpenFile:
         """Open a replica that takes no writes, for readers."""
 
     def tidy(self) -> None:
-        """Win back some room that deleted replicas left. Nobody waits for it.
+        """Win back some of the room of deleted replicas. Nobody waits for it.
 
         Raises:
-            NoSpaceError: there is no room to do it in.
+            NoSpaceError: it needs room itself, and there is none.
         """
 
     def close(self) -> None:
-        """Close what the replicas share; nobody uses one any more."""
+        """Close the files that replicas share; nobody may use the store any more."""
 
     def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
         """Return the records of `chunks`, each checked.
@@ -230,7 +230,7 @@ class ReplicaStore(Protocol):
     def read_cached(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
     ) -> Records | None:
-        """As `read`, into a buffer of their size; None unless the system has all in memory."""
+        """As `read`, `into` a buffer of their size; None unless the system has all in memory."""
 
     def read_part(
         self, file: OpenFile, log: ChunkLog, index: int, start: int, into: memoryview
@@ -240,17 +240,17 @@ class ReplicaStore(Protocol):
         """
 
     def check_metadata(self, files: Stored, replica: Replica) -> None:
-        """Compare what is kept beside the chunks with `replica`, which is what was written.
+        """Compare the stored metadata with that of `replica`, as it was written.
 
         Raises:
-            CorruptionError: it is not that.
+            CorruptionError: they differ.
         """
 
     def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
-        """As `read`, from the disk itself, and without a trace in the system's memory."""
+        """As `read`, from the disk itself, bypassing the system's memory."""
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:
-        """Return how long the records of `chunks` are."""
+        """Return the length of the records of `chunks` in bytes."""
 
 
 def carry_out(
@@ -260,7 +260,7 @@ def carry_out(
     files: Stored | None,
     draft: FetchedChunks | None,
 ) -> Stored | None:
-    """Make the effect of a control request durable; return where the replica is then."""
+    """Make the effect of a control request durable; return the replica's new place."""
     effect, after = step.effect, step.replica
     match effect:
         case StoreMetadata() if after is not None and files is None:

@@ -3,9 +3,9 @@
 Memory is bounded: one piece (`max_read_bytes` of the holder) at a time, checked, then written to a
 draft in `tmp/`. When a holder fails, the next one goes on where it stopped.
 
-A whole replica that a finalization asks for is a copy: nobody waits for a copy, while a writer or
-reader may be waiting for anything else. So copies have lanes of their own, keep to a pace, and
-leave the reserve of the volume to the others.
+If a finalization asks for a whole replica, that is a copy: nobody waits for a copy, but a writer or
+reader may wait for anything else. So copies have lanes of their own, keep to a pace, and leave the
+reserve of the volume to the others.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Chunks of `request` up to `stop` that are to be put into `draft`."""
+    """A fetch of chunks for `request` up to `stop` into `draft`."""
 
     volume: Volume
     draft: FetchedChunks
@@ -184,7 +184,7 @@ class _Piece:
         self.records = bytearray()
 
     def reply_received(self, reply: Any, count: int) -> None:
-        """Make room for exactly what was announced."""
+        """Make room for exactly the announced bytes."""
         if isinstance(reply, Chunks):
             asked = self._call.stop - self._call.start
             headers_bytes = count * HEADER_BYTES

@@ -1,9 +1,9 @@
-"""The bytes of a volume for which no vote waited: they go to the disk early, and are never many.
+"""Brings the bytes for which no vote waits to the disk early, so that there are never many.
 
 A vote of durability `memory` leaves when the system has the chunk. Left alone the system keeps all
-of a block in memory, and its end, which syncs it, waits for the whole of it; meanwhile everybody
-else's syncs wait, too. So the way to the disk begins while the block is written, piece by piece
-(`sync_file_range`, which ends nothing in the file system's journal), and a writer that is faster
+of a block in memory, and the sync at its end waits for the whole of it; meanwhile all other syncs
+wait, too. So writing to the disk begins while the block is written, piece by piece
+(`sync_file_range`, which commits nothing in the file system's journal), and a writer that is faster
 than the disk waits for it. It lives on the event loop.
 """
 
@@ -20,11 +20,11 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 8 * MIB
-"""Bytes of one file whose way to the disk is begun together."""
+"""Bytes of one file that are written out together."""
 
 BOUND_BYTES: Final = 64 * MIB
-"""Bytes of a volume that the disk does not have yet, beyond which writers wait: the end of a block
-has to wait for at most this much."""
+"""Writers wait while the disk still lacks more than these bytes of a volume: the end of a block has
+to wait for at most this much."""
 
 
 class WriteOut:
@@ -43,11 +43,11 @@ class WriteOut:
         self._left: dict[OpenFile, int] = {}
         self._waiting: deque[Done] = deque()
         self.unwritten_bytes = 0
-        """Bytes on their way, and those that were left to the system until now."""
+        """Bytes being written out, and those that were left to the system until now."""
 
     def wrote(self, file: OpenFile, size_bytes: int, done: Done) -> None:
-        """Note that `size_bytes` more of `file` were handed to the system; call `done` at once, or
-        as soon as the disk has caught up, or has failed."""
+        """Note that the system got `size_bytes` more of `file`; call `done` at once, or as soon as
+        the disk has caught up or has failed."""
         self.unwritten_bytes += size_bytes
         self._left[file] = self._left.get(file, 0) + size_bytes
         if self._left[file] >= PIECE_BYTES:
@@ -61,7 +61,7 @@ class WriteOut:
             done(None)
 
     def forget(self, file: OpenFile) -> None:
-        """Note that what was written to `file` was synced, or is deleted; before it is retired."""
+        """Note that `file` was synced, or is deleted. Must be called before it is retired."""
         self._written(self._left.pop(file, 0), None)
 
     @property
