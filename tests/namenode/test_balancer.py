@@ -315,6 +315,25 @@ async def test_a_new_leader_begins_anew_and_counts_anew(cluster: Cluster) -> Non
     assert before.run != after.run
 
 
+async def test_a_new_leader_does_not_call_it_done_before_every_storage_has_reported(
+    cluster: Cluster,
+) -> None:
+    """Three storages that reported at once are even; the empty fourth one is only slower."""
+    await cluster.file("/f", 10)
+    await with_new(cluster)
+    node = cluster.scene.node
+    node.balancer.clear()
+    node.datanodes.ask_for_report(StorageId(NEW))
+
+    async def held_up() -> bool:
+        return (await cluster.ask()).standing is Balancing.HELD_UP
+
+    await wait_until_async(held_up)
+    assert (await cluster.ask()).why == "storage s4 has not reported its replicas yet"
+    await cluster.scene.report(NEW)
+    assert (await cluster.balance()).moved_blocks == 6
+
+
 async def test_what_makes_no_sense_is_refused(cluster: Cluster) -> None:
     for request in (
         Balance("", 0.1),

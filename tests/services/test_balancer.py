@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 FILES: Final = 24
 PATIENCE_S: Final = 90.0
 """For the balancer, on a machine that many others use."""
-SETTINGS: Final = {"namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "2s"}}
+SETTINGS: Final = {"namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "5s"}}
 
 
 def content(number: int) -> bytes:

@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.care import BALANCE_KEPT_S, AdminState, BalanceStatus, Balancing
 from paxosblock.api.care import Balance as BalanceRequest
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.api.reports import LAST_BLOCK, BlockRange
+from paxosblock.api.reports import LAST_BLOCK, BlockRange, StorageReport
 from paxosblock.errors import ExistsError
-from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
+from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes, Liveness
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.balance import Balance, Move, Replicated, Volume
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
@@ -187,13 +187,24 @@ class Balancer:
             Volume(
                 report.storage, node.node, node.location.rack, report.used_bytes, report.free_bytes
             )
-            for node in self._datanodes
-            if self._datanodes.liveness(node, now_s) is Liveness.LIVE
-            and self._datanodes.admin.state(node.node, now_s) is AdminState.IN_SERVICE
-            for report in node.storages.values()
-            if not report.failed and self._datanodes.has_reported(report.storage)
+            for node, report in self._usable(now_s)
+            if self._datanodes.has_reported(report.storage)
         )
         return Balance(volumes, run.threshold).after(each.move for each in self._moving.values())
+
+    def _usable(self, now_s: float) -> Iterator[tuple[DataNode, StorageReport]]:
+        """Yield the storages among which replicas may be moved, once they have reported."""
+        for node in self._datanodes:
+            live = self._datanodes.liveness(node, now_s) is Liveness.LIVE
+            if live and self._datanodes.admin.state(node.node, now_s) is AdminState.IN_SERVICE:
+                yield from (
+                    (node, report) for report in node.storages.values() if not report.failed
+                )
+
+    def _unreported(self, now_s: float) -> StorageId | None:
+        """Return a storage that has yet to report to this leader; None once all have."""
+        reports = (report.storage for _, report in self._usable(now_s))
+        return next((each for each in reports if not self._datanodes.has_reported(each)), None)
 
     async def _go_on(self, run: _Run, now_s: float) -> tuple[Balancing, str]:
         """Begin the moves that there is need and room for; return the state after that."""
@@ -210,6 +221,8 @@ class Balancer:
             await asyncio.sleep(0)  # others have their turn
         if self._moving:
             return Balancing.MOVING, ""
+        if silent := self._unreported(now_s):  # it may be the one that is too full, or too empty
+            return Balancing.HELD_UP, f"storage {silent} has not reported its replicas yet"
         if self._balance.balanced:
             return Balancing.BALANCED, ""
         if all(self._search(source).passes >= PASSES for source, _ in self._balance.pairs()):
