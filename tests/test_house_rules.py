@@ -244,6 +244,18 @@ def _sleeps(call: ast.Call) -> bool:
     return called(call) in {"time.sleep", "asyncio.sleep", "sleep"} and not one_turn
 
 
+def test_the_sequence_of_the_module_random_is_left_to_the_program_that_embeds_us() -> None:
+    """A thread of ours that drew from it would make a run differ which its author had seeded."""
+    assert [
+        source.at(node)
+        for source in sources("paxosblock")
+        for node in source.nodes
+        if isinstance(node, ast.Call)
+        and called(node).startswith("random.")
+        and called(node) != "random.Random"
+    ] == []
+
+
 def test_decoders_are_built_in_one_place_as_two_threads_must_not_build_the_same() -> None:
     building = ("msgpack.Decoder", "json.Decoder", "msgpack.decode", "json.decode", "convert")
     assert [

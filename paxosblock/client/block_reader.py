@@ -7,7 +7,6 @@ slow or is damaged is left for the next one; a damaged one is reported to the Na
 from __future__ import annotations
 
 import logging
-import random
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from paxosblock.api.namenode import (
     FileStatus,
     Member,
 )
+from paxosblock.chance import CHANCE
 from paxosblock.checksum import crc32c
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.core import ClientCore
@@ -133,7 +133,7 @@ class BlockReader:
         self._corrupt: dict[StorageId, CorruptionError] = {}
         self._gone: set[StorageId] = set()
         """Members that have no replica of this version any more, as they said themselves."""
-        self._order = random.sample(extent.members, len(extent.members))
+        self._order = CHANCE.sample(extent.members, len(extent.members))
 
     async def fetch(self, start: int, into: memoryview) -> None:
         """Fill `into` with the block's bytes from `start` on; all of it lies in the extent.
@@ -260,7 +260,7 @@ class BlockReader:
                 raise _truncated(self._file)
             raise TruncatedError(f"block {old.block}: was cut after it was opened", block=old.block)
         self.extent = Extent(old.block, version, old.offset, old.size_bytes, view.members)
-        self._order = random.sample(view.members, len(view.members))
+        self._order = CHANCE.sample(view.members, len(view.members))
         self._gone.clear()
 
 

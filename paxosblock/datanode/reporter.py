@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from paxosblock.api.reports import (
     StorageReport,
     Timeline,
 )
+from paxosblock.chance import CHANCE
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.errors import (
@@ -397,7 +397,7 @@ class _Link:
 
 def _spread(pause_s: float) -> float:
     """Shorten a pause a little, so that nodes that began together report at different times."""
-    return pause_s * random.uniform(1 - SPREAD, 1)
+    return pause_s * CHANCE.uniform(1 - SPREAD, 1)
 
 
 class _Standing:

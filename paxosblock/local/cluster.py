@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import socket
 import sys
@@ -31,6 +30,7 @@ from paxosblock.api.status import (
     NameNodeStatus,
     NameNodeStatusRequest,
 )
+from paxosblock.chance import CHANCE
 from paxosblock.errors import (
     ConfigError,
     DeadlineError,
@@ -407,7 +407,7 @@ class HeldPorts:
 
     def _hold_any(self, host: str) -> int:
         while True:
-            port = random.randrange(*_FREE)
+            port = CHANCE.randrange(*_FREE)
             with contextlib.suppress(OSError):
                 self._bind(host, port, exclusive=True)
                 return port

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from paxosblock.chance import CHANCE
 from paxosblock.client import core, next_block, transport
 from paxosblock.datanode import volume
 from paxosblock.errors import PaxosBlockError
@@ -134,8 +135,8 @@ def _drawn_from(seed: int) -> Iterator[None]:
         def __init__(self, seed: Any = None) -> None:
             super().__init__(rng.random() if seed is None else seed)
 
-    before = random.getstate()
-    random.seed(seed)
+    before = CHANCE.getstate()
+    CHANCE.seed(seed)
     changes: tuple[tuple[ModuleType | type, str, object], ...] = (
         (uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4)),
         (os, "urandom", rng.randbytes),
@@ -146,7 +147,7 @@ def _drawn_from(seed: int) -> Iterator[None]:
         with changed(changes):
             yield
     finally:
-        random.setstate(before)
+        CHANCE.setstate(before)
 
 
 @contextmanager

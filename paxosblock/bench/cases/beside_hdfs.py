@@ -12,6 +12,7 @@ Both sides have as many clients, in one process of their own kind: threads that 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -212,7 +213,7 @@ async def small_beside_hdfs(bench: Bench) -> None:
 async def _small_both(
     bench: Bench, cluster: LocalCluster, fs: AsyncClient, hdfs: Hdfs, at: tuple[str, int]
 ) -> None:
-    (durability, number), piece = at, random.randbytes(SMALL_BYTES)
+    (durability, number), piece = at, os.urandom(SMALL_BYTES)
     what = f"files of 4 KiB, {counted(SMALL_CLIENTS, 'writer')}, durability {durability}"
 
     async def write(client: int, each: int) -> bool:

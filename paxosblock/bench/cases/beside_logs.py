@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -67,7 +67,7 @@ async def durable_beside_peers(bench: Bench) -> None:
 async def _durable_ours(
     bench: Bench, cluster: LocalCluster, fs: AsyncClient, at: tuple[int, int]
 ) -> None:
-    (writers, number), piece = at, random.randbytes(ENTRY_BYTES)
+    (writers, number), piece = at, os.urandom(ENTRY_BYTES)
     async with contextlib.AsyncExitStack() as files:
         outs: list[AsyncFileWriter] = []
         for each in range(writers):
@@ -186,7 +186,7 @@ async def _writer_waits(
     cluster: LocalCluster, fs: AsyncClient, path: str, failure: Failure
 ) -> float:
     """Return the seconds that a writer of ours waits when a DataNode of its block fails."""
-    piece = random.randbytes(PIECE_BYTES)
+    piece = os.urandom(PIECE_BYTES)
     await asyncio.to_thread(cluster.wait_registered)
     async with await fs.create(path, durability="memory") as out:
 
