@@ -1,5 +1,5 @@
-"""The calls of a NameNode, one row of `CALLS` each: what is asked, how it is checked, who answers
-and how, and what the log says of it. Routing, log and counts follow from the rows.
+"""The calls of a NameNode. A row of `CALLS` names a call's request, its check, who answers it and
+how, and what the log says of it. Routing, log and counts follow from the rows.
 
 A call is `decided` (a function decides it on a draft, which is committed), `shown` (a function
 reads it off a linearizable view, at any NameNode), or `handled` (it takes several steps:
@@ -37,7 +37,7 @@ LIST_LIMIT: Final = 1000
 _log = logging.getLogger(__name__)
 
 Facts = dict[str, dict[str, object]]
-"""The type of what `logs.facts` makes."""
+"""The result of `logs.facts`."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -48,7 +48,7 @@ class Repeatable(Protocol):
 
     @property
     def once(self) -> Once | None:
-        """Its name; None: it is done as often as it is sent."""
+        """Its name; None for a request that is done as often as it is sent."""
 
 
 R = TypeVar("R", bound=Repeatable)
@@ -58,18 +58,19 @@ class By(enum.Enum):
     """The NameNode that answers a call, and in how many steps."""
 
     LEADER = "leader"
-    """In one step: one that fails has changed nothing, unless it says that this is not known."""
+    """In one step: a call that fails has changed nothing, unless its error says that this is not
+    known."""
     LEADER_IN_STEPS = "leader, in several steps"
-    """In several: when a later step fails, an earlier one may have changed something."""
+    """When a later step fails, an earlier one may have changed something."""
     ANY_MEMBER = "any member"
-    """Each can show what was committed before the call; it asks the leader up to where that is."""
-    ANYBODY = "anybody"
-    """Every NameNode listens to DataNodes, so that whoever leads next knows them."""
+    """Any of them shows what was committed before the call: it asks the leader how far that is."""
+    EVERY_MEMBER = "every member"
+    """Each answers for itself: all listen to the DataNodes, so that the next leader knows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One row. The functions that make it (`decided`, `shown`, `handled`) know its types."""
+    """A row of `CALLS`. The functions that make it (`decided`, `shown`, `handled`) type it."""
 
     method: Method[Any, Any]
     answer: Callable[[NameNode, Any], Awaitable[Any]]
@@ -79,7 +80,7 @@ class Call:
     log: Callable[[Any, Any], Facts | None] | None = None
     """The facts that the log tells of request and answer; None for one that changed nothing."""
     at_once: bool = False
-    """True if it waits for the store only, which is told of a lost leadership by itself."""
+    """True if the call waits only for the store, which notices a lost leadership by itself."""
 
 
 def decided(
@@ -91,11 +92,11 @@ def decided(
     then: Callable[[NameNode, R, A], None] | None = None,
     log: Callable[[R, A], Facts | None],
 ) -> Call:
-    """A change of names in one transaction, which is done once, and not in safe mode.
+    """Return the row of a change of names: one transaction, done once, and refused in safe mode.
 
     Args:
-        ids: how many files and directories it makes at most.
-        then: what follows from it in this process.
+        ids: the greatest number of files and directories that a request can make.
+        then: is called in this process once the change is committed.
     """
     decision = _of_names(decide)
 
@@ -134,7 +135,7 @@ def shown(
     async def answer(node: NameNode, request: Q) -> A:
         view = await node.catalog.view(anywhere=True)
         if not view.get(keys.CLUSTER).exists:
-            raise UnavailableError("the cluster is only beginning: not even its root is there")
+            raise UnavailableError("the cluster is just starting: it has no root directory yet")
         return show(view, request)
 
     return Call(method, answer, By.ANY_MEMBER, check, at_once=True)
@@ -149,7 +150,7 @@ def handled(
     log: Callable[[Q, A], Facts | None] | None = None,
     at_once: bool = False,
 ) -> Call:
-    """Return the row of a call that takes several changes or looks, or is of this process only."""
+    """Return the row of a call that takes several changes or reads, or concerns only this process."""
     return Call(method, answer, by, check, log, at_once)
 
 
@@ -168,7 +169,7 @@ class Service:
         metrics: NodeMetrics | None = None,
         calls: tuple[Call, ...] | None = None,
     ) -> None:
-        """Answer `calls`, None: those of `CALLS`; count them in `metrics`."""
+        """Answer `calls` (None for those of `CALLS`), and count them in `metrics`."""
         metrics = metrics or NodeMetrics("namenode")
         metrics.tally("calls", "Calls by what became of them.", ("call", "outcome"), self._counts)
         self._tallies: dict[str, _Tally] = {}
@@ -178,7 +179,7 @@ class Service:
             handler = _handler(node, call, tally)
             if call.by is By.ANY_MEMBER:
                 handler = partial(node.leadership.show, handler)
-            elif call.by is not By.ANYBODY:
+            elif call.by is not By.EVERY_MEMBER:
                 steps = call.by is By.LEADER_IN_STEPS
                 handler = partial(node.leadership.answer, handler, several_steps=steps)
             self._handlers[call.method.name] = call, handler
@@ -189,7 +190,7 @@ class Service:
             yield (name, "failed"), tally.failed
 
     async def call(self, method: Method[Q, A], request: Q) -> A:
-        """Answer a call that comes from this process. Raises what the node of a client raises."""
+        """Answer a call that comes from this process. Raises the errors that a client would get."""
         answer: A = await self._handlers[method.name][1](request)
         return answer
 
@@ -218,7 +219,7 @@ def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Await
     return handle
 
 
-# --- decisions and views that are a line or two ---------------------------------------------------
+# --- short decisions and views --------------------------------------------------------------------
 
 
 def _names(request: api.MakeDirectories) -> int:
@@ -365,7 +366,7 @@ CALLS: Final = (
     handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS),
     handled(
         rebuild.REBUILD_BLOCK,
-        handlers.rebuild_block,  # one that fails allocated generations, which change nothing
+        handlers.rebuild_block,  # when it fails, the generations it allocated change nothing
         check=checks.check_rebuild,
         log=lambda request, view: facts(
             block=request.block,
@@ -392,12 +393,17 @@ CALLS: Final = (
     handled(
         api.REPORT_BAD_REPLICA,
         handlers.report_bad_replica,
-        by=By.ANYBODY,
+        by=By.EVERY_MEMBER,
         check=checks.check_bad_replica,
     ),
-    handled(reports.REGISTER, handlers.register, by=By.ANYBODY, check=checks.check_register),
-    handled(reports.HEARTBEAT, handlers.heartbeat, by=By.ANYBODY),
-    handled(reports.BLOCK_REPORT, handlers.block_report, by=By.ANYBODY, check=checks.check_report),
+    handled(reports.REGISTER, handlers.register, by=By.EVERY_MEMBER, check=checks.check_register),
+    handled(reports.HEARTBEAT, handlers.heartbeat, by=By.EVERY_MEMBER),
+    handled(
+        reports.BLOCK_REPORT,
+        handlers.block_report,
+        by=By.EVERY_MEMBER,
+        check=checks.check_report,
+    ),
     # --- people ----------------------------------------------------------------------------------
     handled(
         care.SET_ADMIN_STATE,

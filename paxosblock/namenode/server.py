@@ -146,7 +146,7 @@ def _standing(engine: Engine) -> Call:
             alarm_count=node.alarms.counts.total(),
         )
 
-    return handled(NAMENODE_STATUS, answer, by=By.ANYBODY)
+    return handled(NAMENODE_STATUS, answer, by=By.EVERY_MEMBER)
 
 
 def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:

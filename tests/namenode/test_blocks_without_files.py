@@ -131,7 +131,7 @@ async def test_a_copy_of_a_delete_gets_the_answer_of_the_first(scene: Scene) -> 
 
 async def test_a_block_of_a_file_is_not_deleted_alone(scene: Scene) -> None:
     view = await scene.add_block(await scene.create("/f"))
-    with pytest.raises(InvalidRequestError, match="belongs to a file and is deleted with that"):
+    with pytest.raises(InvalidRequestError, match="belongs to a file and is deleted with it"):
         await scene.service.call(DELETE_BLOCK, DeleteBlock(view.record.block))
     assert not await is_ended(scene, view.record.block)
 

@@ -96,7 +96,7 @@ async def test_a_new_call_is_one_row() -> None:
         return await scene.catalog.status(request.path.upper())
 
     scene, method = await new_scene(), Method("loud", PathRequest, FileStatus)
-    service = Service(scene.node, calls=(handled(method, answer, by=By.ANYBODY),))
+    service = Service(scene.node, calls=(handled(method, answer, by=By.EVERY_MEMBER),))
     await made(scene, "/A")
     assert (await service.call(method, PathRequest("/a"))).path == "/A"
     await scene.close()

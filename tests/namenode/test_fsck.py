@@ -10,7 +10,7 @@ from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication import fsck
 from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, assess
-from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.paths import NAMES_MAX
 from paxosblock.protocol.types import StorageId
 from tests.namenode.scene import MEMBERS, NamedCatalog, closed_file, file_with_blocks, new_catalog
@@ -18,9 +18,9 @@ from tests.namenode.scene import MEMBERS, NamedCatalog, closed_file, file_with_b
 PLACES = {storage: Place(f"dn-{storage}") for storage in MEMBERS}
 
 
-def need(asked: Asked, holders: tuple[StorageId, ...] = MEMBERS) -> Need:
+def need(demand: Demand, holders: tuple[StorageId, ...] = MEMBERS) -> Need:
     """All members are in service, and the holders have reported the block."""
-    return assess(asked.entry.record, asked.wanted, holders, View(PLACES))
+    return assess(demand.entry.record, demand.wanted, holders, View(PLACES))
 
 
 async def pages(catalog: NamedCatalog, path: str) -> list[CheckedFiles]:
@@ -92,9 +92,9 @@ async def test_what_is_deleted_between_two_pages_hides_nothing_else(
         catalog, cursor, looked = await tree_of_all_kinds(), None, CheckedFiles()
         seen: list[str] = []
 
-        def look(asked: Asked) -> Need:
-            seen.append(str(asked.entry.file))  # noqa: B023 - used in this round only
-            return need(asked)
+        def look(demand: Demand) -> Need:
+            seen.append(str(demand.entry.file))  # noqa: B023 - used in this round only
+            return need(demand)
 
         names = {str((await catalog.status(path)).file_id): path for path in FILES}
         for page in range(1000):
@@ -154,9 +154,9 @@ async def test_what_is_wrong_with_a_block_is_told(
     catalog, looked = await new_catalog(), CheckedFiles()
     await closed_file(catalog, "/f", 2)
 
-    def judge(asked: Asked) -> Need:
-        assert asked.wanted == 3
-        return assess(asked.entry.record, wanted, holders, view, damaged)
+    def judge(demand: Demand) -> Need:
+        assert demand.wanted == 3
+        return assess(demand.entry.record, wanted, holders, view, damaged)
 
     check_slice(await catalog.view(), "/", None, judge, looked)
     assert [finding.condition for finding in looked.findings] == conditions

@@ -234,7 +234,7 @@ async def test_a_block_without_room_or_with_another_window_is_left_alone(
 async def test_a_block_of_another_durability_is_left_alone(scene: Scene) -> None:
     """A concat may have brought it."""
     asked = await written(scene)
-    entry, file = reopening.asked(await scene.node.catalog.view(), asked)
+    entry, file = reopening.requested(await scene.node.catalog.view(), asked)
     brought = structs.replace(entry.record, durability=Durability.MEMORY)
     assert reopening.left_alone(brought, file, asked) == "its durability is memory"
     assert reopening.left_alone(structs.replace(brought, length=0), file, asked) == "it is empty"

@@ -1,10 +1,10 @@
 """Opens the last block of a file again for a writer that appends: K4, an APPEND, K7.
 
-It begins when the file is opened to append to it, and is installed when its writer asks for it
-with his first chunk. It must be faster than a new block is worth: after `SET_UP_S` it is given up
-(K9), and the writer begins one; or all begins anew if he had not asked by then. Whatever ends this
-NameNode in between, a block that is being opened is still FINALIZED, and ends that way when its
-file is closed or gets another block (`catalog/blocks.py`).
+The APPEND begins when the file is opened to append to it, and is installed when the writer asks for
+the block with its first chunk. It pays only while it is faster than a new block: after `SET_UP_S`
+it is given up (K9), and the writer begins a new block; if the writer has not asked by then, its
+request begins another APPEND. If this NameNode stops in between, the block is still FINALIZED, and
+stays so when its file is closed or gets another block (`catalog/blocks.py`).
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ SET_UP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The members of a block that would go on, by what is known of them."""
+    """Chooses the members with which a block goes on, by what is known of them."""
 
     datanodes: DataNodes
     replicas: Replicas
     min_replication: int
     holds: Callable[[], bool]
-    """True while safe mode holds, in which nothing is taken away."""
+    """Returns True while safe mode holds, in which nothing is taken away."""
 
     def choose(
         self, record: BlockRecord, failed: Collection[StorageId], now_s: float
     ) -> tuple[StorageId, ...]:
         """Return those that live, are not damaged and have not `failed` the writer.
 
-        Whether they have reported the block does not matter: who votes for it holds it (D4).
+        They need not have reported the block: a member that votes for it holds it (D4).
         """
         left_out = {*failed, *self.replicas.damaged(record)}
         return tuple(
@@ -63,10 +63,10 @@ class Targets:
         )
 
     def objection(self, record: BlockRecord, targets: tuple[StorageId, ...], now_s: float) -> str:
-        """Return why the block better is not opened again at `targets`; "" if it may be.
+        """Return why the block should not be opened again at `targets`; "" if it may be.
 
-        Who is no target is no member any more. Until somebody has copied what it held there are
-        fewer replicas than before, so these must be a minority.
+        Members that are not targets leave the block. Until others have copied what they held, the
+        block has fewer replicas than before, so only a minority may leave.
         """
         count = len(record.members)
         needed = count if self.holds() else max(self.min_replication, count // 2 + 1)
@@ -87,7 +87,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """An APPEND that runs since the file was opened."""
+    """An APPEND that was begun when the file was opened."""
 
     record: BlockRecord
     targets: tuple[StorageId, ...]
@@ -96,7 +96,7 @@ class _Begun:
 
 
 class Reopener:
-    """Opens blocks again."""
+    """Opens blocks again for their writers."""
 
     def __init__(
         self,
@@ -117,10 +117,10 @@ class Reopener:
         self._targets = targets
         self._running: dict[tuple[BlockId, WriterId], asyncio.Task[BlockEntry | str]] = {}
         self._begun: dict[tuple[BlockId, WriterId], _Begun] = {}
-        """Those for which their writers have not asked yet."""
+        """The APPENDs whose writers have not asked for their blocks yet."""
 
     async def append(self, request: AppendFile, now_s: float) -> Appendable:
-        """Open a file for `request.writer`, and begin to open its last block if that may be.
+        """Open a file for `request.writer`, and begin to open its last block if it may be opened.
 
         Raises: as `blocks.append`.
         """
@@ -145,7 +145,7 @@ class Reopener:
         loop.call_later(SET_UP_S, self._end_unasked, key)
 
     def _end_unasked(self, key: tuple[BlockId, WriterId]) -> None:
-        """Give it up if its writer has not asked: no block is between two states for long."""
+        """Give an APPEND up whose writer has not asked, lest its block be between two states."""
         begun = self._begun.pop(key, None)
         if begun is not None:
             begun.attempt.stop()
@@ -157,7 +157,7 @@ class Reopener:
         A copy of the request joins the first one, or gets what that installed (P6).
 
         Raises:
-            NotFoundError, FencedError, InvalidRequestError: as `reopening.asked`.
+            NotFoundError, FencedError, InvalidRequestError: as `reopening.requested`.
         """
         key = request.block, request.writer
         task = self._running.get(key)
@@ -180,10 +180,10 @@ class Reopener:
         self, request: ReopenBlock, now_s: float, begun: _Begun | None
     ) -> BlockEntry | str:
         deadline_s = asyncio.get_running_loop().time() + SET_UP_S
-        entry, file = reopening.asked(await self._catalog.view(), request)
+        entry, file = reopening.requested(await self._catalog.view(), request)
         record = entry.record
         if not record.finalized:
-            return entry  # its last block is the writer's: K1, or K7 for a copy of this request
+            return entry  # the writer has it already: by K1, or by K7 in a copy of this request
         failed = frozenset(each.storage for each in request.excluded)
         targets = self._targets.choose(record, failed, now_s)
         why = reopening.left_alone(record, file, request)
@@ -231,9 +231,9 @@ class Reopener:
         self._history.opened_again(record.block, record.writer_generation, detail)
 
     async def _give_up(self, allocated: BlockRecord) -> None:
-        """K9, unless it was ended before, and P5: who has accepted the APPEND is finalized again.
+        """Give the APPEND up (K9) unless it has ended, and finalize again who accepted it (P5).
 
-        If this fails, the next AddBlock or the close of the file does it.
+        If this fails, the next AddBlock or the close of the file gives the APPEND up.
         """
 
         def rule(record: BlockRecord) -> BlockRecord | Refused:

@@ -1,7 +1,7 @@
 """Changing blocks and the files they belong to. Each function decides one operation on a `Draft`.
 
-`protocol.finalize` (the K rules) decides which guard must hold; here its answer becomes the next
-record, or an error that says what to conclude.
+`protocol.finalize` (the K rules) checks the guards; here its answer becomes the next record, or an
+error that tells the client what to conclude.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A file was closed; these blocks, of length zero or made ahead, were taken out of it.
+    """A file that was closed, and what that did to its blocks.
 
-    Setting up the last one anew was `given_up` (K9), or its length recorded with it (`ended`).
+    The `dropped` blocks, of length zero or made ahead, left the file. `given_up` is the last block
+    if an APPEND was being set up in it (K9), `ended` if its length was recorded with the close.
     """
 
     inode: FileInode
@@ -150,7 +151,7 @@ def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
 
 
 def already_added(reads: Reads, request: AddBlock) -> BlockEntry | None:
-    """The block that an earlier copy of this AddBlock made, None when it is the first.
+    """Return the block that an earlier copy of this AddBlock made; None if this is the first.
 
     Raises:
         NotFoundError, FencedError: the writer does not hold the file.
@@ -190,7 +191,7 @@ def add(
     record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
     if request.ahead:
         return reserving.reserve(draft, inode, record)
-    if reserving.drop(draft, inode):  # its replicas go when they are reported
+    if reserving.drop(draft, inode):  # its replicas are deleted when they are reported
         draft.put_inode(msgspec.structs.replace(inode, reserved=NO_BLOCK))
     last = tree.last_block(draft, request.file_id)
     assert last is None or last.entry.record.finalized, "only the last block may be undecided"
@@ -223,7 +224,8 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
 
     Raises:
         FencedError: a recovery decided another length, or the generation is not the writer's.
-        NotFoundError, FencedError, InvalidRequestError: no block may follow it like this.
+        NotFoundError, FencedError: a block should follow, and the writer does not hold the file.
+        InvalidRequestError: the block that should follow was not made ahead for that.
     """
 
     def rule(record: BlockRecord) -> BlockRecord | Refused:
@@ -241,7 +243,7 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
 
 
 def refusal(refused: Refused) -> PaxosBlockError:
-    """Return what a client may conclude from a compare-and-set that did not apply."""
+    """Return the error that tells a client why a compare-and-set did not apply."""
     record = refused.record
     block = record.block
     match refused.why:
@@ -285,7 +287,7 @@ def fence(draft: Draft, path: str) -> FileInode:
 
 
 def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | None:
-    """Take a file from the writer whose lease is over; None if it is no longer `writer`'s."""
+    """Take a file from `writer`, whose lease is over; None if `writer` no longer holds it."""
     found = draft.get(keys.inode(number))
     if not found.exists:
         return None
@@ -298,13 +300,12 @@ def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | Non
 def close(
     draft: Draft, number: int, writer: WriterId, now_ms: int, ends: FinalizeBlock | None = None
 ) -> Closed:
-    """Close a file whose last block is decided, or is decided by `ends` (K6); a block of length
-    zero that is the writer's leaves the file. If the file has no block, `ends` may be about the one
-    made with it.
+    """Close a file whose last block is decided, or is decided by `ends` (K6).
 
-    All blocks before it are decided: a block is only added after a finalized one (K1), and a
-    finalized block stays so. A repeated close by the same writer finds the file closed and succeeds
-    again.
+    A last block of length zero leaves the file if it is the writer's. If the file has no block,
+    `ends` may be about the block that was made ahead with the file. All earlier blocks are decided:
+    a block is only added after a finalized one (K1), and a finalized block stays so. A repeated
+    close by the same writer finds the file closed and succeeds again.
 
     Raises:
         NotFoundError: the file was deleted.
@@ -329,7 +330,7 @@ def close(
     # A block that is added meanwhile must not end up in a closed file.
     draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
     length = last.end if last else 0
-    assert length >= inode.length, "what was there when the file was opened again stays"
+    assert length >= inode.length, "an append never makes a file shorter"
     leaves = last is not None and leaves_at_close(last.entry, inode)
     dropped: tuple[BlockEntry, ...] = (last.entry,) if last and leaves else ()
     given_up = give_up_append(draft, last.entry) if last and not dropped else None
@@ -345,10 +346,10 @@ def close(
 
 
 def give_up_append(draft: Draft, entry: BlockEntry) -> BlockEntry | None:
-    """K9: end setting up an APPEND of a block; its entry then, None if none was being set up.
+    """K9: give up the APPEND that is being set up in a block; return its entry, None without one.
 
-    Only the last block of an open file can be in that state, whoever leads: it ends when the file
-    is closed or gets another block.
+    Only the last block of an open file can have such an APPEND, and any leader ends it: it is given
+    up when the file is closed or gets another block.
     """
     if not entry.record.reopening:
         return None
@@ -358,10 +359,10 @@ def give_up_append(draft: Draft, entry: BlockEntry) -> BlockEntry | None:
 
 
 def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:
-    """True of a block of length zero that the writer who holds the file has added.
+    """True for a block of length zero that was added by the writer who holds the file.
 
-    A writer that was fenced may still be about to make the replicas of its last block (W1). While
-    they are there they refuse it; deleted, they would be made anew and take its chunks.
+    A fenced writer may still be about to make the replicas of its last block (W1). Replicas that
+    are there refuse that writer; deleted ones would be made anew and take its chunks.
     """
     record = entry.record
     return record.finalized and not record.length and record.writer == inode.writer
@@ -370,9 +371,9 @@ def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:
 def drop_empty(
     draft: Draft, number: int, writer: WriterId, wanted: tuple[BlockId, ...]
 ) -> tuple[BlockEntry, ...]:
-    """Take out of an open file those of the `wanted` blocks that leave it when it is closed.
+    """Remove from an open file those of the `wanted` blocks that its close would remove.
 
-    The last block stays: as long as it is there, a late copy of the request that added it finds it.
+    The last block stays, so that a late copy of the request that added it finds it.
 
     Returns:
         The blocks that left.
@@ -402,14 +403,14 @@ def _drop(draft: Draft, entry: BlockEntry) -> None:
 def append(draft: Draft, request: AppendFile) -> Appendable:
     """Open a closed file again for `request.writer`; the caller starts its lease.
 
-    What is there stays as it is, and the writer's blocks come after it. A repeated request finds
-    the file that the first one opened.
+    The file keeps its bytes, and the writer's come after them. A repeated request finds the file
+    that the first one opened.
 
     Raises:
         NotFoundError, IsDirectoryError: there is no such file.
         LeaseError: somebody is writing it.
         NotReadyError: it is being closed after its writer was fenced.
-        FencedError: the writer held the file before, and it was closed since.
+        FencedError: the writer held the file before, and the file was closed since.
         SafeModeError: an operator entered safe mode.
     """
     inode = tree.find_inode(draft, request.path)
@@ -466,7 +467,7 @@ def _not_held(inode: FileInode, path: str, writer: WriterId) -> FencedError:
 
 
 def _last_decided(draft: Draft, number: int, path: str) -> tree.Located | None:
-    """The last block of a file, which is decided as a precondition."""
+    """Return the last block of a file; raise InvalidRequestError unless it is decided."""
     last = tree.last_block(draft, number)
     if last is not None and not last.entry.record.finalized:
         record = last.entry.record

@@ -1,4 +1,4 @@
-"""The bounds of chunks: holders of a block know them, and a decision that cuts it needs them."""
+"""The boundaries of chunks: a decision that cuts a block needs them, and its holders know them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Boundary:
 
 
 Boundaries = Mapping[Cut, Boundary]
-"""Everything that holders said; of a version that was decided it stays true."""
+"""All that holders said. It stays true, because a decided version of a block never changes."""
 
 
 class BoundaryUnknownError(Exception):
-    """A decision must know where the chunk that holds the byte `cut` of `record` begins."""
+    """A decision needs to know where the chunk begins that holds the byte `cut` of `record`."""
 
     def __init__(self, record: BlockRecord, cut: Cut) -> None:
         super().__init__(f"block {cut.block}: byte {cut.offset}")

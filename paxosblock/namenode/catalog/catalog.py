@@ -1,8 +1,8 @@
 """Files, blocks and generations: the typed operations of the NameNode on its key-value store.
 
-Every operation is decided by a plain function (`namespace.py`, `blocks.py`, `garbage.py`) without
-awaiting, and is committed as one transaction that expects what was read. If another change came
-first, it is decided again. Operations that only read use a linearizable view.
+A plain function (`namespace.py`, `blocks.py`, `garbage.py`) decides an operation without awaiting,
+and the result is committed as one transaction that expects what was read. If another change came
+first, the operation is decided again. Operations that only read use a linearizable view.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
-from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -88,12 +88,12 @@ class Counts:
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch, for the times that people see."""
+    """Return milliseconds since the epoch, for the times that people see."""
     return time.time_ns() // 1_000_000
 
 
 def nobody_holds(_file: FileInode) -> bool:
-    """No lease is live."""
+    """Return that no lease is live."""
     return False
 
 
@@ -106,9 +106,9 @@ class Catalog:
         is_held: Callable[[FileInode], bool] = nobody_holds,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        """Use a started `store`; `start` comes before anything else.
+        """Use a started `store`; call `start` before anything else.
 
-        `is_held` says whether the writer of an open file still renews its lease.
+        `is_held` returns True if the writer of an open file still renews its lease.
         """
         self._store = store
         self._is_held = is_held
@@ -162,7 +162,7 @@ class Catalog:
         return tree.stat(await self._store.barrier(), path)
 
     async def file_page(self, request: GetFile, limit: int = PAGE_BLOCKS) -> FilePage:
-        """A file, a page of its blocks and its last block, from one view."""
+        """Return a file, a page of its blocks and its last block, from one view."""
         return blocks.file_page(await self._store.barrier(), request, limit)
 
     # --- files being written ---------------------------------------------------------------------
@@ -172,31 +172,32 @@ class Catalog:
         return await self._change(lambda draft: blocks.append(draft, request))
 
     async def open_file(self, number: int, writer: WriterId) -> FileInode:
-        """A file that `writer` holds."""
+        """Return a file that `writer` holds."""
         return blocks.open_file(await self._store.barrier(), number, writer)
 
     async def holder(self, number: int) -> FileInode | None:
-        """A file that is being written; None when it is closed or was deleted."""
+        """Return a file with the writer that holds it; None when it is closed or was deleted."""
         found = (await self._store.barrier()).get(keys.inode(number))
         inode = decode_inode(found.value) if found.exists else None
         return inode if isinstance(inode, FileInode) and inode.open else None
 
     async def file_status(self, number: int, closed: FileInode | None = None) -> FileStatus:
-        """Return what `stat` shows of a file, by its id, or showed of it when it was `closed`."""
+        """Return what `stat` shows of a file by its id, or showed when it was `closed`."""
         view = await self._store.barrier()
         inode, path = blocks.file_and_path(view, number)
         return tree.status(view, path, closed or inode)
 
     async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
-        """The blocks of a file whose length is not decided yet: its last one, or none."""
+        """Return the blocks of a file whose length is not decided yet: its last one, or none."""
         return blocks.unfinished(await self._store.barrier(), number)
 
     async def block_pages(
         self, number: int, start: int = 0, limit: int = PAGE_BLOCKS
     ) -> AsyncIterator[tuple[BlockEntry, ...]]:
-        """The blocks of a file by its id, from place `start` on; others get a turn between pages.
+        """Yield the blocks of a file by its id, from place `start` on, in pages.
 
-        Each page is from a view of its own: what is not the last block is finalized for good.
+        Other tasks get a turn between pages, and each page has a view of its own. That is safe, as
+        all blocks but the last one are finalized for good.
         """
         following: int | None = start
         while following is not None:
@@ -216,7 +217,7 @@ class Catalog:
         return await self._change(lambda draft: blocks.fence(draft, path))
 
     async def fence_writer(self, number: int, writer: WriterId) -> FileInode | None:
-        """Take a file from a writer whose lease is over; None if it is no longer theirs."""
+        """Take a file from a writer whose lease is over; None if the writer no longer holds it."""
         return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
 
     async def close_file(
@@ -227,7 +228,7 @@ class Catalog:
         return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms, last))
 
     async def open_files(self) -> tuple[FileInode, ...]:
-        """All files that are being written, for the leases of a NameNode that starts."""
+        """Return all files that are being written, for the leases of a NameNode that starts."""
         files: list[FileInode] = []
         async for view, page in self._slices(keys.OPEN_FILES):
             found = (view.get(keys.inode(keys.number_of(key))) for key, _ in page)
@@ -238,7 +239,7 @@ class Catalog:
     # --- blocks: the rules K1 to K13 --------------------------------------------------------------
 
     async def already_added(self, request: AddBlock) -> BlockEntry | None:
-        """The block that an earlier copy of this request made."""
+        """Return the block that an earlier copy of this request made."""
         if request.file_id != NO_FILE:
             return blocks.already_added(await self._store.barrier(), request)
         if request.once is None:
@@ -246,13 +247,13 @@ class Catalog:
         return answered(await self._store.barrier(), request.once, BlockEntry)
 
     async def next_block(self) -> BlockId:
-        """An id for a new block, never used before."""
+        """Return an id for a new block, which was never used before."""
         return block_id(self._cluster.block_tag, (await self._blocks.take())[0])
 
     async def add_block(
         self, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
     ) -> BlockEntry:
-        """K1: a new block at `members`, at the end of its file if it has one."""
+        """K1: add a block at `members`, at the end of its file if it has one."""
         decide = without_file.add if request.file_id == NO_FILE else blocks.add
         here = in_one(lambda draft: decide(draft, request, block, members))
         now_ms = self._clock_ms()
@@ -264,7 +265,7 @@ class Catalog:
         return await self._changes.make(_named(Deletion, request.once, self._clock_ms(), here))
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
-        """The blocks without files that are not ended, for the leases of a NameNode that starts."""
+        """Return the blocks without files that are not ended, for the leases of a new leader."""
         records: list[BlockRecord] = []
         async for view, page in self._slices(keys.OPEN_BLOCKS):
             found = (blocks.get(view, BlockId(keys.number_of(key))) for key, _ in page)
@@ -272,7 +273,7 @@ class Catalog:
         return tuple(records)
 
     async def allocate_append(self, request: ReopenBlock, seen: BlockRecord) -> BlockEntry | None:
-        """K4, if the block is still as it was `seen`."""
+        """K4: allocate a generation for an APPEND, if the block is still as it was `seen`."""
         return await self._change(lambda draft: reopening.allocate(draft, request, seen))
 
     async def install_append(self, request: ReopenBlock, decided: Proposer) -> BlockEntry | Refused:
@@ -280,7 +281,7 @@ class Catalog:
         return await self._change(lambda draft: reopening.install(draft, request, decided))
 
     async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
-        """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""
+        """K2: allocate a generation for a recovery; `forced` if it will give members up."""
         return await self.change_block(block, partial(finalize.allocate_seal, forced=forced))
 
     async def finalize_by_recovery(
@@ -318,15 +319,15 @@ class Catalog:
         )
 
     def movable(self, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
-        """Yield those of these blocks a replica of which may move, as applied here."""
+        """Yield the records of `wanted` blocks whose replicas may move, as applied here."""
         return members.movable(self._store.view(), wanted)
 
     async def get_block(self, block: BlockId) -> BlockEntry:
-        """K10: the block's record as it is now."""
+        """K10: return the block's record as it is now."""
         return blocks.get(await self._store.barrier(), block)
 
     async def block_entries(self, wanted: tuple[BlockId, ...]) -> tuple[BlockEntry | None, ...]:
-        """The entries of several blocks from one view; None for those that are gone."""
+        """Return the entries of several blocks from one view; None for those that are gone."""
         view = await self._store.barrier()
         found = (view.get(keys.block(block)) for block in wanted)
         return tuple(decode_entry(value.value) if value.exists else None for value in found)
@@ -338,24 +339,26 @@ class Catalog:
         view = await self._store.barrier()
         return tuple(blocks.written(view, wanted))
 
-    def asked(self, wanted: tuple[BlockId, ...]) -> tuple[Asked | None, ...]:
-        """Return blocks with how many replicas they ask for, as applied here; None for those that
-        are gone. A transaction that builds on it is judged by what is there by then."""
+    def demands(self, wanted: tuple[BlockId, ...]) -> tuple[Demand | None, ...]:
+        """Return the demands of blocks as applied here; None for a block that is gone.
+
+        They may be old; a transaction that builds on them is judged anew when it is applied.
+        """
         view = self._store.view()
         found = (view.get(keys.block(block)) for block in wanted)
         entries = tuple(decode_entry(value.value) if value.exists else None for value in found)
-        asked = members.asked(view, (entry for entry in entries if entry is not None))
-        return tuple(None if entry is None else next(asked) for entry in entries)
+        demands = members.demands(view, (entry for entry in entries if entry is not None))
+        return tuple(None if entry is None else next(demands) for entry in entries)
 
-    def asked_page(self, after: BlockId, limit: int) -> tuple[Asked, ...]:
-        """Return the blocks with greater ids than `after`, in order, as `asked` does."""
+    def demand_page(self, after: BlockId, limit: int) -> tuple[Demand, ...]:
+        """Return the demands of the blocks after `after`, in the order of their ids."""
         view = self._store.view()
         start, end = keys.block(BlockId(after + 1)), keys.BLOCKS[1]
         entries = (decode_entry(found.value) for _, found in view.scan(start, end, limit))
-        return tuple(members.asked(view, entries))
+        return tuple(members.demands(view, entries))
 
     async def block_path(self, entry: BlockEntry) -> str:
-        """Path of the file a block belongs to; "" if it no longer has one."""
+        """Return the path of the file a block belongs to; "" if it no longer has one."""
         return (await self.block_paths((entry,)))[0]
 
     async def block_paths(self, entries: tuple[BlockEntry, ...]) -> tuple[str, ...]:
@@ -364,19 +367,19 @@ class Catalog:
         return tuple(blocks.path(view, entry) for entry in entries)
 
     def was_allocated(self, block: BlockId) -> bool:
-        """Tell whether `block` is, or was, one of this cluster's."""
+        """True if `block` is, or was, one of this cluster's."""
         return was_allocated(self._store.view(), self._cluster.block_tag, block)
 
     # --- timelines of storages -------------------------------------------------------------------
 
-    async def enter_timelines(self, node: str, told: Sequence[Timeline]) -> None:
-        """Know the storages of DataNode `node` in their timelines; see `timelines.enter`.
+    async def enter_timelines(self, node: str, entered: Sequence[Timeline]) -> None:
+        """Record the timelines that the storages of DataNode `node` are in (`timelines.enter`).
 
         Raises:
             UnavailableError: this NameNode does not lead, and does not know them yet.
         """
-        if not timelines.are_known(self._store.view(), told):
-            await self._change(lambda draft: timelines.enter(draft, node, told))
+        if not timelines.are_known(self._store.view(), entered):
+            await self._change(lambda draft: timelines.enter(draft, node, entered))
 
     # --- safe mode -------------------------------------------------------------------------------
 
@@ -391,25 +394,25 @@ class Catalog:
 
     @property
     def in_safe_mode(self) -> bool:
-        """True if an operator entered safe mode and did not leave it, as far as is known here."""
+        """True if an operator entered safe mode and did not leave it, as applied here."""
         return self._store.view().get(keys.SAFE_MODE).exists
 
     # --- housekeeping ----------------------------------------------------------------------------
 
     async def garbage(self, limit: int = 100) -> tuple[int, ...]:
-        """Ids of unlinked inodes that are still to be swept."""
+        """Return the ids of unlinked inodes that are still to be swept."""
         return garbage.pending(await self._store.barrier(), limit)
 
     async def sweep(self, number: int) -> Swept:
-        """One step of freeing what hangs on an unlinked inode."""
+        """Remove one step's worth of what an unlinked inode leaves behind."""
         return await self._change(lambda draft: garbage.sweep(draft, number))
 
     async def due(self, after: bytes = b"", limit: int = 100) -> tuple[bytes, ...]:
-        """Deadlines that are over, the oldest first, behind the key `after`."""
+        """Return the deadlines that are over and come after the key `after`, oldest first."""
         return deadlines.due(await self._store.barrier(), after, self._clock_ms(), limit)
 
     async def end(self, deadline: bytes) -> Ended:
-        """End what a deadline is about, unless a live writer is below the directory."""
+        """End the subject of a deadline, unless it is a directory with a live writer below it."""
         return await self.decide(Ended, in_one(deadlines.end), deadline)
 
     async def node_records(self) -> tuple[tuple[str, NodeRecord], ...]:
@@ -417,11 +420,11 @@ class Catalog:
         return tuple(nodes.records(await self._store.barrier()))
 
     def now_ms(self) -> int:
-        """Return the time of the clock for what ends by itself: milliseconds since the epoch."""
+        """Return the time by which deadlines end, in milliseconds since the epoch."""
         return self._clock_ms()
 
     async def counts(self) -> Counts:
-        """Return how much there is; this walks over all names, so it is for people only."""
+        """Count what the catalog holds; this walks over all names, so it is for people only."""
         files = 0
         async for _, page in self._slices(keys.ENTRIES):
             files += sum(1 for _, found in page if tree.names_file(found.value))
@@ -433,8 +436,11 @@ class Catalog:
         )
 
     async def finalized_blocks(self) -> int:
-        """Return how many blocks are finalized: all but the last one of each open file, maybe, and
-        blocks without files that are not ended. Visits open files only."""
+        """Return how many blocks are finalized.
+
+        They are all blocks but those without files that are not ended, and the last block of an
+        open file if its length is undecided; so only open files are visited.
+        """
         undecided = 0
         async for view, page in self._slices(keys.OPEN_FILES):
             numbers = (keys.number_of(key) for key, _ in page)
@@ -445,7 +451,7 @@ class Catalog:
     async def _slices(
         self, span: keys.Range
     ) -> AsyncIterator[tuple[View, tuple[tuple[bytes, Versioned], ...]]]:
-        """A range in pieces, each with the view it was read from; others get a turn in between."""
+        """Yield a range in pieces, each with its view; other tasks get a turn in between."""
         start, end = span
         while True:
             view = await self._store.barrier()
@@ -476,8 +482,8 @@ class Catalog:
     ) -> T:
         """Run a decision that makes at most `ids` files and directories, and returns a `kind`.
 
-        With `once` a request that was done before gets the answer that it got then. `boundaries`
-        say where blocks may be cut.
+        With `once`, a request that was done before gets its first answer again. `boundaries` say
+        where blocks may be cut.
         """
         numbers = await self._files.take(ids) if ids else range(0)
         now_ms = self._clock_ms()
@@ -496,5 +502,5 @@ class Catalog:
 def _named(
     kind: type[T], once: Once | None, now_ms: int, decide: Callable[[Draft], Slices[T]]
 ) -> Callable[[Draft], Slices[T]]:
-    """A decision that is made once if the request has a name."""
+    """Return a decision that is made once if the request has a name."""
     return decide if once is None else lambda draft: decide_once(draft, once, kind, now_ms, decide)

@@ -1,4 +1,4 @@
-"""The way of a change: it is decided on a draft, committed, and decided again after a conflict."""
+"""How a change is made: it is decided on a draft, committed, and decided again after a conflict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 
 ATTEMPTS = 100
-"""Number of times an operation is decided again before the caller is asked to come back later."""
+"""Number of times an operation is decided before the caller is asked to come back later."""
 
 SLICE_WORK = 1000
 """Keys that a decision reads or changes before others get a turn."""
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Changes:
-    """Changes of one store, side by side."""
+    """Makes changes of one store, several at a time."""
 
     def __init__(self, store: KeyValueStore) -> None:
         """Use a started `store`."""
@@ -32,23 +32,22 @@ class Changes:
         """Decide, and commit what was decided.
 
         A decision that takes long is interrupted, so that the loop does not stand still. Then all
-        others that change anything wait until it is committed: otherwise it would be overtaken
-        again and again.
+        others that change anything wait until it is committed, as they would overtake it again and
+        again.
         """
         try:
             return await self._until_committed(decide, alone=False)
         except _LongError:
             async with self._alone:
-                await asyncio.sleep(0)  # the decision in vain was a turn's work
+                await asyncio.sleep(0)  # the interrupted decision has used up this turn
                 return await self._until_committed(decide, alone=True)
 
     async def _until_committed(self, decide: Callable[[Draft], Slices[T]], alone: bool) -> T:
         """Decide again until no other change came first.
 
         The first try decides on what is applied here, which saves a round among the NameNodes: if
-        that is old, the transaction is refused when it is applied. Nobody
-        would refuse a result that changes nothing, such as an error; so that comes from a
-        linearizable view only.
+        that is old, the transaction is refused when it is applied. Nothing would refuse a result
+        that changes nothing, such as an error, so only a linearizable view may lead to one.
         """
         view, certain = await self._store.barrier() if alone else self._store.view(), alone
         for _ in range(ATTEMPTS):
@@ -75,17 +74,17 @@ class Changes:
     async def _commits(self, draft: Draft) -> bool:
         transaction = draft.transaction()
         if draft.work >= SLICE_WORK:
-            await asyncio.sleep(0)  # to encode it takes long, too; what was read is expected in it
+            await asyncio.sleep(0)  # encoding takes long, too; the transaction expects its reads
         return isinstance(await self._store.commit(transaction), Committed)
 
 
 async def _decided(draft: Draft, slices: Slices[T], alone: bool) -> T:
-    """Decide; the result, an error included, was decided on one state, as if in one turn.
+    """Decide on one state, as if in one turn, and return the result.
 
     Raises:
-        _LongError: it takes a pause, for which the caller must be `alone`.
+        _LongError: the decision takes a pause, for which the caller must be `alone`.
         _OvertakenError: something was applied in a pause.
-        PaxosBlockError: what the decision raises.
+        PaxosBlockError: the decision raises it.
     """
     paused_at = 0
     while True:

@@ -1,8 +1,9 @@
-"""Joining files without copying a byte: their blocks change hands. Decided on a `Draft`, in slices.
+"""Joining files without copying a byte: their blocks go to another file. Decided on a `Draft`, in
+slices.
 
 A block's record names the file it belongs to, and the file's places name the block. Both change in
-one transaction, together with the files' lengths; so at any moment each block hangs on exactly one
-file, and the sweep of any other cannot reach it.
+one transaction, together with the files' lengths; so at any moment each block belongs to exactly
+one file, and the sweep of any other cannot reach it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def concat(
     context: Context,
     limit: int = BLOCKS_MOVED_MAX,
 ) -> Slices[int]:
-    """Move the blocks of `sources`, in order, to the end of `target`; the sources are gone then.
+    """Move the blocks of `sources`, in order, to the end of `target`, and remove the sources.
 
-    The files are closed, and every one of their inodes is written or removed here. So nobody can
-    add a block to any of them meanwhile: that takes an open file (`blocks.open_file`).
+    The files are closed, and all their inodes are written or removed here. So nobody can add a
+    block to any of them meanwhile, as that takes an open file (`blocks.open_file`).
 
     Returns:
         How many blocks were moved.
@@ -57,11 +58,10 @@ def concat(
 def _move_blocks(
     draft: Draft, source: FileInode, into: FileInode, start: int, stop: int
 ) -> Slices[int]:
-    """Put the blocks of `source` behind the bytes of `into`, at places from `start` on.
+    """Put the blocks of `source` after the bytes of `into`, at places from `start` to `stop`.
 
-    They are below `stop`.
-
-    Returns the place behind the last of them.
+    Returns:
+        The place after the last of them.
     """
     places = list(draft.scan(*keys.places(source.number), stop - start + 1))
     if len(places) > stop - start:

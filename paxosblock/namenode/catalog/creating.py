@@ -1,4 +1,4 @@
-"""Making a file together with the block that it begins with."""
+"""Making a file together with its first block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A block that may be made: its id, and who is to hold it."""
+    """A block that may be made: its id, and the members that would hold it."""
 
     block: BlockId
     members: tuple[StorageId, ...]
@@ -39,7 +39,7 @@ def create(draft: Draft, request: CreateFile, context: Context, placed: Placed |
     safe_mode.check_names_may_change(draft)
     inode = namespace.create(draft, request, context)
     status = tree.file_status(request.path, inode, length=0)  # it was made without a block
-    first = reserving.reserved(draft, inode)  # that of an earlier copy of the request
+    first = reserving.reserved(draft, inode)  # an earlier copy of the request may have made it
     if first is None and placed is not None and request.first is not None:
         record = finalize.add_block(
             placed.block, placed.members, request.writer, request.first.window, inode.durability

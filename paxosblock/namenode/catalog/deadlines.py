@@ -1,8 +1,8 @@
 """Things that end by themselves: directories with a time to live, known applications and sessions,
 and the maintenance of a DataNode.
 
-The record says when, in `expires_ms`; a key in order of time leads to it. Whoever changes the one
-changes the other in the same transaction (`Draft.move_deadline`).
+Their records say when, in `expires_ms`, and keys that sort by time lead to them. A transaction that
+changes one of the two changes the other as well (`Draft.move_deadline`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from paxosblock.namenode.kv.interface import View
 
 
 class Ended(enum.Enum):
-    """The fate of something whose time is over."""
+    """The outcome of a deadline that is over."""
 
     GONE = "gone"
-    """It had ended before, or was given another time."""
+    """The subject had ended before, or was given another time."""
     HELD = "held"
     """A file below the directory is being written, or safe mode is on: ask again later."""
     DELETED = "deleted"
@@ -44,8 +44,10 @@ def due(view: View, after: bytes, now_ms: int, limit: int) -> tuple[bytes, ...]:
 
 
 def end(draft: Draft, key: bytes, context: Context) -> Ended:
-    """End what the deadline `key` is about. A directory stays while a writer below it still renews,
-    and while an operator wants safe mode.
+    """End the subject of the deadline `key`.
+
+    A directory stays while a writer below it renews its lease, and while an operator wants safe
+    mode.
     """
     subject = keys.deadline_subject(key)
     found = draft.get(subject)
@@ -84,8 +86,8 @@ def _gone(draft: Draft, key: bytes) -> Ended:
 def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool]) -> bool:
     """True if a file below a directory is open and its writer alive.
 
-    A "no" becomes a precondition: until the transaction is applied, no other file may be opened
-    below the directory, and no open one moved there.
+    False becomes a precondition: until the transaction is applied, nobody may open another file
+    below the directory, or move an open file there.
     """
     start, stop = keys.OPEN_FILES
     for key, _ in draft.scan(start, stop):
@@ -100,7 +102,7 @@ def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool])
 
 
 def _above(draft: Draft, inode: Inode) -> Iterator[int]:
-    """Return the ids of the directories above an inode, as far as they exist."""
+    """Yield the ids of the directories above an inode, as far as they exist."""
     while inode.number != ROOT_ID:
         yield inode.parent
         found = draft.get(keys.inode(inode.parent))

@@ -64,11 +64,11 @@ class Draft:
         self._read = view.get
         self._revision = view.revision
         self.work = 0
-        """Keys that were read or changed: measures how long deciding takes."""
+        """Number of keys read or changed, which measures how long the decision takes."""
         self._expect: dict[bytes, Expect] = {}
         self._empty: list[ExpectEmpty] = []
         self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
-        self._sorted: list[bytes] | None = None  # its keys, once somebody asks for a range
+        self._sorted: list[bytes] | None = None  # the keys of `_changes`, once a range is read
 
     def get(self, key: bytes) -> Versioned:
         """Return the value of `key`, and expect that nobody changes it before we commit."""
@@ -105,7 +105,7 @@ class Draft:
         """
         start, end = span
         for key in self._changed_keys(start, end):
-            assert self._changes[key] is None, "a range that is said to be empty is written to"
+            assert self._changes[key] is None, "a decision writes into a range it says is empty"
             self._empty.append(ExpectEmpty(start, key))
             start = key + b"\0"
         self._empty.append(ExpectEmpty(start, end))
@@ -123,7 +123,7 @@ class Draft:
         self._change(key, None)
 
     def move_deadline(self, subject: bytes, before_ms: int, after_ms: int) -> None:
-        """Let what the key `subject` holds end at another time than before; 0 means never."""
+        """Move the end of what the key `subject` holds to `after_ms`; 0 means never."""
         if before_ms:
             self.delete(keys.deadline(before_ms, subject))
         if after_ms:
@@ -140,13 +140,13 @@ class Draft:
         self.put(keys.block(after.record.block), encode(after))
 
     def block(self, block: BlockId) -> BlockEntry | None:
-        """Return a block's entry as a precondition; None when there is no such block."""
+        """Return a block's entry, None if there is no such block; expect that it does not change."""
         found = self.get(keys.block(block))
         return decode_entry(found.value) if found.exists else None
 
     @property
     def overtaken(self) -> bool:
-        """True if anything was applied since the draft was begun: what was read may be old."""
+        """True if any change was applied since the draft began, so that its reads may be old."""
         return self._view.revision != self._revision
 
     @property
@@ -155,7 +155,7 @@ class Draft:
         return len(self._changes)
 
     def transaction(self) -> Transaction:
-        """Return what was decided."""
+        """Return the transaction that was decided."""
         changes = self._changes.items()
         return Transaction(
             expect=(*self._expect.values(), *self._empty),

@@ -28,9 +28,7 @@ STEP_COUNT = 200
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The result of a step: these blocks are gone; `done` says that the piece of garbage is gone
-    too.
-    """
+    """The blocks that a step removed; `done` says that nothing is left of the unlinked inode."""
 
     blocks: tuple[BlockEntry, ...] = ()
     done: bool = True
@@ -42,7 +40,7 @@ def pending(view: View, limit: int) -> tuple[int, ...]:
 
 
 def sweep(draft: Draft, number: int) -> Swept:
-    """Take away one step's worth of what hangs on the unlinked inode `number`."""
+    """Remove one step's worth of what the unlinked inode `number` leaves behind."""
     found = draft.get(keys.garbage(number))
     if not found.exists:
         return Swept()

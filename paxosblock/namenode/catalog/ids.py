@@ -2,8 +2,8 @@
 
 A block id is the cluster's tag (20 bits) and a number (32 bits): 52 bits, so that JSON keeps it
 exact. The tag is drawn when the cluster is made. The cluster's id keeps DataNodes of other clusters
-out. A DataNode from before there were ids that is pointed at this NameNode reports blocks with
-another tag: they raise an alarm and are never deleted.
+out. A DataNode of another cluster from before there were such ids reports blocks with another tag:
+they raise an alarm and are never deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paxosblock.namenode.kv.interface import Committed, Expect, KeyValueStore, T
 from paxosblock.protocol.types import BlockId
 
 RANGE = 1000
-"""Ids reserved by one transaction. Those a process did not use are never used."""
+"""Ids reserved by one transaction. Those that a process leaves over are never used."""
 ATTEMPTS = 100
 TAG_BITS = 20
 NUMBER_BITS = 32
@@ -28,7 +28,7 @@ def block_id(tag: int, number: int) -> BlockId:
 
 
 def was_allocated(view: View, tag: int, block: BlockId) -> bool:
-    """Return True if this cluster may have made `block`, whether it is deleted or not."""
+    """True if this cluster may have made `block`, whether it is deleted or not."""
     if block >> NUMBER_BITS != tag:
         return False
     found = view.get(keys.BLOCK_COUNTER)
@@ -36,7 +36,7 @@ def was_allocated(view: View, tag: int, block: BlockId) -> bool:
 
 
 class IdPool:
-    """Numbers that no other process or earlier run has: `key` holds the next unreserved one."""
+    """Hands out numbers that no other process or run gets: `key` holds the next unreserved one."""
 
     def __init__(self, store: KeyValueStore, key: bytes, first: int) -> None:
         """Start empty; nothing is reserved before the first `take`."""

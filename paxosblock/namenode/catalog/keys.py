@@ -4,7 +4,7 @@
 
     c                          the cluster: ClusterRecord
     n + name                   next number that was not reserved yet (8 bytes): "file", "block"
-    e + directory + name       entry of a directory -> id of a file or directory (8 bytes)
+    e + directory + name       entry of a directory: kind and id of a file or directory (9 bytes)
     i + id                     Inode: FileInode or DirectoryInode
     t + directory              when an entry of the directory last changed (8 bytes, ms)
     f + file + sequence        Place: the file's block at that place, and where it begins
@@ -71,7 +71,7 @@ def unpack_number(value: bytes) -> int:
 
 
 def entry(directory: int, name: str) -> bytes:
-    """Key of the entry `name` of a directory, which is known: its id is one."""
+    """Key of the entry `name` of a directory that is known to exist."""
     return _KEY.pack(b"e", directory) + name.encode()
 
 
@@ -92,7 +92,7 @@ def inode(number: int) -> bytes:
 
 
 def touched(directory: int) -> bytes:
-    """Key of the time at which an entry of the directory, which is known, last changed."""
+    """Key of the time at which an entry of a directory that is known to exist last changed."""
     return _KEY.pack(b"t", directory)
 
 

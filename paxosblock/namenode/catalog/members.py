@@ -1,4 +1,4 @@
-"""The members of a finalized block: which leave it, and how many replicas it asks for."""
+"""The members of a finalized block: how they leave it, and how many replicas it asks for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def remove_replica(
     """K13: a member leaves, provided that as many of `whole` stay as the block asks for now.
 
     Raises:
-        NotFoundError: the block is gone, or its file is, and so will the block be.
+        NotFoundError: the block is gone, or its file is, so that the block will be, too.
     """
     wanted = wanted_replication(draft, blocks.get(draft, block))
     rule = partial(
@@ -40,7 +40,7 @@ def remove_replica(
 
 
 def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
-    """Return how many replicas a block asks for: as many as its file does, or as it was added with.
+    """Return how many replicas a block asks for: its file says it, or the request that added it.
 
     Raises:
         NotFoundError: its file was deleted.
@@ -55,15 +55,15 @@ def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A block, and how many replicas it asks for; 0: its file is gone, and so will the block be."""
+class Demand:
+    """A block, and how many replicas it asks for: 0 if its file is gone, as it will be, too."""
 
     entry: BlockEntry
     wanted: int
 
 
-def asked(reads: Reads, entries: Iterable[BlockEntry]) -> Iterator[Asked]:
-    """Yield blocks with what they ask for; what a file asks for is read once."""
+def demands(reads: Reads, entries: Iterable[BlockEntry]) -> Iterator[Demand]:
+    """Yield the demands of blocks; each file is read once."""
     known: dict[int, int] = {}
     for entry in entries:
         wanted = known.get(entry.file)
@@ -74,12 +74,14 @@ def asked(reads: Reads, entries: Iterable[BlockEntry]) -> Iterator[Asked]:
                 wanted = 0
             if entry.file != NO_FILE:
                 known[entry.file] = wanted
-        yield Asked(entry, wanted)
+        yield Demand(entry, wanted)
 
 
 def movable(reads: Reads, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
-    """Yield those of these blocks a replica of which may move: finalized ones of closed files that
-    have exactly as many members as they ask for, and no APPEND prepared (K4).
+    """Yield the records of those of the `wanted` blocks whose replicas may move.
+
+    These are finalized blocks of closed files that have exactly as many members as they ask for,
+    and no APPEND prepared (K4).
     """
     for block in wanted:
         found = reads.get(keys.block(block))

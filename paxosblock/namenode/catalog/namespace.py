@@ -39,10 +39,10 @@ DIRECTORY_PERMISSION = 0o755
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The needs of an operation beside the store: new ids, the time, who holds a lease, and where
-    blocks may be cut.
+    """All that an operation needs beside the store: new ids, the time, the leases that are live,
+    and the places where blocks may be cut.
 
-    `is_held(file)` tells whether the writer of an open file still renews its lease.
+    `is_held(file)` is True if the writer of an open file still renews its lease.
     """
 
     numbers: Iterator[int]
@@ -86,7 +86,7 @@ def _find_made(
     if target.number == ROOT_ID:
         raise InvalidRequestError("'/': the root has no time to live", path="/")
     inode = tree.load(draft.get(key), request.path)
-    assert isinstance(inode, DirectoryInode), "an entry tells what it names"
+    assert isinstance(inode, DirectoryInode), "an entry holds the kind of what it names"
     inode = live_until(draft, inode, _end_ms(request.ttl_s, context))
     return tree.status(draft, request.path, inode)
 
@@ -96,7 +96,7 @@ def _end_ms(ttl_s: float, context: Context) -> int:
 
 
 def live_until(draft: Draft, inode: DirectoryInode, expires_ms: int) -> DirectoryInode:
-    """Write a directory that ends at `expires_ms`, or never (0)."""
+    """Let a directory end at `expires_ms`, or never (0); return it as it is then."""
     draft.move_deadline(keys.inode(inode.number), inode.expires_ms, expires_ms)
     changed = msgspec.structs.replace(inode, expires_ms=expires_ms)
     draft.put_inode(changed)
@@ -110,8 +110,8 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
 
     Raises:
         IsDirectoryError: a directory is there.
-        ExistsError: a file is there and `overwrite` is not set, or it is the writer's own and not
-            as the first request made it.
+        ExistsError: a file is there and `overwrite` is not set, or it is the writer's own and has
+            changed since the first request made it.
         LeaseError: a file is there that somebody else is writing.
         NotFoundError: the parent is missing and `parent_must_exist`.
         NotDirectoryError: the path goes through a file.
@@ -145,10 +145,10 @@ def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
     A directory's time to live does not go with it.
 
     Raises:
-        InvalidRequestError: of the root, or into the directory that is moved.
+        InvalidRequestError: a path is the root, or the destination is below the source.
         NotFoundError: the source or the destination's parent is missing.
         ExistsError: the destination is there (a file may be replaced with `overwrite`).
-        IsDirectoryError, NotDirectoryError: `overwrite` between a file and a directory.
+        IsDirectoryError, NotDirectoryError: `overwrite`, and only one of the two is a directory.
         LeaseError: the file to be replaced is being written by somebody else.
     """
     moved = move(draft, request, context)
@@ -173,8 +173,8 @@ def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context)
     if isinstance(inode, DirectoryInode) and inode.expires_ms:
-        # It was made to vanish if nobody comes back for it; whoever moves it to its place has come
-        # back.
+        # It has a time to live in case its maker never comes back, but a rename shows that its
+        # maker is back.
         inode = live_until(draft, inode, 0)
     moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
     _link(draft, moved, context)
@@ -185,7 +185,7 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
     """Unlink a file or directory at once; what hangs below is swept later (`garbage.py`).
 
     Raises:
-        InvalidRequestError: of the root.
+        InvalidRequestError: the path is the root.
         DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
     """
     names = paths.split(request.path)
@@ -205,7 +205,7 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
 def set_replication(draft: Draft, request: SetReplication, context: Context) -> FileStatus:
     """Let a file, even one that is being written, ask for another number of replicas.
 
-    The blocks that it has get or lose members afterwards; one that is open keeps those it has.
+    Its finalized blocks get or lose members afterwards; an open block keeps its members.
 
     Raises:
         NotFoundError, IsDirectoryError: there is no file at the path.
@@ -253,7 +253,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
 
 
 def discard(draft: Draft, inode: Inode) -> None:
-    """Take an inode that no entry names any more out of use, and leave it to the sweep."""
+    """Leave an inode that no entry names any more to the sweep."""
     draft.delete(keys.inode(inode.number))
     draft.put(keys.garbage(inode.number), encode(inode))
     if isinstance(inode, FileInode):
@@ -282,9 +282,9 @@ def _make_missing(
     owner: str,
     permission: int = DIRECTORY_PERMISSION,
 ) -> DirectoryInode:
-    """Make what `tree.descend` has `found` missing; return the last directory.
+    """Make the directories that `tree.descend` has `found` missing; return the last one.
 
-    `permission` is that of the last one.
+    `permission` is that of the last directory.
     """
     target, depth = found
     directory, made = target.number, None
@@ -295,7 +295,7 @@ def _make_missing(
         )
         _link(draft, made, context)
         directory = made.number
-    assert made is not None, "something is missing"
+    assert made is not None, "at least the last directory is missing"
     return made
 
 
@@ -365,7 +365,7 @@ def _make_way(
     request: Rename | transaction.Rename,
     context: Context,
 ) -> None:
-    """Clear the destination of a rename, or raise why not."""
+    """Clear the destination of a rename, or raise the error that keeps it."""
     name = paths.split(request.destination)[-1]
     present = tree.child(draft, directory, name)
     if present is None:
@@ -381,7 +381,7 @@ def _make_way(
 
 
 def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) -> None:
-    """Discard the file that a new one takes the name of."""
+    """Discard a file whose name another one takes."""
     if before.open and context.is_held(before):
         raise tree.being_written(path, before)
     discard(draft, before)
@@ -395,5 +395,5 @@ def _expect_no_entry(draft: Draft, directory: int, path: str) -> None:
 
 
 def root(now_ms: int) -> DirectoryInode:
-    """The root directory of a new cluster."""
+    """Return the root directory of a new cluster."""
     return DirectoryInode(ROOT_ID, ROOT_ID, "", now_ms, "", "", DIRECTORY_PERMISSION)

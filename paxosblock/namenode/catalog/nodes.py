@@ -15,7 +15,7 @@ from paxosblock.protocol.types import StorageId
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A DataNode as the NameNode knows it when its state is to change."""
+    """A DataNode as the NameNode knows it when an operator changes its state."""
 
     node: str
     address: str
@@ -24,7 +24,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The state that a DataNode should have from now on, for `for_s` seconds if it is to pass."""
+    """The state that a DataNode should have from now on, or for `for_s` seconds if not 0."""
 
     known: Known
     admin: AdminState
@@ -32,7 +32,7 @@ class Change:
 
 
 def set_admin_state(draft: Draft, change: Change, context: Context) -> AdminStatus:
-    """Write down the state of a node; nothing is kept of one that is in service."""
+    """Record the state of a node; a node in service has no record."""
     known, key = change.known, keys.node(change.known.node)
     found = draft.get(key)
     before = decode_node(found.value).expires_ms if found.exists else 0

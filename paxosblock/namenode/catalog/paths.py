@@ -11,7 +11,7 @@ NAME_BYTES_MAX = 255
 NAMES_MAX = 1000
 """As in HDFS (FSLimitException, FSNamesystem): the work of walking a path stays bounded."""
 SPLIT_KEPT = 256
-"""Number of paths remembered with their names: one request splits its own repeatedly."""
+"""Number of paths whose names are remembered: a request splits its path several times."""
 SEPARATOR = "/"
 ROOT = "/"
 

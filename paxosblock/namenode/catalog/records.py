@@ -16,7 +16,7 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId, WriterId
 
 ROOT_ID = 1
-"""The root directory's id. `NO_FILE` (0) is nobody's."""
+"""The root directory's id. `NO_FILE` (0) is the id of no file or directory."""
 
 A = TypeVar("A")
 
@@ -27,7 +27,7 @@ RECOVERY_WRITER = WriterId("namenode")
 class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
     """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root.
 
-    `expires_ms` is when it is deleted with all that is in it; 0: never.
+    At `expires_ms` it is deleted with all that is in it; 0: never.
     """
 
     number: int
@@ -43,10 +43,10 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
 class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     """A file. Its blocks are keys of their own.
 
-    `writer` may add blocks while `open`; in a closed file it is the one who closed it, so that a
-    repeated close is recognised. `length` (bytes) is that of the file when it was last closed; the
-    blocks that `writer` has added since, or goes on in, are at the places from `appended_from` on.
-    `truncations` is how often bytes were cut off. `reserved` is the block that was made ahead
+    `writer` may add blocks while the file is `open`; once it is closed, `writer` is who closed it,
+    so that a repeated close is recognised. `length` (bytes) is that of the last close; the blocks
+    that `writer` has added or opened again since are at the places from `appended_from` on.
+    `truncations` counts how often bytes were cut off. `reserved` is the block that was made ahead
     (`reserving.py`).
     """
 
@@ -88,7 +88,7 @@ class BlockEntry:
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The block at a place of a file, and the byte of the file at which it begins.
 
-    The byte is known when the block is added, as all blocks before it are finalized by then (K1);
+    The offset is known when the block is added, as all blocks before it are finalized by then (K1);
     only a concat changes it, by moving the block to another place.
     """
 
@@ -110,9 +110,9 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """The last transaction applied for an application; `attempt` names the request that did it.
+    """The last transaction applied for an application; `attempt` names the request it came from.
 
-    `expires_ms` is when this is forgotten; 0: never.
+    The record is forgotten at `expires_ms`; 0: never.
     """
 
     version: int
@@ -124,8 +124,8 @@ class Application:
 class NodeRecord:
     """A DataNode that is not simply in service, as it was known when an operator changed its state.
 
-    `expires_ms` is when a maintenance is over and this is forgotten; 0: never. `storages` say which
-    replicas are its own while the node does not register.
+    At `expires_ms` its maintenance is over and the record is forgotten; 0: never. `storages` tell
+    which replicas are on the node while it does not register.
     """
 
     admin: AdminState
@@ -135,9 +135,9 @@ class NodeRecord:
 
 
 class Answered(msgspec.Struct, Generic[A], frozen=True, array_like=True, gc=False):
-    """The latest request of a session: the answer it got, and when this is forgotten.
+    """The latest request of a session and its answer; the record is forgotten at `expires_ms`.
 
-    As it is read the `answer` is still msgpack: only a copy of that request needs it.
+    A record that was read has the `answer` as msgpack, because only a copy of the request needs it.
     """
 
     sequence: int
@@ -156,7 +156,7 @@ def encode(value: Record) -> bytes:
 
 
 def _decoder(record: Any, kind: str) -> Callable[[bytes], Any]:
-    """Return what decodes a value as a `record`; a CorruptionError of it names the `kind`."""
+    """Return a function that decodes a value as a `record`; its CorruptionError names `kind`."""
     decode = msgpack_decoder(record).decode
 
     def checked(value: bytes) -> Any:

@@ -1,7 +1,7 @@
 """Opening the last block of a file again for its writer: K4 and K7, each decided on a `Draft`.
 
-Both expect that the writer holds the file. So a file that is closed, or taken over, has no block
-that somebody may write; whoever gives up is responsible for K9 (`blocks.give_up_append`).
+Both expect that the writer holds the file. So nobody may write a block of a file that is closed or
+was taken over. A caller that gives up sees to K9 (`blocks.give_up_append`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paxosblock.protocol.recovery import Proposer
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that was opened to append to it; `begun` is its last block if K4 came with that."""
+    """A file that was opened to append to it; `begun` is its last block if K4 was done with it."""
 
     file: Appendable
     begun: BlockRecord | None
@@ -33,8 +33,8 @@ class Opened:
 def append(
     draft: Draft, request: AppendFile, _: Context, may: Callable[[BlockRecord], bool]
 ) -> Opened:
-    """Open a file and, in the same change, K4 for its last block: if nothing in the records speaks
-    against it, and it `may` be opened. Raises as `blocks.append`."""
+    """Open a file and, in the same change, do K4 for its last block if nothing in the records
+    speaks against that and the block `may` be opened. Raises as `blocks.append`."""
     opened = blocks.append(draft, request)
     number, last = opened.status.file_id, tree.last_block(draft, opened.status.file_id)
     if not request.window or last is None or last.entry.record.block != opened.last:
@@ -49,7 +49,7 @@ def append(
     return Opened(opened, begun.record)
 
 
-def asked(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode]:
+def requested(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode]:
     """Return the block that a writer asks for, and its file.
 
     Raises:
@@ -67,7 +67,7 @@ def asked(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode]:
 
 
 def left_alone(record: BlockRecord, file: FileInode, request: ReopenBlock) -> str:
-    """Return why the writer should begin a new block, as far as the records show; "" to go on."""
+    """Return the reason in the records for a new block instead; "" if there is none."""
     if not record.length:
         return "it is empty"
     if record.durability is not file.durability:
@@ -82,8 +82,8 @@ def left_alone(record: BlockRecord, file: FileInode, request: ReopenBlock) -> st
 
 
 def allocate(draft: Draft, request: ReopenBlock, seen: BlockRecord) -> BlockEntry | None:
-    """K4, as long as the block is as it was `seen`; None if it is not. Raises as `asked`."""
-    entry, _ = asked(draft, request)
+    """K4 if the block is still as it was `seen`; None otherwise. Raises as `requested`."""
+    entry, _ = requested(draft, request)
     if entry.record != seen:
         return None
     allocated = blocks.change(draft, request.block, finalize.allocate_append)
@@ -92,11 +92,11 @@ def allocate(draft: Draft, request: ReopenBlock, seen: BlockRecord) -> BlockEntr
 
 
 def install(draft: Draft, request: ReopenBlock, decided: Proposer) -> BlockEntry | Refused:
-    """K7: the targets become the members, and the writer goes on. Raises as `asked`.
+    """K7: the targets become the members, and the writer goes on. Raises as `requested`.
 
     From now on closing the file waits for this block, too.
     """
-    _, inode = asked(draft, request)
+    _, inode = requested(draft, request)
 
     def rule(record: BlockRecord) -> BlockRecord | Refused:
         return finalize.install_append(

@@ -1,9 +1,9 @@
 """Requests that are done once however often they are sent.
 
-The transaction that a request becomes also writes down, under the name of the client's session,
-which request it was and what was answered, on the precondition that nobody else has. So a copy that
-comes later, even to another leader after a fail-over, finds that and changes nothing. A request
-that was refused, or had nothing to do, is not remembered: its copy is decided again.
+The transaction of a request also records, under the name of the client's session, which request it
+was and how it was answered; it expects that no other request was recorded meanwhile. So a copy that
+comes later, even to another leader after a fail-over, finds the record and changes nothing. A
+request that was refused, or had nothing to do, is not remembered: its copy is decided again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from paxosblock.namenode.catalog.records import Answered, decode_answered, encod
 SESSION_CHARS_MAX: Final = 64
 SEQUENCE_MAX: Final = (1 << 63) - 1
 REMEMBERED_MS: Final = 10 * 60_000
-"""A session is forgotten this long after its deadline was set; the deadline is moved at half of it.
-"""
+"""A session is forgotten this long after its deadline was set; a request moves the deadline when
+less than half of that is left."""
 
 BINARY: Final = b"\xc4\xc5\xc6"
-"""First bytes of an answer in a record of an earlier version, which kept its msgpack as a binary.
-No answer is one."""
+"""First bytes of an answer in a record of an earlier version, which wrapped its msgpack in a
+binary. No answer is itself a binary."""
 
 T = TypeVar("T")
 
@@ -36,11 +36,11 @@ T = TypeVar("T")
 def decide_once(
     draft: Draft, once: Once, kind: type[T], now_ms: int, decide: Callable[[Draft], Slices[T]]
 ) -> Slices[T]:
-    """Decide, unless the request was done before: then return what was answered, a `kind`.
+    """Decide a request; if it was done before, return its first answer, a `kind`, instead.
 
     Raises:
         InvalidRequestError: the session has made a later request since.
-        PaxosBlockError: what `decide` raises.
+        PaxosBlockError: `decide` raises it.
     """
     before = _latest(draft, once)
     if before is not None and once.sequence <= before.sequence:
@@ -52,7 +52,7 @@ def decide_once(
 
 
 def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
-    """Return the answer a request got before, None if it was not done. Raises as `decide_once`."""
+    """Return the first answer of a request, None if it was not done. Raises as `decide_once`."""
     before = _latest(reads, once)
     if before is None or before.sequence < once.sequence:
         return None
@@ -82,7 +82,7 @@ def _answer(before: Answered[Raw], once: Once, kind: type[T]) -> T:
 def _remember(
     draft: Draft, once: Once, before: Answered[Raw] | None, answer: object, now_ms: int
 ) -> None:
-    """The deadline is moved seldom: it would double what each request writes."""
+    """Record the answer. The deadline is moved seldom, as that doubles what a request writes."""
     key = keys.session(once.session)
     expires_ms = before.expires_ms if before is not None else 0
     if expires_ms - now_ms < REMEMBERED_MS // 2:

@@ -1,10 +1,10 @@
 """The block after the one that is being written, made ahead so that its writer need not wait.
 
 It has a record (K1), and its writer has made the replicas (W1), but it has no place in its file:
-nobody reads it or counts it. It gets its place in the change that ends the block before it, or, as
-the first of its file, in the one that ends it and closes the file (K6). Until then it goes when
-another block is added instead, when anybody closes the file, and with the file. Like an embedder's
-block that is not ended it has a key `u`.
+nobody reads it or counts it. It gets its place in the change that ends the block before it, or, if
+it is the first of its file, in the change that ends it and closes the file (K6). Until then it is
+removed when another block is added instead, when the file is closed, and when the file is deleted.
+Like an embedder's block that is not ended, it has a key `u`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def reserved(reads: Reads, inode: FileInode) -> BlockEntry | None:
 
 def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
     """Make a block ahead for a file that has none."""
-    assert inode.open, "only who writes a file has a block made"
-    assert inode.reserved == NO_BLOCK, "one block is made ahead"
+    assert inode.open, "a block is made ahead only for the writer of a file"
+    assert inode.reserved == NO_BLOCK, "at most one block is made ahead"
     entry = BlockEntry(record, inode.number)
     draft.add_block(entry)
     draft.put(keys.open_block(record.block), b"")
@@ -48,9 +48,9 @@ def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
 
 
 def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> None:
-    """Let `block`, which was made ahead, follow `last`, which is ended in the same change.
+    """Give `block`, which was made ahead, the place after `last`, which the same change ends.
 
-    Repeating it changes nothing.
+    Repeating this changes nothing.
 
     Raises:
         InvalidRequestError: `block` was not made ahead for this file, or `last` is not its last.
@@ -69,9 +69,9 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
 
 
 def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
-    """Let `block` be the first of its file if it was made ahead with the file; return the inode.
+    """Make `block` the first of its file if it was made ahead with the file; return the inode.
 
-    The caller ends it in the same change: until then nothing in it was acknowledged to anybody.
+    The caller ends the block in the same change; nothing in it was acknowledged before that.
     """
     if inode.reserved != block or tree.last_block(draft, inode.number) is not None:
         return inode
@@ -81,7 +81,7 @@ def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
 
 
 def _give_place(draft: Draft, inode: FileInode, entry: BlockEntry, offset: int) -> FileInode:
-    """Make the block that was made ahead one of its file, at `offset`; return the inode."""
+    """Give the block that was made ahead its place in the file; return the inode."""
     block, place = entry.record.block, keys.place(inode.number, entry.sequence)
     draft.get(keys.block(block))
     draft.get(place)
@@ -94,10 +94,9 @@ def _give_place(draft: Draft, inode: FileInode, entry: BlockEntry, offset: int) 
 
 
 def drop(draft: Draft, inode: FileInode) -> tuple[BlockEntry, ...]:
-    """Take a block that was made ahead out of the catalog; the caller changes the inode.
+    """Remove the block that was made ahead, if any, from the catalog; return it.
 
-    Returns:
-        The block, or nothing.
+    The caller changes the inode.
     """
     entry = reserved(draft, inode)
     if entry is None:

@@ -1,6 +1,6 @@
-"""Safe mode as an operator enters it: kept until they leave it, whoever leads.
+"""Safe mode as an operator enters it: it lasts until an operator leaves it, under any leader.
 
-Every change of names expects its key to be absent, so no name changes once it is there.
+Every change of names expects its key to be absent, so no name changes while the key is there.
 """
 
 from __future__ import annotations

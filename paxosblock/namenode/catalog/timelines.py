@@ -3,8 +3,8 @@ promises after it.
 
 A DataNode that makes a snapshot of a volume begins a new timeline of its storage, and one that goes
 back to it returns to the earlier timeline (FORMAT.md 7). It says nothing in a timeline before this
-cluster has written down that it knows the storage in it. So if the cluster knows none but those in
-the storage's own past, nobody was ever promised or told anything that the storage has forgotten.
+cluster has recorded that the storage is in it. So if the cluster has recorded only timelines in the
+storage's own past, the storage has forgotten nothing that it ever promised or told anybody.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.interface import View
 
 
-def enter(draft: Draft, node: str, told: Sequence[Timeline]) -> None:
-    """Know the storages of DataNode `node` in their timelines.
+def enter(draft: Draft, node: str, entered: Sequence[Timeline]) -> None:
+    """Record the timelines that the storages of DataNode `node` are in.
 
     Raises:
-        InvalidRequestError: one is known in a timeline that is not in its past: it was rolled back
-            and this cluster was not, or the other way round.
+        InvalidRequestError: a storage is known in a timeline that is not in its past: it was rolled
+            back and this cluster was not, or the other way round.
     """
-    for each in told:
+    for each in entered:
         known = draft.get(keys.timeline(each.storage)).value.decode()
         if known == each.timeline:
             continue
@@ -39,13 +39,13 @@ def enter(draft: Draft, node: str, told: Sequence[Timeline]) -> None:
         draft.put(keys.timeline(each.storage), each.timeline.encode())
 
 
-def are_known(view: View, told: Sequence[Timeline]) -> bool:
-    """True if none of the storages is new in its timeline, and `view` knows each in it.
+def are_known(view: View, entered: Sequence[Timeline]) -> bool:
+    """True if `view` knows each storage in its timeline, and that is the storage's first.
 
-    A view may be old: it says nothing about what a storage heard in a later timeline. So it
-    suffices only for storages that were accepted before and forgot nothing.
+    A view may be old, and say nothing about what a storage heard in a later timeline. So it
+    suffices only for storages that were accepted before and have forgotten nothing.
     """
     return all(
         not each.before and view.get(keys.timeline(each.storage)).value.decode() == each.timeline
-        for each in told
+        for each in entered
     )

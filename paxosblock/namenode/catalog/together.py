@@ -1,4 +1,4 @@
-"""Small changes that share an entry of the log: thousands of blocks may get or lose a member."""
+"""Small changes that share an entry of the log, since thousands of blocks may get or lose members."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _Waiting:
     decide: Callable[[Draft], Any]
     answer: asyncio.Future[Any]
 
 
 class Together:
-    """Decisions that come while others are being committed go with the next transaction.
+    """Commits decisions that come while others are being committed in the next transaction.
 
-    Each builds on what those before it decided, is judged by itself, and has an answer of its own.
-    One that raises must change nothing.
+    Each decision builds on those before it, is judged by itself, and has its own answer. A decision
+    that raises must change nothing.
     """
 
     def __init__(self, changes: Changes) -> None:
         """Commit as `changes` does."""
         self._changes = changes
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_Waiting] = []
         self._turn = asyncio.Lock()
 
     async def make(self, decide: Callable[[Draft], T]) -> T:
-        """Decide and commit. Raises what `decide` does, and what committing does.
+        """Decide and commit. Raises the errors of `decide` and of the commit.
 
-        It may be decided a second time when the task that was committing it is cancelled.
+        `decide` may be called a second time when the task that was committing it is cancelled.
         """
-        asked = _Asked(decide, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        mine = _Waiting(decide, asyncio.get_running_loop().create_future())
+        self._waiting.append(mine)
         try:
             async with self._turn:
-                if not asked.answer.done():
-                    await asyncio.sleep(0)  # what comes in this turn of the loop goes along
-                    await self._commit_first(asked)
+                if not mine.answer.done():
+                    await asyncio.sleep(0)  # decisions that come in this turn of the loop go along
+                    await self._commit_first(mine)
         except asyncio.CancelledError:
             with suppress(ValueError):
-                self._waiting.remove(asked)
+                self._waiting.remove(mine)
             raise
-        answer: T = asked.answer.result()
+        answer: T = mine.answer.result()
         return answer
 
-    async def _commit_first(self, mine: _Asked) -> None:
-        """Commit what has waited longest, `mine` included."""
+    async def _commit_first(self, mine: _Waiting) -> None:
+        """Commit the decisions that have waited longest, `mine` included."""
         some = self._waiting[:TOGETHER_MAX]
         assert mine in some, "turns are taken in the order in which they were asked for"
         del self._waiting[:TOGETHER_MAX]
@@ -77,11 +77,11 @@ class Together:
                 each.answer.set_result(outcome)
 
 
-def _outcome(asked: _Asked, draft: Draft) -> Any:
-    """Return the result of a decision, or its error, which must not become that of the others."""
+def _outcome(waiting: _Waiting, draft: Draft) -> Any:
+    """Return the result of a decision, or its error, which must not fail the others."""
     before = draft.changes
     try:
-        return asked.decide(draft)
+        return waiting.decide(draft)
     except PaxosBlockError as error:
         assert draft.changes == before, "a decision that raises has changed nothing"
         return error

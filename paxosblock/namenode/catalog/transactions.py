@@ -1,7 +1,7 @@
 """Many operations as one: all on the same `Draft`, which becomes one entry of the log.
 
 Each operation sees what those before it did. If one is refused, all are: a draft that is not
-committed changes nothing. The last version of an application is decided on in the same draft, so a
+committed changes nothing. The same draft records the last version of an application, so a
 transaction that is sent twice, by anybody and to any NameNode, is applied once.
 """
 
@@ -50,7 +50,7 @@ def transact(draft: Draft, request: Transact, context: Context) -> Slices[Transa
 
     Raises:
         SafeModeError: an operator entered safe mode.
-        PaxosBlockError: what the first operation that cannot be done raises; the text says which.
+        PaxosBlockError: the first operation that cannot be done raises it; its text says which.
     """
     safe_mode.check_names_may_change(draft)
     application = request.application
@@ -186,7 +186,7 @@ def _check_id(inode: Inode, path: str, file_id: int) -> None:
 
 
 def _check_closed(draft: Draft, path: str) -> None:
-    """A file that is published must be complete; for a directory, its content is its own affair."""
+    """Demand that a file which is published is complete; a directory may hold open files."""
     inode = tree.find_inode(draft, path)
     if isinstance(inode, FileInode) and inode.open:
         raise tree.being_written(path, inode)

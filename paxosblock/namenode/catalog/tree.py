@@ -1,7 +1,8 @@
 """Reading the namespace: from a path to an inode and back, and what `stat` and `list` show.
 
-An entry's value has the kind and the id of what it names, so that a path is walked without reading
-any inode. Renaming a directory changes its one entry: everything below hangs on its id.
+The value of an entry holds the kind and the id of what it names, so that a path is walked without
+reading any inode. Renaming a directory changes only its own entry, because the entries below it
+are kept under its id.
 """
 
 from __future__ import annotations
@@ -63,27 +64,27 @@ def _unpack_target(value: bytes) -> Target:
 
 
 def missing(path: str) -> NotFoundError:
-    """The error for a path that names nothing."""
+    """Return the error for a path that names nothing."""
     return NotFoundError(f"{paths.shown(path)}: no such file or directory", path=path)
 
 
 def not_directory(path: str) -> NotDirectoryError:
-    """The error for a file where a directory is meant."""
+    """Return the error for a file where a directory is meant."""
     return NotDirectoryError(f"{paths.shown(path)}: is a file, not a directory", path=path)
 
 
 def is_directory(path: str) -> IsDirectoryError:
-    """The error for a directory where a file is meant."""
+    """Return the error for a directory where a file is meant."""
     return IsDirectoryError(f"{paths.shown(path)}: is a directory", path=path)
 
 
 def exists(path: str) -> ExistsError:
-    """The error for a path that is taken."""
+    """Return the error for a path that is taken."""
     return ExistsError(f"{paths.shown(path)}: exists already", path=path)
 
 
 def being_written(path: str, inode: FileInode) -> LeaseError:
-    """The error for a file that has a writer."""
+    """Return the error for a file that has a writer."""
     return LeaseError(
         f"{paths.shown(path)}: is being written by {inode.writer}; take_over ends that",
         path=path,
@@ -92,10 +93,13 @@ def being_written(path: str, inode: FileInode) -> LeaseError:
 
 
 def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
-    """Follow `names` from the root as far as they exist; return what is there, and how many did.
+    """Follow `names` from the root as far as they exist.
+
+    Returns:
+        The last target that exists, and how many of the names led to it.
 
     Raises:
-        NotDirectoryError: one of the names but the last names a file.
+        NotDirectoryError: a name that others follow names a file.
     """
     target = ROOT_TARGET
     for depth, name in enumerate(names):
@@ -112,7 +116,7 @@ def find(reads: Reads, path: str) -> Target:
     """Return what `path` names.
 
     Raises:
-        InvalidRequestError: it is no path.
+        InvalidRequestError: it is not a valid path.
         NotFoundError: it names nothing.
         NotDirectoryError: it goes through a file.
     """
@@ -134,7 +138,7 @@ def find_directory(reads: Reads, names: tuple[str, ...]) -> int:
 
 
 def child(reads: Reads, directory: int, name: str) -> Target | None:
-    """Return what the entry `name` of a directory names, None when there is none."""
+    """Return what the entry `name` of a directory names; None if there is no such entry."""
     found = reads.get(keys.entry(directory, name))
     return _unpack_target(found.value) if found.exists else None
 
@@ -149,7 +153,7 @@ def load(found: Versioned, what: str) -> Inode:
     """Decode an inode that was just read.
 
     Raises:
-        NotFoundError: it is gone; `what` names it.
+        NotFoundError: the inode is gone; `what` names it.
     """
     if not found.exists:
         raise missing(what)
@@ -183,7 +187,7 @@ def stat(reads: Reads, path: str) -> FileStatus:
 
 
 def path_of(reads: Reads, inode: Inode) -> str | None:
-    """Return the path of an inode, None when it or a directory above it was deleted."""
+    """Return the path of an inode; None if it or a directory above it was deleted."""
     names: list[str] = []
     while inode.number != ROOT_ID:
         names.append(inode.name)
@@ -214,7 +218,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class BlockPage:
-    """Some blocks of a file in order; `next_place` is where the next page begins, None if none."""
+    """Some blocks of a file in order; `next_place` begins the next page, None after the last."""
 
     blocks: tuple[Located, ...]
     next_place: int | None
@@ -228,10 +232,10 @@ def block_page(reads: Reads, file: int, start: int, limit: int) -> BlockPage:
 
 
 def place_of_offset(reads: Reads, file: int, offset: int) -> int:
-    """Return the place of the block that holds byte `offset`: the last one that begins there or
-    before; 0 when there is none.
+    """Return the place of the block that holds byte `offset`: the last block that begins there or
+    before; 0 if there is none.
 
-    This looks at some twenty places, however many there are. They may have gaps.
+    The search looks at some twenty places, however long the file is. Places may have gaps.
     """
     low, high = 0, next_sequence(reads, file)
     while low < high:
@@ -355,6 +359,6 @@ def file_status(path: str, inode: FileInode, length: int) -> FileStatus:
 
 
 def _decided_bytes(reads: Reads, file: int) -> int:
-    """Length of a file that is being written: only what is decided counts."""
+    """Return the length of a file that is being written: only decided bytes count."""
     last = last_block(reads, file)
     return 0 if last is None else last.end

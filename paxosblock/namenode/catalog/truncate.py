@@ -1,7 +1,7 @@
 """Making a file shorter: K8 for the block that is cut; the blocks after it become garbage.
 
-A block is only cut between two chunks, and only its holders know where those lie. A decision that
-needs to know says so (`BoundaryUnknownError`), and is made again with what a holder answered.
+A block is only cut between two chunks, and only its holders know where chunks begin. A decision
+that needs to know raises `BoundaryUnknownError`, and is made again with a holder's answer.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def truncate(
     The file is closed and its inode is written here, so nobody can add a block to it meanwhile.
 
     Raises:
-        BoundaryUnknownError: a block is cut, and nobody has said where its chunks begin.
-        InvalidRequestError: the file is shorter. Or more than `limit` blocks come after the cut:
-            `cut_first` of the details is how short one transaction makes it. Or the cut is inside a
-            chunk, which begins at byte `boundary` of the file `file`.
+        BoundaryUnknownError: a block is cut, and no holder has said yet where its chunks begin.
+        InvalidRequestError: the file is shorter; or more than `limit` blocks come after the cut
+            (`cut_first` in the details is the shortest length that one transaction reaches); or the
+            cut is inside a chunk, which begins at byte `boundary` of the file `file`.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
     """
     path, length = operation.path, operation.length
@@ -62,8 +62,8 @@ def truncate(
         if place.offset < length:
             _cut(draft, entry, length - place.offset, (path, place.offset), context)
         elif not entry.record.length:
-            # Its writer may have been fenced, and be about to make its replicas (W1): while they
-            # are there they refuse it.
+            # A fenced writer may still be about to make the replicas of this block (W1); those that
+            # are there refuse that writer.
             draft.put(key, encode(Place(place.block, length)))
         else:
             if garbage is None:
@@ -106,7 +106,7 @@ def _places_behind(
 def _cut(
     draft: Draft, entry: BlockEntry, kept: int, where: tuple[str, int], context: Context
 ) -> None:
-    """K8: keep the first `kept` bytes of a block, which begins `where` of which path."""
+    """K8: keep the first `kept` bytes of a block that begins at `where`: a path and an offset."""
     record, (path, offset) = entry.record, where
     cut = Cut(record.block, record.finalized_generation, kept)
     boundary = context.boundaries.get(cut)
@@ -128,7 +128,7 @@ def _cut(
 
 
 def _garbage(draft: Draft, inode: FileInode, context: Context) -> FileInode:
-    """Return an unlinked file for the blocks after the cut: the sweep takes them away."""
+    """Return an unlinked file for the blocks after the cut, which the sweep will delete."""
     garbage = msgspec.structs.replace(inode, number=next(context.numbers))
     draft.put(keys.garbage(garbage.number), encode(garbage))
     return garbage

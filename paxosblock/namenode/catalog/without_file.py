@@ -35,7 +35,7 @@ def delete(draft: Draft, block: BlockId) -> Deletion:
     safe_mode.check_names_may_change(draft)
     if entry.file != NO_FILE:
         raise InvalidRequestError(
-            f"block {block}: belongs to a file and is deleted with that", block=block
+            f"block {block}: belongs to a file and is deleted with it", block=block
         )
     draft.delete(keys.block(block))
     draft.delete(keys.open_block(block))

@@ -15,13 +15,13 @@ from paxosblock.api.fsck import CheckedFiles, Condition, Cursor, Finding
 from paxosblock.namenode.blocks.replication.needs import Need
 from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.draft import Reads
-from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 
 SLICE: Final = 200
 """Names and blocks that are looked at before others get a turn."""
 
-Assess = Callable[[Asked], Need]
+Assess = Callable[[Demand], Need]
 """Tells what a finalized block needs."""
 
 
@@ -117,7 +117,7 @@ def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -
     for located in blocks.blocks:
         page.blocks += 1
         if located.entry.record.finalized:
-            need = assess(Asked(located.entry, inode.replication))
+            need = assess(Demand(located.entry, inode.replication))
             page.size_bytes += located.entry.record.size_bytes
             page.asked_replicas += need.wanted
             page.replicas += need.counted

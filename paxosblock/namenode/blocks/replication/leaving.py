@@ -22,7 +22,7 @@ from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replication.needs import Standing, View
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.catalog.catalog import Catalog
-from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry, NodeRecord
 from paxosblock.protocol.types import StorageId
 
@@ -128,10 +128,10 @@ class LeavingNodes:
         """Look over all blocks for what holds the nodes up."""
         look = self._begin_look()
         after = NO_BLOCK
-        while page := self._catalog.asked_page(after, PAGE):
-            for asked in page:
-                for node in look.of(asked.entry):
-                    node.note(asked.entry, self._held_up(look, node, asked))
+        while page := self._catalog.demand_page(after, PAGE):
+            for demand in page:
+                for node in look.of(demand.entry):
+                    node.note(demand.entry, self._held_up(look, node, demand))
             after = page[-1].entry.record.block
             await asyncio.sleep(0)
         found = {name: await self._told(look, node) for name, node in look.nodes.items()}
@@ -145,12 +145,12 @@ class LeavingNodes:
         stay = {p.node for p in view.places.values() if p.standing is Standing.IN_SERVICE}
         return _Look(view, nodes, len(stay))
 
-    def _held_up(self, look: _Look, node: _Seen, asked: Asked) -> HeldUp | None:
+    def _held_up(self, look: _Look, node: _Seen, demand: Demand) -> HeldUp | None:
         """Return why the node is still needed for a block; None if it is not.
 
         A block that is no longer wanted (0) needs nothing.
         """
-        record, wanted = asked.entry.record, asked.wanted
+        record, wanted = demand.entry.record, demand.wanted
         for_good = node.record.admin is AdminState.DECOMMISSIONED
         least = wanted if for_good else min(wanted, self._min_replication)
         if not record.finalized:
@@ -158,7 +158,7 @@ class LeavingNodes:
             why = HoldUp.OPEN
             enough = not for_good and elsewhere >= least
         else:
-            need = self._sight.need(asked, look.view)
+            need = self._sight.need(demand, look.view)
             elsewhere = sum(map(look.stays, need.sound))
             enough = elsewhere >= least
             why = HoldUp.NO_ROOM if look.others < least else HoldUp.TOO_FEW

@@ -30,7 +30,7 @@ from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, 
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.waiting import Waiting
 from paxosblock.namenode.catalog.catalog import Catalog
-from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, Generation, StorageId
@@ -227,31 +227,31 @@ class Monitor:
     async def _look_at_all(self, blocks: tuple[BlockId, ...]) -> None:
         for start in range(0, len(blocks), SLICE):
             some = blocks[start : start + SLICE]
-            for block, asked in zip(some, self._catalog.asked(some), strict=True):
-                self._assess(block, asked)
+            for block, demand in zip(some, self._catalog.demands(some), strict=True):
+                self._assess(block, demand)
             await asyncio.sleep(0)
 
     # -- one block ------------------------------------------------------------------------------
 
-    def _assess(self, block: BlockId, asked: Asked | None) -> Need | None:
+    def _assess(self, block: BlockId, demand: Demand | None) -> Need | None:
         """Find out what a block needs, and remember it; None: nothing, or it is not decided."""
-        if asked is None or not asked.wanted or not _is_settled(asked.entry.record):
+        if demand is None or not demand.wanted or not _is_settled(demand.entry.record):
             self._forget(block)
             return None
-        record = asked.entry.record
+        record = demand.entry.record
         whole, damaged = self._replicas.whole(record), self._replicas.damaged(record)
-        if not damaged and is_well(record, asked.wanted, whole, self._view):
+        if not damaged and is_well(record, demand.wanted, whole, self._view):
             self._forget(block)
             return None
-        need = self._sight.need(asked, self._view)
+        need = self._sight.need(demand, self._view)
         if any(each not in self._view.places and self._datanodes.home(each) for each in need.gone):
             # It registered since the view was made.
-            need = self._sight.need(asked, self._renew_view())
+            need = self._sight.need(demand, self._renew_view())
         if need.in_order:
             self._forget(block)
             return None
         self._remember(block, need)
-        self.looked(asked.entry, need, self._view)
+        self.looked(demand.entry, need, self._view)
         return need
 
     def _forget(self, block: BlockId) -> None:
@@ -314,10 +314,10 @@ class Monitor:
             and tried < TRIED_MAX
             and (some := tuple(islice(waiting, PLANNED)))
         ):
-            for block, asked in zip(some, self._catalog.asked(some), strict=True):
-                need = self._assess(block, asked)
-                if need is not None and asked is not None and block in self._waiting:
-                    tried += not self._begin_copy(asked.entry, need)
+            for block, demand in zip(some, self._catalog.demands(some), strict=True):
+                need = self._assess(block, demand)
+                if need is not None and demand is not None and block in self._waiting:
+                    tried += not self._begin_copy(demand.entry, need)
             await asyncio.sleep(0)
 
     def _begin_copy(self, entry: BlockEntry, need: Need) -> bool:
@@ -342,11 +342,11 @@ class Monitor:
         enough_is_known = not self._holds()
         self._renew_view()
         after = NO_BLOCK
-        while page := self._catalog.asked_page(after, SLICE):
-            for asked in page:
-                need = self._assess(asked.entry.record.block, asked)
+        while page := self._catalog.demand_page(after, SLICE):
+            for demand in page:
+                need = self._assess(demand.entry.record.block, demand)
                 if need is not None:
-                    self._tell_again(asked.entry, (*need.lagging, *need.damaged))
+                    self._tell_again(demand.entry, (*need.lagging, *need.damaged))
             after = page[-1].entry.record.block
             await asyncio.sleep(len(page) / per_s)
         self._walked_once |= enough_is_known

@@ -9,7 +9,7 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import standing
 from paxosblock.namenode.blocks.replication.needs import Need, View, assess
 from paxosblock.namenode.blocks.replication.standing import Patience
-from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.members import Demand
 
 
 class Sight:
@@ -41,8 +41,8 @@ class Sight:
         """Return the standing of all storages now."""
         return standing.look(self._datanodes, self._clock_s(), self._patience, self._min_live)
 
-    def need(self, asked: Asked, view: View) -> Need:
+    def need(self, demand: Demand, view: View) -> Need:
         """Return what a finalized block needs."""
-        record, replicas = asked.entry.record, self._replicas
+        record, replicas = demand.entry.record, self._replicas
         whole, damaged = replicas.whole(record), replicas.damaged(record)
-        return assess(record, asked.wanted, whole, view, damaged)
+        return assess(record, demand.wanted, whole, view, damaged)
