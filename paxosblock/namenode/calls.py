@@ -150,7 +150,7 @@ def handled(
     log: Callable[[Q, A], Facts | None] | None = None,
     at_once: bool = False,
 ) -> Call:
-    """Return the row of a call that takes several changes or reads, or concerns only this process."""
+    """Return the row of a call that takes several changes or reads, or is about this process."""
     return Call(method, answer, by, check, log, at_once)
 
 

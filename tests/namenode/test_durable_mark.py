@@ -91,7 +91,7 @@ def test_a_folder_without_a_mark_that_checks_opens_and_gets_one(
         case _:
             file.write_bytes(data[:10] + bytes((data[10] ^ 4,)) + data[11:])
     assert read_mark(OsDisk(), tmp_path) == 0
-    assert (f"{file}: does not check" in caplog.text) == (damage != "removed")
+    assert (f"{file}: does not match its checksum" in caplog.text) == (damage != "removed")
     assert entries_in(tmp_path) == list(range(1, ENTRIES + 1))
     Journal(OsDisk(), tmp_path, ENTRIES + 1, SEGMENT_BYTES).close()
     assert read_mark(OsDisk(), tmp_path) == ENTRIES

@@ -251,6 +251,6 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     files = disk.files()
     first = min(path for path in files if path.name.startswith("journal"))
     files[first] += b"\1\2\3"
-    told = rf"{first}: damaged at offset \d+: 3 bytes behind its last entry do not check"
+    told = rf"{first}: damaged at offset \d+: 3 bytes after its last entry fail their checksum"
     with pytest.raises(CorruptionError, match=told):
         open_store(SimulatedDisk(files), FOLDER, Limits(), open_memory)

@@ -140,7 +140,7 @@ class Draft:
         self.put(keys.block(after.record.block), encode(after))
 
     def block(self, block: BlockId) -> BlockEntry | None:
-        """Return a block's entry, None if there is no such block; expect that it does not change."""
+        """Return a block's entry, None if there is none, and expect that it does not change."""
         found = self.get(keys.block(block))
         return decode_entry(found.value) if found.exists else None
 

@@ -1,4 +1,4 @@
-"""Small changes that share an entry of the log, since thousands of blocks may get or lose members."""
+"""Small changes that share an entry of the log, as thousands of blocks may get or lose a member."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Appending to a journal from the event loop.
 
-The kernel waits for the disk where it does that (`kernel_syncs.py`). A thread that waits costs two
-changes of threads for each batch, and the interpreter's lock again after each call of the system:
-on two cores more than all else that a small change takes. Where the kernel does not, and for what
-is rare, such as a new segment, it is the thread that does whatever else blocks.
+The kernel waits for the disk if it can (`kernel_syncs.py`). A thread that waits costs two changes
+of threads for each batch, and takes the interpreter's lock after each system call: on two cores
+that is more than all else that a small change takes. If the kernel cannot, and for rare work such
+as a new segment, the thread does it that does all other work that blocks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from paxosblock.namenode.kv.journal import Journal
 
 
 class Appending:
-    """The appends to one journal, one after the other."""
+    """Appends to one journal, one batch after the other."""
 
     def __init__(self, journal: Journal, executor: Executor, kernel: KernelSyncs | None) -> None:
-        """Sync by the `kernel`, which is closed with this; without one in the only thread of
-        `executor`, where all else is done that the journal blocks for."""
+        """Let the `kernel` sync, which is closed with this object; without it sync in the only
+        thread of `executor`, which does all other blocking work on the journal."""
         self._journal = journal
         self._executor = executor
         self._kernel = kernel
@@ -30,7 +30,7 @@ class Appending:
 
     @property
     def next_index(self) -> int:
-        """Index of the entry that is appended next; none is being appended."""
+        """Return the index of the next entry; no entry is being appended."""
         return self._journal.next_index
 
     def begin(self, entries: Sequence[bytes]) -> asyncio.Future[int]:
@@ -40,7 +40,7 @@ class Appending:
 
         def done(found: int | Exception) -> None:
             self._idle.set()
-            if appended.done():  # whoever waited was cancelled
+            if appended.done():  # the task that waited was cancelled
                 return
             if isinstance(found, int):
                 appended.set_result(found)
@@ -51,13 +51,13 @@ class Appending:
             if self._kernel is not None and self._journal.begin_append(entries, self._kernel, done):
                 self._idle.clear()
                 return appended
-        except Exception as error:  # it is told where all others are
+        except Exception as error:  # the future reports it, as it does all others
             done(error)
             return appended
         return loop.run_in_executor(self._executor, self._journal.append, entries)
 
     async def close(self) -> None:
-        """Wait until the kernel appends nothing any more."""
+        """Wait for an append that is under way, and release the kernel's part."""
         await self._idle.wait()
         if self._kernel is not None:
             self._kernel.close()

@@ -1,4 +1,4 @@
-"""Transactions and snapshot slices as msgpack, typed: what does not fit the type is refused."""
+"""Transactions and slices of snapshots as msgpack; values of another type are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paxosblock.namenode.kv.interface import TRANSACTION_BYTES_MAX, Transaction,
 from paxosblock.units import KIB
 
 LONG_BYTES = 512 * KIB
-"""Bytes that take some milliseconds to encode or decode."""
+"""Length from which encoding or decoding takes some milliseconds."""
 
 Items = list[tuple[bytes, Versioned]]
 
@@ -39,8 +39,10 @@ def encode_transaction(transaction: Transaction) -> bytes:
 
 
 async def prepare(transaction: Transaction) -> tuple[bytes, Transaction]:
-    """Return the payload, and the transaction as whoever reads the entry will have it: where it was
-    encoded it is applied without being decoded again. What takes long is done in two turns.
+    """Return the payload, and the transaction as a reader of the entry decodes it.
+
+    The member that encoded it applies that without decoding it again. A long transaction takes two
+    turns of the event loop.
 
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.

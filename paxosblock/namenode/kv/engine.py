@@ -1,8 +1,8 @@
 """The engine with a single member: files, a state machine, and nobody to agree with.
 
-A commit goes: encode, queue, journal (whatever queued up during a sync goes with the next one),
-apply in order, answer. Disk work runs beside the event loop, all else on it: a batch is applied,
-and others are decided, while the next one is being written.
+A commit is encoded, queued, written to the journal (with all that queued up during the last sync),
+applied in order, and answered. Disk work runs beside the event loop, all else on it: a batch is
+applied, and transactions are decided, while the next batch is being written.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from paxosblock.namenode.kv.table import OpenTable
 from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
-"""A batch takes no further transaction once it has reached this."""
+"""A batch takes no further transaction once it has this many bytes."""
 
 ENTRIES_AT_ONCE = 256
-"""Entries that are applied before others get a turn."""
+"""Entries that are applied before other tasks get a turn."""
 
 ROOM_POLL_S = 0.5
-"""While the disk is full: how often to look whether there is room again."""
+"""Time between two looks for room while the disk is full."""
 
 T = TypeVar("T")
 
@@ -81,11 +81,11 @@ class SingleMemberStore:
         """Name the folder; nothing happens before `start`.
 
         Args:
-            folder: where the files are, or will be.
-            address: what `leader` returns.
-            disk: how files are written.
-            limits: sizes to which they may grow.
-            open_table: how the map is kept; `open_memory` writes that through `disk`, too.
+            folder: holds the files, or will.
+            address: is what `leader` returns.
+            disk: writes the files.
+            limits: bound their sizes.
+            open_table: opens the map; the map of `open_memory` is written through `disk`, too.
         """
         self._folder = folder
         self._address = address
@@ -161,7 +161,7 @@ class SingleMemberStore:
         self._check()
 
     async def wait_deposed(self) -> None:
-        """Nobody else can lead."""
+        """Wait for ever, as nobody else can lead."""
         await asyncio.get_running_loop().create_future()
 
     def failure(self) -> StorageError | None:
@@ -201,7 +201,7 @@ class SingleMemberStore:
             await loop.run_in_executor(self._thread, folder.close)
 
     def _begin(self, appending: Appending) -> _Batch:
-        """Let what is queued be written; nothing else is being written."""
+        """Begin to write what is queued; nothing else is being written."""
         batch, first = self._take(), appending.next_index
         return _Batch(first, batch, appending.begin([pending.payload for pending in batch]))
 
@@ -249,7 +249,7 @@ class SingleMemberStore:
                 await asyncio.sleep(0)
 
     def _fail(self, batch: list[_Pending], error: Exception) -> None:
-        """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
+        """Stop for good. Any part of `batch` may be on disk, and nothing of the queue."""
         self._failure = self._translated(error)
         self._failed.set()
         if not isinstance(error, StorageError):
@@ -262,7 +262,7 @@ class SingleMemberStore:
         self._queue.clear()
 
     def _refuse_changes(self, batch: list[_Pending], error: NoSpaceError) -> None:
-        """The disk is full, and nothing of `batch` is in the journal: reads go on."""
+        """Refuse changes, but go on reading: the disk is full, and the journal has no `batch`."""
         self._full = disk_full(self._address, self._folder, error)
         _log.error("refuses changes: %s", self._full)
         for pending in (*batch, *self._queue):
@@ -292,15 +292,15 @@ class SingleMemberStore:
             self._flushing = asyncio.create_task(self._flush(folder))
 
     async def _flush(self, folder: StoreFolder) -> None:
-        """Make durable what is applied; then forget the journal up to there, and no further."""
+        """Make durable what is applied; then drop the journal up to there, and no further."""
         try:
             flush = folder.begin_flush()
             await asyncio.to_thread(flush.write)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, folder.forget, flush.revision)
         except (CorruptionError, NoSpaceError, StorageError) as error:
-            # The journal still has everything; the next flush is another chance.
-            _log.warning("no flush of what is applied: %s", self._translated(error))
+            # The journal still has everything, and the next flush may succeed.
+            _log.warning("could not flush the map: %s", self._translated(error))
 
     def _translated(self, error: Exception) -> StorageError:
         return StorageError(blamed(self._folder, error))
@@ -308,12 +308,12 @@ class SingleMemberStore:
 
 @types.coroutine
 def _in_turns(slices: Generator[None, None, T]) -> Generator[None, None, T]:
-    """Run to the end; asyncio lets others run at each `yield`, as for `sleep(0)`."""
+    """Run to the end; asyncio lets other tasks run at each `yield`, as for `sleep(0)`."""
     return (yield from slices)
 
 
 def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:
-    """Return `error` as those are told who ask the NameNode at `address` for a change."""
+    """Return `error` in the words for a client that asks the NameNode at `address` for a change."""
     what = (
         "NameNode {} has too many open" if is_shortage(error) else "the disk of NameNode {} is full"
     )

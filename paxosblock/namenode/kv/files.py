@@ -1,4 +1,4 @@
-"""Names of the files of a store, and how one of them comes to be."""
+"""Names of the files of a store, and ways to write them whole."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def numbers(names: Iterable[str], kind: str) -> list[int]:
 
 
 def publish(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> int:
-    """`disk.publish` with a draft in the same folder."""
+    """Do `disk.publish` with a draft in the same folder."""
     return disks.publish(disk, draft_of(path), path, pieces)
 
 
 def publish_open(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
-    """`disk.publish_open` with a draft in the same folder."""
+    """Do `disk.publish_open` with a draft in the same folder."""
     return disks.publish_open(disk, draft_of(path), path, pieces)
 
 
 def remove_drafts(disk: Disk, folder: Path) -> None:
-    """Remove what a crash left half written."""
+    """Remove the files that a crash left half written."""
     for name in disk.names(folder):
         if name.endswith(_DRAFT):
             disk.remove(folder / name)
 
 
 def draft_of(path: Path) -> Path:
-    """Return the name of the file `path` until it is whole."""
+    """Return the path that the file `path` has until it is whole."""
     return path.with_name(path.name + _DRAFT)

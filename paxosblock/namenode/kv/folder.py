@@ -1,8 +1,8 @@
-"""The files of one store as a whole: lock, table, journal after it. Blocking.
+"""The files of one store: its lock, its table, and the journal after that. All calls block.
 
 folder/lock                     locked while a process has the store open
 folder/db                       the map, as the last flush left it (rocks_table.py)
-folder/journal-<first index>    entries from that one on
+folder/journal-<first index>    entries from that index on
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from paxosblock.units import MIB
 class Limits:
     """Sizes to which files may grow, in bytes.
 
-    A flush is due when the journal has grown by `flush_bytes` since the last one. What a start
-    finds in the journal counts, so that processes that live shortly do not let it grow for ever.
+    A flush is due when the journal has grown by `flush_bytes` since the last one. Entries that a
+    start finds in the journal count, so that short-lived processes do not let it grow for ever.
     """
 
     segment_bytes: int = 16 * MIB
@@ -37,23 +37,23 @@ class Limits:
 
 
 class StoreFolder:
-    """An opened folder. Its journal, `forget` and `close` belong to one thread at a time."""
+    """An open folder. Its journal, `forget` and `close` belong to one thread at a time."""
 
     def __init__(
         self, disk: Disk, folder: Path, limits: Limits, lock: FileHandle, open_table: OpenTable
     ) -> None:
-        """Load the folder, whose `lock` is held; `open_store` is the way in."""
+        """Load the folder, whose `lock` is held; `open_store` calls this."""
         self._disk = disk
         self._folder = folder
         self._limits = limits
         self._lock = lock
         self.machine = StateMachine(open_table(disk, folder))
-        self._journal_bytes = 0  # what earlier processes wrote counts, too
+        self._journal_bytes = 0  # entries that earlier processes wrote count, too
         try:
             flushed = self.machine.revision
             self._replay()
             self.journal = Journal(disk, folder, self.machine.revision + 1, limits.segment_bytes)
-            # What a crash may have left between a flush and the removal of what it replaces.
+            # A crash may have come between a flush and the removal of what it replaces.
             remove_drafts(disk, folder)
             self.forget(flushed)
         except BaseException:
@@ -68,22 +68,22 @@ class StoreFolder:
         return self._journal_bytes >= self._limits.flush_bytes
 
     def count_bytes(self, written: int) -> None:
-        """Count what was appended toward the next flush; not in the thread that appends."""
+        """Count `written` bytes of the journal toward the next flush; call it on the event loop."""
         self._journal_bytes += written
 
     @property
     def has_room(self) -> bool:
-        """True if it is worth while to append again after a NoSpaceError. Blocks."""
+        """True if an append may succeed again after a NoSpaceError. Blocks."""
         return self.journal.has_room
 
     def begin_flush(self) -> Flush:
-        """Return what makes durable all that is applied, and count the journal's growth from now on
-        toward the next flush."""
+        """Return the flush that makes durable all that is applied; from now on the journal's growth
+        counts toward the next one."""
         self._journal_bytes = 0
         return self.machine.flush()
 
     def forget(self, revision: int) -> None:
-        """Remove the journal up to entry `revision`, which a flush has made durable."""
+        """Remove the journal's segments up to entry `revision`, which a flush has made durable."""
         self.journal.remove_through(revision)
 
     def close(self) -> None:
@@ -103,9 +103,9 @@ class StoreFolder:
 
 @contextmanager
 def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]:
-    """Lock the folder, or create it; it is released again only if what is done inside fails.
+    """Lock the folder, which is created if need be; release it again only if the body fails.
 
-    A report of damage ends with `when_damaged`, what the operator should do.
+    A report of damage ends with `when_damaged`, which tells the operator what to do.
 
     Raises:
         ConfigError: the folder is in use.
@@ -124,9 +124,9 @@ def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]
 def open_store(
     disk: Disk, folder: Path, limits: Limits, open_table: OpenTable = open_rocks
 ) -> StoreFolder:
-    """Lock and load the folder, or create it; `machine` of the result is what it held.
+    """Lock and load the folder, or create it; `machine` of the result has what it held.
 
-    `open_table` opens the table, `open_memory` one whose files are written through `disk`, too.
+    `open_table` opens the table; with `open_memory` its files are written through `disk`, too.
 
     Raises:
         ConfigError: the folder is in use, or of another version.

@@ -1,9 +1,9 @@
 """The NameNode's interface to its key-value store, whichever engine stands behind it.
 
 The store is a log of transactions and the map that comes out when they are applied in order. A
-transaction names what it expects to find; whether it finds it is decided when its log entry is
-*applied*, never from memory when it is submitted (PROTOCOL.md 3, K). So a
-compare-and-set holds even if the member that submitted it has been deposed meanwhile.
+transaction names what it expects to find, and that is checked when its log entry is *applied*,
+never from memory when it is submitted (PROTOCOL.md 3, K). So a compare-and-set holds even if the
+member that submitted it has been deposed meanwhile.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 class Conflict(msgspec.Struct, frozen=True, gc=False):
     """Nothing was changed: `key` has revision `found` where the transaction expected `expected`.
 
-    Of several preconditions that do not hold it is the first. For `ExpectEmpty`, `key` is the
-    first key in the range and `expected` is 0.
+    This is about the first precondition that does not hold. For `ExpectEmpty`, `key` is the first
+    key in the range and `expected` is 0.
     """
 
     key: bytes
@@ -105,7 +105,7 @@ class View(Protocol):
 
     @property
     def revision(self) -> int:
-        """Index of the last log entry applied."""
+        """Return the index of the last log entry applied."""
 
     def get(self, key: bytes) -> Versioned:
         """Return the value and revision of `key`; `ABSENT` when it is not there."""
@@ -145,8 +145,8 @@ class KeyValueStore(Protocol):
         Raises:
             InvalidRequestError: longer than `TRANSACTION_BYTES_MAX`; nothing was done.
             NoSpaceError: the disk is full, and no other member can lead; nothing was done.
-            OutcomeUnknownError: it was under way when the store failed, or the leader changed;
-                read through `barrier` of a working store to learn whether it happened.
+            OutcomeUnknownError: the transaction was under way when the store failed, or the leader
+                changed; read through `barrier` of a working store to learn whether it happened.
             StorageError: the store has failed before; nothing was done.
             UnavailableError: this member does not lead; nothing was done.
         """
@@ -171,18 +171,18 @@ class KeyValueStore(Protocol):
         """Return this member's applied state, which may lag; for loops that check again later."""
 
     def is_leader(self) -> bool:
-        """Tell whether this member believes that it leads; only an entry's outcome is proof."""
+        """True if this member believes that it leads; only an entry's outcome is proof."""
 
     def leader(self) -> str | None:
-        """Return the address of the member believed to lead, None while nobody is known to."""
+        """Return the address of the member believed to lead; None if no leader is known."""
 
     async def wait_leadership(self) -> None:
         """Return once this member leads and has applied everything committed before its term."""
 
     async def wait_deposed(self) -> None:
-        """Return once this member does not lead the term any more that it leads now.
+        """Return once this member no longer leads the term that it leads now.
 
-        It may lead a later one by then. Returns at once when it does not lead.
+        It may lead a later term by then. Returns at once if it does not lead.
 
         Raises:
             UnavailableError: the store was closed, or has failed.

@@ -31,16 +31,16 @@ from paxosblock.units import MIB
 _KIND = "journal"
 
 ROOM_BYTES = 8 * MIB
-"""Room to wait for once the disk was found full: enough for the longest transaction."""
+"""Free room that the store waits for after a full disk: enough for the longest transaction."""
 
 _log = logging.getLogger(__name__)
 
 
 def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield (index, payload) of every entry later than `after`, in order; mend the torn tail.
+    """Yield (index, payload) of every entry later than `after`, in order; cut off a torn tail.
 
-    When it ends, everything it yielded is durable: a process may die between write and sync, and
-    what is not yet durable must not be shown to anybody.
+    When this ends, all entries that it yielded are durable. A process may have died between write
+    and sync, and nobody may see an entry that is not durable yet.
 
     Raises:
         CorruptionError: a segment is damaged, or one is missing.
@@ -59,11 +59,11 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
 
 
 def check_formats(disk: Disk, folder: Path) -> None:
-    """Look at the beginning of every file of the journal, and change nothing.
+    """Check the beginning of every file of the journal, and change nothing.
 
     Raises:
-        ConfigError: another version wrote one.
-        CorruptionError: one is damaged there.
+        ConfigError: another version wrote a file.
+        CorruptionError: the beginning of a file is damaged.
     """
     read_mark(disk, folder)
     for first in numbers(disk.names(folder), _KIND):
@@ -90,7 +90,7 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: i
         whole = segment.next_index == following
         raise CorruptionError(
             f"{path}: damaged at offset {segment.size_bytes}: "
-            + (f"{torn_bytes} bytes behind its last entry do not check" if whole else lost),
+            + (f"{torn_bytes} bytes after its last entry fail their checksum" if whole else lost),
             file=str(path),
             offset=segment.size_bytes,
         )
@@ -98,7 +98,7 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: i
 
 
 def _check_reaches(path: Path, segment: Segment, needed: int) -> None:
-    """Raise if the journal ends before entry `needed`; nothing of it has been cut off yet."""
+    """Raise CorruptionError if the journal, with its tail still on, lacks entry `needed`."""
     last = segment.next_index - 1
     if last < needed:
         raise CorruptionError(
@@ -110,7 +110,7 @@ def _check_reaches(path: Path, segment: Segment, needed: int) -> None:
 
 
 class Journal:
-    """The writing end. A new segment begins at every start and after `segment_bytes`."""
+    """Appends entries. A new segment begins at every start and after `segment_bytes`."""
 
     def __init__(self, disk: Disk, folder: Path, next_index: int, segment_bytes: int) -> None:
         """Begin a segment after the entries that `replay` found."""
@@ -135,8 +135,8 @@ class Journal:
 
         Raises:
             NoSpaceError: nothing was appended; try again when there is room.
-            StorageError: nothing can be appended any more: the kernel may have dropped the pages
-                that it could not write, so that a second sync would succeed without them.
+            StorageError: nothing can be appended any more, because the kernel may have dropped the
+                pages that it could not write, and a second sync would succeed without them.
         """
         assert not self._failed, "a sync that failed is never retried"
         try:
@@ -154,10 +154,14 @@ class Journal:
     def begin_append(
         self, entries: Sequence[bytes], kernel: KernelSyncs, done: Callable[[int | Exception], None]
     ) -> bool:
-        """As `append`, on the event loop, while the kernel syncs; beside `remove_through` only.
+        """Append as `append` does, but on the event loop, while the kernel waits for the sync.
 
-        `done` is called with what `append` would return or raise. False: it is up to `append`,
-        which writes the same bytes at the same place if they were written; `done` is not called.
+        `done` is called with what `append` would return or raise. Until then only `remove_through`
+        may be called.
+
+        Returns:
+            False if `append` must do it, and `done` is not called. `append` writes the same bytes
+            at the same place, in case they were written.
 
         Raises:
             StorageError: as `append`.
@@ -186,29 +190,29 @@ class Journal:
         return kernel.begin(self._file, synced)
 
     def _count(self, entries: int) -> None:
-        """So many more are durable."""
+        """Count this many more durable entries."""
         self._next_index += entries
         self._mark.move(self._next_index - 1)
 
     @property
     def has_room(self) -> bool:
-        """True if it is worth while to append again after a NoSpaceError. Blocks."""
+        """True if an append may succeed again after a NoSpaceError. Blocks."""
         return self._disk.room(self._folder).free_bytes >= ROOM_BYTES
 
     def remove_through(self, index: int) -> None:
         """Remove the segments that hold no entry later than `index`, except the open one.
 
-        Each is gone durably before the next one goes: a power cut that left an older one would
-        leave a gap, which looks like entries that were lost.
+        Each is removed durably before the next one: a power cut that brought an older one back
+        would leave a gap, which looks like lost entries.
         """
         while len(self._firsts) > 1 and self._firsts[1] <= index + 1:
             self._disk.remove(numbered(self._folder, _KIND, self._firsts.pop(0)))
             self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
-        """Close the files, with last marks that all before them is durable."""
+        """Close the files, after marks that all entries are durable."""
         if not self._failed:
-            # Best effort: the mark only helps to recognise damage to the last batch.
+            # This may fail: the mark only helps to recognise damage to the last batch.
             with suppress(NoSpaceError, StorageError):
                 self._write(())
             self._mark.keep()
@@ -216,12 +220,12 @@ class Journal:
         self._mark.close()
 
     def _write(self, entries: Sequence[bytes]) -> int:
-        # One batch at a time, each synced: all that lies before this one is durable.
+        # Batches are written and synced one at a time, so all that lies before this one is durable.
         batch = encode_batch(self._salt, self._size, self._next_index, entries)
         try:
             self._disk.write(self._file, batch, self._size)
         except NoSpaceError:
-            # The next batch begins where this one did; nobody was told of any of it.
+            # Nobody was told of this batch, so the next one takes its place.
             self._disk.truncate(self._file, self._size)
             self._disk.sync(self._file)
             raise
@@ -238,7 +242,7 @@ class Journal:
     def _begin(self) -> FileHandle:
         salt = os.urandom(SALT_BYTES)
         header = encode_header(self._next_index, salt)
-        # A segment without entries has this name too; the new one takes its place.
+        # This replaces a segment without entries, which has the same name.
         file = publish_open(self._disk, numbered(self._folder, _KIND, self._next_index), [header])
         self._firsts.append(self._next_index)
         self._salt, self._size = salt, HEADER_BYTES

@@ -4,8 +4,8 @@
 
 A journal that lost whole batches at its end looks like one whose last batches were never written.
 The mark tells them apart. It is written after the sync of each batch and not synced itself, so it
-costs one write in place: after a power cut it may be old, or garbled, and never ahead of what is
-durable. As long as the machine runs it is exact, whatever happens to the process.
+costs one write in place: after a power cut it may be old or garbled, but it is never ahead of the
+journal. As long as the machine runs it is exact, whatever happens to the process.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _log = logging.getLogger(__name__)
 
 
 def read_mark(disk: Disk, folder: Path) -> int:
-    """Return the last entry that is known to have been durable; 0 when nothing is known.
+    """Return the last entry that is known to have been durable; 0 if none is known.
 
-    A mark that does not check was being written when the power went, which is nobody's loss.
+    A mark that does not match its checksum was being written when the power went; it only means
+    that none is known.
 
     Raises:
-        ConfigError: a later version wrote it.
+        ConfigError: a later version wrote the mark.
     """
     if NAME not in disk.names(folder):
         return 0
@@ -46,7 +47,9 @@ def read_mark(disk: Disk, folder: Path) -> int:
     if checks:
         refuse_later_magic(folder / NAME, body[: len(_MAGIC)], _MAGIC)
     if not checks or len(body) != _MARK.size or not body.startswith(_MAGIC):
-        _log.warning("%s: does not check; a journal cut short would go unnoticed", folder / NAME)
+        _log.warning(
+            "%s: does not match its checksum; a journal cut short would go unnoticed", folder / NAME
+        )
         return 0
     index: int = _MARK.unpack(body)[1]
     return index
@@ -56,19 +59,19 @@ class DurableMark:
     """The mark of a journal that is being written."""
 
     def __init__(self, disk: Disk, folder: Path, index: int) -> None:
-        """Say, durably, that everything up to entry `index` is durable."""
+        """Record durably that all entries up to `index` are durable."""
         self._disk = disk
         publish(disk, folder / NAME, [_encode(index)])
         self._file = disk.open(folder / NAME)
 
     def move(self, index: int) -> None:
-        """Say that everything up to entry `index` is durable; a power cut may take this back."""
-        # An older mark is as true; the journal's next write tells.
+        """Record that all entries up to `index` are durable; a power cut may undo the record."""
+        # An older mark is true as well, and the journal's next write meets the same error.
         with suppress(NoSpaceError, StorageError):
             self._disk.write(self._file, _encode(index), 0)
 
     def keep(self) -> None:
-        """Make what was said last durable."""
+        """Make the last record durable."""
         with suppress(NoSpaceError, StorageError):
             self._disk.sync(self._file)
 

@@ -36,7 +36,7 @@ class MemoryCheckpoint:
     """The bytes of a snapshot file."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Encode it."""
+        """Encode the snapshot."""
         self._data = b"".join(encode_snapshot(snapshot))
 
     @property
@@ -47,14 +47,14 @@ class MemoryCheckpoint:
         return self._data[offset : offset + size_bytes]
 
     def close(self) -> None:
-        """It takes no room on the disk."""
+        """Do nothing, as no room on the disk is taken."""
 
 
 class MemoryTable:
     """The map in pieces (`OrderedMap`), of which a snapshot is taken at once."""
 
     def __init__(self, snapshot: Snapshot = NOTHING, place: Place | None = None) -> None:
-        """Start from a `snapshot`. Without a `place` it is never flushed."""
+        """Start from a `snapshot`. A table without a `place` is never flushed."""
         self._revision, self._term = snapshot.revision, snapshot.term
         self._items = OrderedMap(snapshot.items)
         self.place = place
@@ -86,7 +86,7 @@ class MemoryTable:
         self._revision, self._term = index, term
 
     def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
-        """Change a fork of the map, which takes its place at the end."""
+        """Change a fork of the map, which becomes the map at the end."""
         before, changed = self._revision, self._items.fork()
         for number, _ in enumerate(_change(changed, changes), 1):
             if number % SLICE_KEYS == 0:
@@ -95,7 +95,7 @@ class MemoryTable:
         self._items, self._revision, self._term = changed, index, term
 
     def flush(self) -> Flush:
-        assert self.place is not None, "it has no folder"
+        assert self.place is not None, "only a table with a folder is flushed"
         place, snapshot = self.place, self.snapshot()
 
         def write() -> None:
@@ -113,7 +113,7 @@ class MemoryTable:
         return Snapshot(self._revision, self._items.freeze(), self._term)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as no file is open."""
 
     def discard(self) -> None:
         if self.place is not None:
@@ -121,10 +121,10 @@ class MemoryTable:
 
 
 class MemoryReceiver:
-    """Keeps in memory what comes, until it is checked."""
+    """Takes the stream of a checkpoint, and keeps it in memory until it is checked."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """Begin with nothing."""
+        """Begin with no bytes."""
         self._place = Place(disk, folder)
         self._draft = draft_of(folder / "incoming")
         self._data = bytearray()
@@ -166,7 +166,7 @@ MEMORY = Tables(open_memory, MemoryReceiver)
 
 
 def _change(items: OrderedMap, changes: Changes) -> Iterator[None]:
-    """Make the changes, one with each step."""
+    """Make one change with each step."""
     for key, found in changes.items():
         if found.exists:
             items.put(key, found)

@@ -2,9 +2,8 @@
 
 The keys between two *bounds* are in one *leaf*, a dict; inside it they are in no order, and a scan
 sorts the leaves that it visits. So no large table ever grows, and a frozen copy is a list of the
-same leaves, each of which is copied before its first change after that. The garbage
-collector never visits a key: Python leaves out dicts that hold nothing which could be part of a
-cycle.
+same leaves, each of which is copied before its first change after that. The garbage collector never
+visits a key, as Python leaves out dicts that hold nothing which could be part of a cycle.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 Leaf = dict[bytes, Versioned]
 
 LEAF_MAX = 256
-"""A leaf with more keys is halved. With longer ones `get` and `put` would be quicker, because there
-are fewer of them to choose from, and scans and the copies of leaves slower."""
+"""A leaf with more keys is halved. Longer leaves would make `get` and `put` quicker, because there
+would be fewer to choose from, but scans and copies of leaves slower."""
 
 LEAF_MIN = 32
 """A leaf with fewer keys joins the one before it."""
@@ -29,8 +28,8 @@ LEAF_MIN = 32
 class FrozenMap:
     """The map as it was at one moment: its items in order of their keys, to be read once.
 
-    Any thread may read it. A leaf that has been read is let go at once: to free what is left of an
-    old map as a whole would hold the interpreter for long.
+    Any thread may read it. Each leaf is freed once it has been read, because freeing an old map as
+    a whole would hold the interpreter for long.
     """
 
     def __init__(self, leaves: list[Leaf]) -> None:
@@ -59,7 +58,7 @@ class OrderedMap:
         starts = range(0, len(ordered), LEAF_MAX // 2)
         self._leaves: list[Leaf] = [dict(ordered[i : i + LEAF_MAX // 2]) for i in starts] or [{}]
         self._bounds = [ordered[i][0] for i in starts[1:]]
-        """Between two leaves: keys from the i-th bound on are not in the i-th leaf."""
+        """The borders between leaves: keys from the i-th bound on are not in the i-th leaf."""
         self._shared = [False] * len(self._leaves)
         """True if a frozen copy may hold the leaf, too."""
 
@@ -84,7 +83,7 @@ class OrderedMap:
             yield from reversed(keys) if reverse else keys
 
     def count(self, start: bytes, end: bytes) -> int:
-        """Return how many keys are in [start, end); only the leaves at its ends are looked into."""
+        """Return how many keys are in [start, end), by a look into the leaves at its ends only."""
         first = self._number(start)
         last = self._number(end) if end else len(self._leaves) - 1
         within = sum(map(len, self._leaves[first : last + 1]))
@@ -101,7 +100,7 @@ class OrderedMap:
             self._halve(number)
 
     def remove(self, key: bytes) -> None:
-        """Remove `key`; an absent one is no error."""
+        """Remove `key`; an absent key is no error."""
         number = self._number(key)
         if key in self._leaves[number]:
             leaf = self._own(number)
@@ -115,25 +114,25 @@ class OrderedMap:
         return FrozenMap(self._leaves)
 
     def fork(self) -> OrderedMap:
-        """Return a map of its own, as quickly as `freeze`; nobody changes this one any more."""
+        """Return an independent copy, as quickly as `freeze`; nobody changes this map any more."""
         copy = OrderedMap()
         copy._leaves, copy._bounds = list(self._leaves), list(self._bounds)
         copy._shared = [True] * len(self._leaves)
         return copy
 
     def dissolve(self) -> Iterator[None]:
-        """Let go of a leaf with each step; nobody uses the map any more. To free a large one as a
-        whole would hold the interpreter for long."""
+        """Free a leaf with each step, as freeing a large map at once would hold the interpreter for
+        long; nobody uses the map any more."""
         while self._leaves:
             self._leaves.pop()
             yield
 
     def _number(self, key: bytes) -> int:
-        """The number of the leaf to which `key` belongs, whether it is there or not."""
+        """Return the number of the leaf to which `key` belongs, whether it is there or not."""
         return bisect_right(self._bounds, key)
 
     def _own(self, number: int) -> Leaf:
-        """The leaf, to be changed: no frozen copy holds it."""
+        """Return a leaf that may be changed, as no frozen copy holds it."""
         if self._shared[number]:
             self._shared[number] = False
             self._leaves[number] = self._leaves[number].copy()

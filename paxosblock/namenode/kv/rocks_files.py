@@ -1,12 +1,12 @@
-"""The files of a RocksDB database: a copy of those that are open, as a stream, and back.
+"""The files of a RocksDB database: copied while it is open, sent as a stream, and written again.
 
     stream = "PBKFILE1", length of the list u32, crc32c of these u32, list, crc32c of the list u32,
              the files one after the other        all integers big-endian
     list   = msgpack [[name, bytes], ...]
 
-Files of keys (`*.sst`) never change, so that a second name is a copy. The list of those that count
-(`MANIFEST-...`) grows before one of them is removed. So where it did not grow while they got their
-second names, all that it names were there.
+Files of keys (`*.sst`) never change, so a second name is a copy. The list of the files that count
+(`MANIFEST-...`) grows before one of them is removed. So if it did not grow while the files got
+their second names, all files that it names got one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LIST = msgpack_decoder(_List)
 
 
 def make_empty(disk: Disk, path: Path) -> None:
-    """Make the folder `path`, without anything in it."""
+    """Make `path` an empty folder."""
     remove_database(disk, path)
     disk.make_folder(path)
 
@@ -57,8 +57,8 @@ def remove_database(disk: Disk, path: Path) -> None:
 
 
 def copy_files(disk: Disk, source: Path, target: Path) -> None:
-    """Make the folder `target`, beside `source`, hold the database that is open there, as its files
-    are at one moment. Nothing of it is synced."""
+    """Copy the database that is open in the folder `source`, as it is at one moment, to the folder
+    `target` beside it. The copy is not synced as a whole."""
     while True:
         make_empty(disk, target)
         manifest = _manifest(disk, source)
@@ -85,7 +85,7 @@ def _link(disk: Disk, source: Path, target: Path) -> None:
     try:
         disk.link(source, target)
     except StorageError as error:
-        if not is_gone(error):  # it did not count any more
+        if not is_gone(error):  # a file that is gone no longer counted
             raise
 
 
@@ -129,7 +129,7 @@ class FileReceiver:
     """Writes the files of a stream to a folder."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """Make the folder, in place of one that was there."""
+        """Make the folder, in place of a folder that was there."""
         self._disk = disk
         self.folder = folder
         self._head = bytearray()
@@ -139,7 +139,7 @@ class FileReceiver:
         make_empty(disk, folder)
 
     def write(self, data: Buffer) -> None:
-        """Write what follows; a file that is whole is durable."""
+        """Write the next bytes of the stream; a file that is whole is durable."""
         rest = memoryview(data)
         if self._missing is None:
             self._head += rest
@@ -162,10 +162,10 @@ class FileReceiver:
                 self._next_file()
 
     def finish(self) -> None:
-        """Return when the files are durable under their names.
+        """Make the files durable under their names.
 
         Raises:
-            CorruptionError: not all has come.
+            CorruptionError: the stream is not complete.
         """
         if self._missing is None or self._missing:
             raise CorruptionError(f"{self.folder}: less came than the list of files tells")
@@ -178,8 +178,8 @@ class FileReceiver:
         remove_database(self._disk, self.folder)
 
     def _next_file(self) -> None:
-        assert self._file is not None, "one is being written"
-        assert self._missing, "and it is the first of these"
+        assert self._file is not None, "a file is being written"
+        assert self._missing, "it is the first of those that are missing"
         self._disk.close(self._file)
         self._file = None
         self._missing.popleft()
@@ -189,7 +189,7 @@ class FileReceiver:
         return _HEAD.size + 2 * _CRC.size + int(length)
 
     def _listed(self) -> deque[tuple[str, int]] | None:
-        """Return the list of files; None while it has not come as a whole."""
+        """Return the list of files; None until all of it has come."""
         begin = _HEAD.size + _CRC.size
         if len(self._head) < begin:
             return None

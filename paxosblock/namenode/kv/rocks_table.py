@@ -1,17 +1,17 @@
 """The table of the product: a RocksDB database, so that memory does not bound it.
 
     key      value
-    b""      Meta, in msgpack: which entry this is the map after, and how many keys there are
+    b""      Meta, in msgpack: the entry that the map is after, and the number of keys
     k        revision u64 big-endian, value
 
-It is in the folder `db`, or, where another member sent it, `db-<the entry that it was after>`; the
+It is in the folder `db`, or, if another member sent it, in `db-<the entry that it was after>`; the
 last of these counts.
 
-RocksDB's own log is off, for the journal is one. One entry, or some, are one batch, in which `Meta`
-changes, too. So whatever part of the table has reached the disk, by a flush that was asked for or
-one that RocksDB thought of itself, is the map after some entry, and says after which.
+RocksDB's own log is off, because the journal serves as one. One entry, or several, are one batch,
+which also changes `Meta`. So whatever part of the table has reached the disk, by our flush or by
+one of RocksDB's own, is the map after some entry, and names that entry.
 
-Calls of the binding hold the interpreter, all but `flush`, which may take as long as the disk does.
+All calls of the binding hold the interpreter but `flush`, which may take as long as the disk does.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ BLOCKS_BYTES: Final = 64 * MIB
 """Blocks of the database's files that are kept in memory; the system keeps more."""
 
 MEMTABLE_BYTES: Final = 128 * MIB
-"""Changes that are in memory only. A flush comes earlier, unless the disk refuses it."""
+"""Changes that RocksDB keeps in memory; the store flushes earlier, unless the disk refuses."""
 
 MEMTABLES_MAX: Final = 64
-"""RocksDB would hold a write, and the interpreter with it, when so many wait to be flushed."""
+"""RocksDB would hold a write, and the interpreter with it, when so many wait for a flush."""
 
 NEVER: Final = 1 << 30
-"""Files of the first level at which RocksDB would slow down writes, or hold them."""
+"""Files of the first level at which RocksDB would slow down or hold writes: more than it gets."""
 
 CACHED_KEYS: Final = 32_768
 """Keys in each half of the cache of values."""
@@ -85,14 +85,14 @@ CACHED_VALUE_BYTES: Final = KIB
 
 CHECKED_AT_ONCE: Final = 500
 CHECK_PAUSE_S: Final = 0.001
-"""While all keys are read, the event loop gets the interpreter after so many for so long."""
+"""A check of all keys leaves the interpreter to the event loop after so many keys for so long."""
 
 _log = logging.getLogger(__name__)
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """The record in each batch: the map is after entry `revision`, which is of `term`; `keys`
-    counts keys by their first byte. With a single NameNode there are no terms."""
+    """The record in each batch: the map is after entry `revision` of `term` (0 with a single
+    NameNode), and `keys` counts its keys by their first byte."""
 
     format: int = 1
     revision: int = 0
@@ -108,7 +108,7 @@ class RocksTable:
     """A table in the folder of a RocksDB database."""
 
     def __init__(self, disk: Disk, path: Path, *, new: bool = False) -> None:
-        """Open the database at `path`, or make one there; `open_rocks` is the way in."""
+        """Open the database at `path`, or make a `new` one there; `open_rocks` calls this."""
         self._disk = disk
         self._path = path
         self._unlogged = WriteOptions()
@@ -126,11 +126,11 @@ class RocksTable:
         self._revision, self._term = self._settled = meta.revision, meta.term
         self._keys = Counter(meta.keys)
         self._pending: Changes = {}
-        """Changes of the entries since the last batch: some of them make one."""
+        """Changes of the entries since the last batch, which go into the next one."""
         self._gaps: dict[int, tuple[bytes, bytes]] = {}
-        """By first byte a range [start, end) without keys, found by a scan. What was removed stays
-        in the way until it is compacted, and who takes the first keys again and again, as the
-        sweeper does, would pass it each time."""
+        """By first byte, a range [start, end) in which a scan found no key. Removed keys stay in
+        the way until they are compacted, and a caller that takes the first keys again and again, as
+        the sweeper does, would pass them each time."""
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
 
@@ -154,7 +154,7 @@ class RocksTable:
         start = max(start, _FIRST_KEY)
         if end and end <= start:
             return
-        options = ReadOptions()  # without a lower bound: the binding takes that for an upper one
+        options = ReadOptions()  # no lower bound: the binding would set it as an upper one
         if end:
             options.set_iterate_upper_bound(end)
         try:
@@ -166,7 +166,7 @@ class RocksTable:
                 found.seek(self._behind_gap(start))
                 step = found.next
                 if not found.valid():
-                    found.status()  # a damaged block ends it, too, and is no gap
+                    found.status()  # a damaged block ends the scan, too, and is no gap
                 self._note_gap(start, found.key() if found.valid() else end)
             while found.valid():
                 key: bytes = found.key()
@@ -194,7 +194,7 @@ class RocksTable:
     def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
         self._settle()
         before, keys, batch = self._revision, self._keys.copy(), WriteBatch(raw_mode=True)
-        for number, key in enumerate(sorted(changes), 1):  # RocksDB takes them in half the time so
+        for number, key in enumerate(sorted(changes), 1):  # sorted, RocksDB takes half the time
             found = changes[key]
             keys[key[0]] += found.exists - self.get(key).exists
             _add(batch, key, found)
@@ -203,7 +203,7 @@ class RocksTable:
         assert self._revision == before < index, "entries are applied one after the other"
         self._keys, self._revision, self._term = keys, index, term
         self._write(batch)
-        # Quicker than to remember each, for all of this is one turn.
+        # Dropping them is quicker than remembering each, and all of this is one turn.
         for cached in (self._young, self._old):
             for key in changes.keys() & cached.keys():
                 del cached[key]
@@ -218,7 +218,7 @@ class RocksTable:
         return Copy(self._revision, self._copy)
 
     def close(self) -> None:
-        # What cannot be flushed is in the log.
+        # The journal has whatever cannot be flushed.
         for step in (self._settle, self._db.flush, self._db.close):
             try:
                 step()
@@ -231,7 +231,7 @@ class RocksTable:
         self._disk.sync_folder(self._path.parent)
 
     def fill(self, items: Iterable[Item], revision: int, term: int) -> None:
-        """Put all `items` into the table, which is empty and in use by nobody, durably."""
+        """Put all `items` durably into the table, which is empty and not in use yet."""
         remaining = iter(items)
         while some := dict(islice(remaining, SLICE_KEYS)):
             self.write(revision, some, term)
@@ -242,7 +242,7 @@ class RocksTable:
         """Read everything; blocks for long.
 
         Raises:
-            CorruptionError: it is damaged, or not whole.
+            CorruptionError: the table is damaged, or not whole.
         """
         found: Counter[int] = Counter()
         for number, (key, _) in enumerate(self.scan(b"", b"")):
@@ -268,7 +268,7 @@ class RocksTable:
         """Write what is in memory to a file, durably."""
         needed = 2 * (self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0)
         if self._disk.room(self._path).free_bytes < needed:
-            # RocksDB takes no more writes after a flush that failed, so it is not tried.
+            # RocksDB takes no more writes after a failed flush, so none is tried.
             raise NoSpaceError(f"{self._path}: less than {needed} bytes are free for a flush")
         try:
             self._db.flush()
@@ -276,7 +276,7 @@ class RocksTable:
             raise _translated(self._path, error) from error
 
     def _settle(self) -> None:
-        """Write what entries have changed, so that scans and flushes have it."""
+        """Write the pending changes, so that scans and flushes have them."""
         if self._pending or (self._revision, self._term) != self._settled:
             batch = WriteBatch(raw_mode=True)
             for key, found in self._pending.items():
@@ -285,13 +285,13 @@ class RocksTable:
             self._pending.clear()
 
     def _write(self, batch: WriteBatch) -> None:
-        """Write a batch, with which the database is the map after entry `revision`."""
+        """Write a batch that makes the database the map after entry `revision`."""
         meta = Meta(_FORMAT, self._revision, self._keys, self._term)
         batch.put(_META, _ENCODER.encode(meta))
         try:
             self._db.write(batch, self._unlogged)
         except Exception as error:
-            # Also for lack of room: what the entry changes is in the log, and must be here.
+            # So it is for lack of room, too: the log has the entry, so the table must have it.
             raise StorageError(str(_translated(self._path, error))) from error
         self._settled = self._revision, self._term
 
@@ -301,7 +301,7 @@ class RocksTable:
         return end if first <= start < end else start
 
     def _note_gap(self, start: bytes, end: bytes) -> None:
-        """A scan found no key in [start, end); `end` of `b""`: none at all."""
+        """Remember that a scan found no key in [start, end); `end` of `b""`: none at all."""
         byte = start[0]
         if end[:1] != start[:1]:  # a gap is that of one first byte
             if byte == 255:
@@ -311,7 +311,7 @@ class RocksTable:
         self._gaps[byte] = (first if first <= start < behind else start, end)
 
     def _remember(self, key: bytes, found: Versioned) -> None:
-        """An entry gives `key` this value."""
+        """Keep the value that an entry gives `key`, and take the key out of the known gap."""
         self._cache(key, found)
         if found.exists:
             first, end = self._gaps.get(key[0], (b"", b""))
@@ -327,7 +327,7 @@ class RocksTable:
         return found
 
     def _cache(self, key: bytes, found: Versioned) -> None:
-        """Keep the value of `key` for a while: what is asked for again until then stays."""
+        """Keep the value of `key` for a while, and longer if it is read again by then."""
         if len(self._young) >= CACHED_KEYS:
             self._old, self._young = self._young, {}
         if len(found.value) <= CACHED_VALUE_BYTES:
@@ -348,7 +348,7 @@ class RocksReceiver:
     """Takes a checkpoint of a database; see `Receiver`."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """Begin a draft, in place of one that was there."""
+        """Begin a draft, in place of a draft that was there."""
         self._disk = disk
         self._folder = folder
         self._revision = 0
@@ -369,7 +369,7 @@ class RocksReceiver:
         return self._revision
 
     def install(self) -> RocksTable:
-        assert self._revision > 0, "it was checked, and is after an entry"
+        assert self._revision > 0, "the draft was checked, and is after an entry"
         path = numbered(self._folder, NAME, self._revision)
         self._disk.rename(self._files.folder, path)
         self._disk.sync_folder(self._folder)
@@ -382,8 +382,8 @@ class RocksReceiver:
 def open_rocks(disk: Disk, folder: Path) -> RocksTable:
     """Open the database in `folder`; see `OpenTable`.
 
-    Where there is none, it is made under another name and gets its own when it is durable: empty,
-    or with what is in the snapshot of a version before, which is removed then.
+    If there is none, one is made under another name and renamed when it is durable. It is empty, or
+    holds the snapshot of an earlier version, which is then removed.
     """
     for name in disk.names(folder):
         if name == _DRAFT or name.startswith(_SENT):
@@ -418,7 +418,7 @@ ROCKS = Tables(open_rocks, RocksReceiver)
 
 
 def databases(names: Iterable[str]) -> list[str]:
-    """Return those of `names` that are of a database, the one that counts last."""
+    """Return those of `names` that are databases, the one that counts last."""
     known = list(names)
     own = [NAME] if NAME in known else []
     return [*own, *(numbered(Path(), NAME, index).name for index in numbers(known, NAME))]
@@ -467,7 +467,7 @@ def _decode_meta(path: Path, stored: bytes) -> Meta:
 
 
 def _translated(path: Path, error: Exception) -> PaxosBlockError:
-    """Return an error of RocksDB, which has no types of its own, as one of ours, in one line."""
+    """Return an error of RocksDB, which has only its text, as one of our errors, in one line."""
     if isinstance(error, PaxosBlockError):
         return error
     words = " ".join(str(error).split())

@@ -6,10 +6,10 @@
               crc32c of the header so far u32, body
     body    = (length u32, payload) per entry; indexes count up from the first
 
-`durable` is the offset in this segment up to which the writer knew it to be on stable storage when
-it wrote the batch. So a batch that does not check, and lies before the `durable` of a later one,
-was whole once: that is damage. Otherwise it was still being written when the power went: nobody
-was told that it is there, and it may be cut off.
+`durable` is the offset up to which the writer knew this segment to be on stable storage when it
+wrote the batch. So a batch that does not match its checksum, and lies before the `durable` of a
+later batch, was whole once: it is damaged. Otherwise it was still being written when the power
+went: nobody was told that it is there, so it may be cut off.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHER_VERSION = (
 )
 
 SALT_BYTES = 8
-"""Random per segment, so that nothing inside a payload can pass for a batch of this segment."""
+"""The salt is random per segment, so that no payload can pass for a batch of this segment."""
 
 HEADER_BYTES = _HEADER.size + _U32.size
 BATCH_HEADER_BYTES = _BATCH.size + _U32.size
@@ -59,7 +59,7 @@ def encode_batch(salt: bytes, durable: int, first_index: int, entries: Sequence[
 class Segment:
     """The content of a segment: `entries[i]` has index `first_index + i`.
 
-    `size_bytes` is where the last whole batch ends; what follows is a torn tail.
+    The last whole batch ends at `size_bytes`; any bytes after that are a torn tail.
     """
 
     first_index: int
@@ -76,7 +76,7 @@ def read_segment(name: str, data: bytes) -> Segment:
 
     Raises:
         ConfigError: another version wrote it.
-        CorruptionError: bytes that had been durable are damaged; says which file and offset.
+        CorruptionError: bytes that had been durable are damaged; it names file and offset.
     """
     first_index, salt = check_header(name, data)
     entries: list[memoryview] = []
@@ -95,8 +95,8 @@ def read_segment(name: str, data: bytes) -> Segment:
 
 
 def check_header(name: str, data: bytes) -> tuple[int, bytes]:
-    """Return index and salt of the segment that begins with `data`; raise as `read_segment`."""
-    # A segment gets its name after its header is durable, so a short header is never torn.
+    """Return index and salt of the segment that begins with `data`. Raises as `read_segment`."""
+    # A segment gets its name once its header is durable, so a short header is damage.
     header = data[: _HEADER.size]
     if len(data) < HEADER_BYTES or data[_HEADER.size : HEADER_BYTES] != _U32.pack(crc32c(header)):
         raise _damaged(name, 0, "the header does not match its checksum")
@@ -108,7 +108,7 @@ def check_header(name: str, data: bytes) -> tuple[int, bytes]:
 
 
 def _read_batch(data: bytes, offset: int, salt: bytes) -> tuple[int, memoryview, int] | None:
-    """Return (first index, body, end) of the batch at `offset`; None when it does not check."""
+    """Return (first index, body, end) of the batch at `offset`; None if a checksum is wrong."""
     header = _read_batch_header(data, offset, salt)
     if header is None:
         return None

@@ -1,11 +1,11 @@
-"""Snapshots: the whole map in one file, as a table in memory, and earlier versions, keep it.
+"""Snapshots: the whole map in one file, written by tables in memory and by earlier versions.
 
     snapshot = [of a member], header, slice, slice, ...        all integers big-endian
     member   = "PBKRSNP2", index u64, term u64, crc32c of these u32
     header   = "PBKSNAP1", revision u64, number of keys u64, crc32c of these u32
     slice    = length u32, crc32c u32, msgpack of [[key, [value, revision]], ...]
 
-A slice's checksum goes on from the one before it, so slices cannot change places unnoticed.
+A slice's checksum continues that of the slice before it, so slices cannot change places unnoticed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _HEADER_BYTES = _HEADER.size + _CRC.size
 _SLICE = struct.Struct(">II")
 
 SLICE_BYTES = 16 * KIB
-"""A slice is complete when its keys and values reach this. Encoding one holds the interpreter for
-well under a millisecond; writing it lets the event loop run."""
+"""A slice is complete when its keys and values reach this. Encoding a slice holds the interpreter
+for well under a millisecond; writing it lets the event loop run."""
 
 
 class WholeMap(Sized, Iterable[Item], Protocol):
-    """Keys with their values, in order, and how many there are."""
+    """Keys with their values, in order, and their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The map after log entry `revision`, in order of the keys; `items` may be read but once.
+    """The map after log entry `revision`, in order of the keys; `items` may be read only once.
 
-    `term` is that of the entry, 0 where there is a single NameNode.
+    `term` is that of the entry; 0 with a single NameNode.
     """
 
     revision: int
@@ -70,12 +70,12 @@ def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot) -> None:
 
 
 def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
-    """Return the newest snapshot in the folder; an empty one when there is none.
+    """Return the newest snapshot in the folder; an empty one if there is none.
 
     Raises:
         ConfigError: another version wrote it.
-        CorruptionError: it does not match its checksums. An older one is no substitute: the
-            journal that would follow it is gone.
+        CorruptionError: it does not match its checksums. An older snapshot cannot replace it, as
+            the journal that would follow it is gone.
     """
     found = numbers(disk.names(folder), _KIND)
     if not found:
@@ -113,7 +113,7 @@ def decode_snapshot(name: str, whole: bytes | memoryview) -> Snapshot:
 
     Raises:
         ConfigError: another version wrote it.
-        CorruptionError: damaged; says which file and offset.
+        CorruptionError: the snapshot is damaged; the error names file and offset.
     """
     data = memoryview(whole)
     if data[: len(_EARLIER)] == _EARLIER:

@@ -1,6 +1,6 @@
 """The state machine: what a transaction does to the map. Every member gets the same map.
 
-No clock, no randomness. A transaction's failure is a result, not an exception, because each member
+It uses no clock and no randomness. A conflict is a result, not an exception, because each member
 must come to the same end.
 """
 
@@ -24,14 +24,14 @@ from paxosblock.namenode.kv.memory_table import MemoryTable
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Table
 
 EMPTY_KEYS = 20
-"""Keys that looking whether a range is empty counts as."""
+"""Number of keys that one check for an empty range counts as."""
 
 
 class StateMachine:
     """The map after the log entries up to `revision`, kept in a table. It is its own `View`."""
 
     def __init__(self, table: Table | None = None) -> None:
-        """Go on from what the `table` holds; without one start empty, in memory."""
+        """Go on from what `table` holds; without a table start empty, in memory."""
         self._table: Table = MemoryTable() if table is None else table
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class StateMachine:
 
     @property
     def term(self) -> int:
-        """Term of that entry; 0 where there is a single NameNode."""
+        """Return the term of entry `revision`; 0 with a single NameNode."""
         return self._table.term
 
     def get(self, key: bytes) -> Versioned:
@@ -65,12 +65,12 @@ class StateMachine:
         return self._table.count(first)
 
     def apply(self, index: int, transaction: Transaction, term: int = 0) -> Committed | Conflict:
-        """Apply log entry `index`, of `term`, which is later than any applied before.
+        """Apply log entry `index` of `term`, which comes after all that were applied before.
 
         An entry whose preconditions do not hold changes nothing but `revision`.
 
         Raises:
-            StorageError: the table is of no use any more.
+            StorageError: the table can no longer be used.
         """
         assert index > self.revision, "a log entry is applied once and in order"
         for precondition in transaction.expect:
@@ -87,10 +87,10 @@ class StateMachine:
     def apply_in_slices(
         self, index: int, transaction: Transaction, term: int = 0
     ) -> Generator[None, None, Committed | Conflict]:
-        """Apply a log entry as `apply` does, and yield where others may have a turn.
+        """Apply a log entry as `apply` does, and yield where other tasks may have a turn.
 
-        What is read meanwhile is the state before the entry, as a whole. No other entry is applied
-        meanwhile. Who does not go on leaves the state as it was.
+        Reads in those turns see the state before the entry, as a whole, and no other entry may be
+        applied in them. A caller that stops before the end leaves the state as it was.
         """
         if len(transaction.expect) + len(transaction.puts) + len(transaction.deletes) < SLICE_KEYS:
             return self.apply(index, transaction, term)
@@ -116,11 +116,11 @@ class StateMachine:
         return Committed(index)
 
     def flush(self) -> Flush:
-        """Return what makes durable all that is applied by now."""
+        """Return the flush that makes durable all that is applied by now."""
         return self._table.flush()
 
     def checkpoint(self) -> Copy:
-        """Return what copies all that is applied by now, for another folder."""
+        """Return the copy, for another folder, of all that is applied by now."""
         return self._table.checkpoint()
 
     def close(self) -> None:

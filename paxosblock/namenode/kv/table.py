@@ -1,7 +1,7 @@
-"""The map that a state machine changes, entry by entry, and what of it a disk has.
+"""The map that a state machine changes, entry by entry, and that a flush makes durable.
 
-Two hold what the log says, and answer alike: `RocksTable`, which the product uses, and
-`MemoryTable`, which keeps all in memory and its files behind the `Disk` seam: for simulations.
+Two classes keep it and answer alike: `RocksTable`, which the product uses, and `MemoryTable` for
+simulations, which keeps the map in memory and writes its files through the `Disk` seam.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from paxosblock.disk import Disk
 from paxosblock.namenode.kv.interface import Item, Versioned
 
 Changes = dict[bytes, Versioned]
-"""Changes of one entry: the value that a key has from then on, `ABSENT` if it is removed."""
+"""Changes of one entry: the new value of each key, `ABSENT` if the key is removed."""
 
 SLICE_KEYS = 1000
-"""Keys that are looked at or changed before others get a turn, while a long entry is applied."""
+"""Keys of a long entry that are read or changed before other tasks get a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Flush:
 
     Raises:
         NoSpaceError: nothing was changed, and the table goes on.
-        StorageError: the disk refuses. What was durable before still is.
+        StorageError: the disk refuses; all that was durable before still is.
     """
 
 
@@ -42,17 +42,17 @@ class Checkpoint(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Length of the stream."""
+        """Return the length of the stream."""
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Return some bytes from `offset` on, at least one, at most so many.
+        """Return some bytes from `offset` on: at least one, at most `size_bytes`.
 
         Raises:
             StorageError: the disk refuses.
         """
 
     def close(self) -> None:
-        """Give back the room that it takes; nobody reads it any more."""
+        """Give back the room that the checkpoint takes; nobody reads it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class Table(Protocol):
 
     @property
     def revision(self) -> int:
-        """Index of the last entry whose changes are here."""
+        """Return the index of the last entry whose changes are here."""
 
     @property
     def term(self) -> int:
-        """Term of that entry; 0 where there is a single NameNode."""
+        """Return the term of entry `revision`; 0 with a single NameNode."""
 
     def __len__(self) -> int:
         """Return how many keys there are."""
@@ -89,7 +89,7 @@ class Table(Protocol):
         """Return the value of `key`; `ABSENT` when it is not there."""
 
     def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:
-        """Yield what is in [start, end) in order, or from the end; `b""` as `end`: no bound."""
+        """Yield the items in [start, end) in order, or from the end; `b""` as `end`: no bound."""
 
     def count(self, first: bytes) -> int:
         """Return how many keys begin with the byte `first`, without visiting them."""
@@ -98,60 +98,61 @@ class Table(Protocol):
         """Change all keys together, as entry `index` of `term`.
 
         Raises:
-            StorageError: the table is of no use any more; what was flushed is on the disk.
+            StorageError: the table can no longer be used; all that was flushed is on the disk.
         """
 
     def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
-        """As `write`; yields where others may have a turn, who see nothing of it before the end.
+        """Write as `write` does, and yield where other tasks may have a turn.
 
-        Who does not go on leaves the table as it was.
+        They see none of the changes before the end. A caller that stops before the end leaves the
+        table as it was.
         """
 
     def flush(self) -> Flush:
-        """Return what makes durable all that is written by now."""
+        """Return the flush that makes durable all that is written by now."""
 
     def checkpoint(self) -> Copy:
-        """Return what copies all that is written by now."""
+        """Return the copy of all that is written by now."""
 
     def close(self) -> None:
-        """Release the files; blocks. Nothing has to be durable."""
+        """Release the files; blocks. It need not make anything durable."""
 
     def discard(self) -> None:
-        """Close, and remove the files; blocks. Another table of the folder has taken its place."""
+        """Close and remove the files, as another table of the folder has taken over; blocks."""
 
 
 class Receiver(Protocol):
     """Takes the stream of a checkpoint, as a draft beside the table of a folder. Its methods block.
 
-    Who raises is of no use any more, but for `discard`.
+    Once one of them has raised, only `discard` may be called.
     """
 
     def write(self, data: Buffer) -> None:
-        """Take what follows.
+        """Take the next bytes of the stream.
 
         Raises:
-            CorruptionError: it is not the stream of a checkpoint.
+            CorruptionError: they are not those of a checkpoint.
             NoSpaceError, StorageError: the disk refuses.
         """
 
     def check(self) -> int:
-        """Read all that came, which is then durable; return after which entry the table is.
+        """Read all that came and make it durable; return the entry that the table is after.
 
         Raises:
-            ConfigError, CorruptionError: it is of a later version, or not whole, or damaged.
+            ConfigError, CorruptionError: a later version wrote it, or it is not whole, or damaged.
             NoSpaceError, StorageError: the disk refuses.
         """
 
     def install(self) -> Table:
-        """Open what was checked as the folder's table, durably: whoever opens the folder from now
-        on finds this one, which must be the later one.
+        """Open what was checked as the folder's table, durably: a later start finds this table,
+        which must be the later one.
 
         Raises:
-            NoSpaceError, StorageError: the disk refuses, and it is open which table a start finds.
+            NoSpaceError, StorageError: the disk refuses, and a start may find either table.
         """
 
     def discard(self) -> None:
-        """Give back the room that it takes.
+        """Give back the room that the draft takes.
 
         Raises:
             StorageError: the disk refuses.
@@ -162,7 +163,7 @@ OpenTable = Callable[[Disk, Path], Table]
 """Opens the table in a folder, as the last flush left it, or makes an empty one; blocks.
 
 Raises:
-    ConfigError: another version wrote it.
+    ConfigError: another version wrote the table.
     CorruptionError: it is damaged where it had been durable.
     NoSpaceError: there is no room to open it.
     StorageError: the disk refuses.
@@ -175,4 +176,4 @@ class Tables:
 
     open: OpenTable
     receive: Callable[[Disk, Path], Receiver]
-    """Begins a draft in the folder, in place of one that was there; blocks."""
+    """Begins a draft in the folder, in place of a draft that was there; blocks."""
