@@ -761,7 +761,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "who gave up waiting for its turn is committed all the same",
         "catalog/together.py",
-        "            with suppress(ValueError):\n                self._waiting.remove(asked)\n",
+        "            with suppress(ValueError):\n                self._waiting.remove(mine)\n",
         "            pass\n",
         "tests/namenode/test_together.py",
     ),
@@ -856,7 +856,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a damaged block of the database looks like the end of a range",
         "kv/rocks_table.py",
-        "                    found.status()  # a damaged block ends it, too, and is no gap\n",
+        "                    found.status()  # a damaged block ends the scan, too, and is no gap\n",
         "                    pass\n",
         TABLES,
     ),
@@ -1428,7 +1428,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a block is opened again for a writer that does not hold the file",
         "catalog/reopening.py",
-        "    _, inode = asked(draft, request)\n",
+        "    _, inode = requested(draft, request)\n",
         "    inode, _ = blocks.file_and_path(draft, request.file_id)\n",
         REOPENING,
     ),
