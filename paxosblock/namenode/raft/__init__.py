@@ -1,8 +1,8 @@
 """The replicated engine of the NameNode's key-value store: Raft, on raftos 0.2.6 by subclassing.
 
 `store.py` is the `KeyValueStore` that the rest of the NameNode sees. RAFT.md beside this file
-tells how the parts work together, AUDIT.md which class mends which defect of raftos. Only
-`contract.py`, `roles.py`, `leader.py` and `node.py` import raftos.
+describes how the parts work together, and AUDIT.md lists the defects of raftos and the class that
+mends each. Only `contract.py`, `roles.py`, `leader.py` and `node.py` import raftos.
 """
 
 from __future__ import annotations

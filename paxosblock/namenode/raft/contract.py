@@ -1,9 +1,8 @@
 """The values that raftos' roles read and write, kept by our storage instead of raftos' files.
 
-raftos asks for `term` and `voted_for` of a `FileStorage`, and for a `Log` with four counters.
-Whatever its roles ask for, the rules of Raft hold here: a term never falls, a vote in a term is
-neither changed nor forgotten (defects V1-V3), and both are durable in one record before the
-call returns (S3-S5).
+raftos asks a `FileStorage` for `term` and `voted_for`, and a `Log` for four counters. The rules of
+Raft hold here whatever its roles ask for: a term never falls, a vote in a term is neither changed
+nor forgotten (defects V1-V3), and both are durable in one record before the call returns (S3-S5).
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ class StoppedError(Exception):
 
 
 class NotNowError(Exception):
-    """The disk has no room for a term or vote. Nothing was changed: to the others it is as if the
-    message, or the election time-out, that asked for it had been lost."""
+    """The disk has no room for a term or vote. Nothing was changed: to the other members it is as
+    if the message, or the election time-out, that asked for it had been lost."""
 
 
 class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
     """raftos' term and vote, in our vote file."""
 
     def __init__(self, votes: VoteFile, on_failure: Callable[[StorageError], None]) -> None:
-        """Do not call raftos' constructor: it would create files of its own."""
+        """Use `votes`; raftos' constructor is not called, as it would create files of its own."""
         self._votes = votes
         self._on_failure = on_failure
 
     @property
     def term(self) -> int:
-        """raftos' own asks by name, and every message and entry needs it."""
+        """Return the term; raftos' property asks for it by name, too slow for each message."""
         return self._votes.vote.term
 
     def __getitem__(self, name: str) -> int | str | None:
@@ -56,10 +55,10 @@ class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
         self.update({name: value})
 
     def update(self, kwargs: Mapping[str, Any]) -> None:
-        """Adopt a newer term, or a vote in a term without one; durable on return.
+        """Adopt a newer term, or a vote in a term without a vote; durable on return.
 
-        raftos' followers clear the vote whenever they start. Without a new term that is no
-        change, so nothing is written.
+        raftos' followers clear the vote whenever they start. Without a new term that changes
+        nothing here, so nothing is written.
         """
         before = self._votes.vote
         term = kwargs.get("term", before.term)
@@ -89,7 +88,7 @@ class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
         kernel: KernelSyncs | None,
         commit_index: int,
     ) -> None:
-        """`commit_index` is that of the table on the disk: what it holds was committed."""
+        """Begin with the table's `commit_index`: all that the table holds is committed."""
         RaftLog.__init__(self, tail, journal, executor, kernel)
         self.commit_index = commit_index
         self.next_index: dict[str, int] = {}
@@ -97,12 +96,12 @@ class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
 
     @property
     def last_applied(self) -> int:
-        """Return what raftos is told: everything. Entries are applied by `RaftNode`, not in its
-        response handlers, which would do it one round trip late (L7) and fail (P5)."""
+        """Return the commit index, so that raftos applies nothing: `RaftNode` does, because
+        raftos' response handlers would apply one round trip late (L7) and fail (P5)."""
         return self.commit_index
 
     @property
     def last_log_term(self) -> int:
         term = self.term_at(self.last_log_index)
-        assert term is not None, "the last entry is there, or is the base"
+        assert term is not None, "the last entry is in memory, or is the base"
         return term

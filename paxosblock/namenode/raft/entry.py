@@ -1,9 +1,9 @@
-"""An entry of the replicated log, and how it becomes a record of the journal.
+"""An entry of the replicated log, and its record in the journal.
 
     record = kind u8, index u64, term u64, payload        all integers big-endian
 
-A record whose index is not the next one *cuts*: the entries from that index on are void. So
-dropping a tail is an append, too, and the journal is written from beginning to end.
+A record whose index is not the next one *cuts*: the entries from that index on are void. So a tail
+is dropped by an append, too, and the journal is only ever written at its end.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class EntryKind(enum.IntEnum):
     """The kind of an entry's payload."""
 
     NOOP = 0
-    """Nothing: a leader begins its term with one, because it may count only its own entries."""
+    """No payload: a leader begins its term with such an entry, as only its own entries count."""
     TRANSACTION = 1
     """A transaction as `kv.codec` encodes it."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One entry; its index is where it stands in the log."""
+    """One entry; its index is its place in the log."""
 
     term: int
     kind: EntryKind
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unkno
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record of the journal; without an entry it is a base: the log begins after `index`."""
+    """One record of the journal; a record without an entry is a base: the log begins after it."""
 
     index: int
     term: int
@@ -53,7 +53,7 @@ def encode_entry(index: int, entry: Entry) -> bytes:
 
 
 def encode_base(index: int, term: int) -> bytes:
-    """Return the record that says: a snapshot replaced every entry, it ends with this one."""
+    """Return the record of a base: a snapshot that ends with this entry replaced all entries."""
     return _RECORD.pack(_BASE, index, term)
 
 
@@ -61,7 +61,7 @@ def decode_record(data: memoryview) -> Record:
     """Read a record.
 
     Raises:
-        CorruptionError: the bytes are none.
+        CorruptionError: the bytes are not a record.
     """
     if len(data) < _RECORD.size:
         raise CorruptionError("a record of the replicated log is cut short")

@@ -1,7 +1,7 @@
 """Messages between NameNodes on each node's own HTTP port: `GET /raft` with an Upgrade.
 
-Every member calls every other one and only sends on the connections it made; answers come on those
-that the others made. After the `101` frames follow (secure_channel.py), one message each.
+Every member calls every other one and only sends on the connections it made; answers come on the
+connections that the others made. After the `101` come frames (secure_channel.py), one message each.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ RAFT_PATH: Final = "/raft"
 UPGRADE: Final = "paxosblock-raft/4"
 SECRET_BYTES_MIN: Final = 16
 UNSENT_BYTES_MAX: Final = 64 * MIB
-"""A message is dropped while so much is unsent; the engine sends again what matters."""
+"""A message is dropped while this much is unsent; the engine repeats those that matter."""
 
 REASONS_MAX: Final = 100
-"""Reasons for refusing a connection that are remembered, to tell each of them once."""
+"""Reasons for refusing a connection that are remembered, so that the log tells each once."""
 
 CALL_AGAIN_S: Final = 0.1
 HANDSHAKE_S: Final = 3.0
 DEAD_AFTER_MS: Final = 3000
-"""A connection whose bytes nobody acknowledges for so long is given up."""
+"""A connection whose bytes nobody acknowledges for this long is given up."""
 
 _FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
 
@@ -47,14 +47,14 @@ _log = logging.getLogger(__name__)
 
 
 def check_secret(secret: bytes) -> None:
-    """Raise ConfigError if a cluster's secret is too short to be one."""
+    """Raise ConfigError if a cluster's secret is too short."""
     if len(secret) < SECRET_BYTES_MIN:
         raise ConfigError(f"the cluster secret must have at least {SECRET_BYTES_MIN} bytes")
 
 
 @dataclass(slots=True)
 class TransportCounters:
-    """The numbers of things refused or lost since the start."""
+    """Counts of what was refused or lost since the start."""
 
     connections_refused: int = 0
     messages_malformed: int = 0
@@ -71,11 +71,16 @@ class HttpTransport:
         secret: bytes,
         on_proven: Callable[[str], None] = lambda peer: None,
     ) -> None:
-        """`members` are the addresses of all NameNodes, `address` is this one's; `secret` is the
-        cluster's. `on_proven` is told of another one that has proven to be a member.
+        """Connect nothing before `start`.
+
+        Args:
+            address: this NameNode's address.
+            members: the addresses of all NameNodes.
+            secret: the cluster's secret.
+            on_proven: is called with the address of another member that has proven itself.
 
         Raises:
-            ConfigError: the secret is too short to be one.
+            ConfigError: the secret is too short.
         """
         check_secret(secret)
         self.counters = TransportCounters()
@@ -136,14 +141,14 @@ class HttpTransport:
     # -- for links and receivers ------------------------------------------------------------------
 
     def introduction(self, peer: str, nonce: bytes) -> dict[str, str]:
-        """Return the headers with which a connection to `peer` is asked for."""
+        """Return the headers of the request for a connection to `peer`."""
         return {_FROM: self._address, _TO: peer, _NONCE: nonce.hex()}
 
     def check_answer(self, peer: str, nonce: bytes, headers: Mapping[str, str]) -> Sealer:
-        """Return what seals frames for `peer`, which has proven that it knows the secret.
+        """Return the sealer of frames for `peer`, whose answer proves that it knows the secret.
 
         Raises:
-            ProtocolError: it has not.
+            ProtocolError: the answer does not prove it.
         """
         called_nonce = _nonce(headers.get(_NONCE.lower(), ""))
         if called_nonce is None:
@@ -158,14 +163,14 @@ class HttpTransport:
         """Hand a message to the engine.
 
         Raises:
-            ProtocolError: it is malformed.
+            ProtocolError: the message is malformed.
         """
         message = messages.decode(body)
         if self._deliver is not None:
             self._deliver(sender, message)
 
     def refuse_connection(self, why: str) -> None:
-        """Count an end that is none of us; each may try ten times a second, so say it once."""
+        """Count a stranger's connection; log each reason once, as it may try ten times a second."""
         self.counters.connections_refused += 1
         if why not in self._told:
             if len(self._told) >= REASONS_MAX:
@@ -174,7 +179,7 @@ class HttpTransport:
             _log.warning("%s refuses a connection: %s", self._address, why)
 
     def forget(self, receiver: _Receiver) -> None:
-        """The connection is gone."""
+        """Drop the receiver of a connection that is gone."""
         self._receivers.discard(receiver)
 
 
@@ -185,7 +190,7 @@ class _Receiver(asyncio.Protocol):
         self._owner, self._caller = owner, caller
         self._opener = Opener(key)
         self.slot = Slot(None, "")
-        """Among the connections of clients, until it has proven to be none of them."""
+        """Its slot among the connections of clients, until the caller has proven to be a member."""
         self._transport: asyncio.BaseTransport | None = None
         self._patience: asyncio.TimerHandle | None = None
 
@@ -255,7 +260,7 @@ class _Link:
                 await self._task
 
     def send(self, body: bytes) -> bool:
-        """Send unless the connection is down or stuck; tell which."""
+        """Send, and return True, unless the connection is down or stuck."""
         if self._sealer is None or self._writer is None or self._writer.is_closing():
             return False
         if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:

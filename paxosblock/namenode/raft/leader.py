@@ -31,8 +31,8 @@ class _Peer:
     """The leader's knowledge of a member beside raftos' next_index and match_index.
 
     `in_flight` holds, by sequence number, the last entry of each message that is not answered.
-    Refusals of messages up to `outdated` are old: next_index was moved back since. `heard_at` is
-    when it answered last, `full` what it said then of its disk.
+    Refusals of messages up to `outdated` are old, as next_index was moved back since. The member
+    last answered at `heard_at`, and said then that its disk was `full`, or not.
     """
 
     in_flight: dict[int, int] = field(default_factory=dict)
@@ -80,17 +80,17 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     @property
     def leads(self) -> bool:
-        """Tasks that raftos scheduled may run after this role has ended."""
+        """True until this role has ended, after which tasks that raftos scheduled may still run."""
         return self.state.state is self
 
     def start(self) -> None:
-        """Begin the term with an empty entry: only entries of the own term are counted (L4)."""
+        """Begin the term with an empty entry, because only entries of this term count (L4)."""
         super().start()
         noop = Entry(self.storage.term, EntryKind.NOOP, b"")
         self.noop_index = self._append(noop)
 
     def stop(self) -> None:
-        """Leave nobody waiting (L6): whether pending entries will be committed is not known."""
+        """End the role; writes that wait are answered that their outcome is unknown (L6)."""
         super().stop()
         pending, self._pending = self._pending, {}
         lost = OutcomeUnknownError("the leader stepped down before a majority")
@@ -104,15 +104,15 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     def propose(
         self, payload: bytes, transaction: Transaction
     ) -> asyncio.Future[Committed | Conflict]:
-        """Append an entry; the future gets what applying it returned.
+        """Append an entry; the future gets the result of applying it.
 
         Args:
-            transaction: what `payload` decodes to.
+            transaction: is what `payload` decodes to.
 
         Raises:
             UnavailableError: too much is pending, or leadership is being handed over.
-            NoSpaceError: the disk is full, and nobody else took over; or so many members' disks
-                are that no majority could store it.
+            NoSpaceError: the disk is full, and no other member took over; or so many members' disks
+                are full that no majority could store the entry.
         """
         server = self.state.server
         if (lack := self._lack_of_room() or server.refusal) is not None:
@@ -130,12 +130,12 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         return answer
 
     def proposed(self, index: int) -> Transaction | None:
-        """Return the transaction of entry `index` if it was proposed here; else it is decoded."""
+        """Return the transaction of entry `index` if it was proposed here, None otherwise."""
         pending = self._pending.get(index)
         return None if pending is None else pending.transaction
 
     def answer(self, index: int, result: Any) -> None:
-        """Entry `index` was applied with this result."""
+        """Answer the write whose entry `index` was applied with this `result`."""
         pending = self._pending.pop(index, None)
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(result)
@@ -143,7 +143,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     def _append(self, entry: Entry) -> int:
         index: int = self.log.append(entry)
         if not self._flushing:
-            # Whatever is proposed in the same turn of the loop goes in the same message.
+            # All that is proposed in this turn of the loop goes in one message.
             self._flushing = True
             self.loop.call_soon(self._flush)
         return index
@@ -155,7 +155,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
                 self._replicate(peer)
 
     def _lack_of_room(self) -> NoSpaceError | None:
-        """Return why no majority can store anything for now; None while one can."""
+        """Return why no majority can store anything for now; None if a majority can."""
         own: NoSpaceError | None = self.state.server.full
         full = [peer for peer, progress in self._peers.items() if progress.full]
         if self.state.is_majority(len(self._peers) + (own is None) - len(full)):
@@ -168,26 +168,26 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         now = self.loop.time()
         late = takewhile(lambda item: item[1].deadline <= now, self._pending.items())
         for index, _ in list(late):
-            self._give_up_on([index], self._late_words(index))
+            self._give_up_on([index], self._why_late(index))
 
     def _give_up_on(self, indexes: list[int], why: str) -> None:
         answers = [self._pending.pop(index).answer for index in indexes]
         refuse(answers, OutcomeUnknownError(why))
 
-    def _late_words(self, index: int) -> str:
-        """Tell which members entry `index` waits for."""
+    def _why_late(self, index: int) -> str:
+        """Return a text that names the members that entry `index` waits for."""
         waited = f"not committed within {self._options.commit_timeout_s} s, and may be later"
         behind = [peer for peer in self._peers if self.log.match_index[peer] < index]
         return f"{waited}: not stored by {', '.join(behind)}" if behind else waited
 
     def prefers(self, peer: str) -> tuple[bool, int]:
-        """The lower, the better the member would lead: with room, then with the longer log."""
+        """Return a rank that is lower for a member with room, then for one with a longer log."""
         return self._peers[peer].full, -self.log.match_index[peer]
 
     # -- replication ----------------------------------------------------------------------------
 
     async def append_entries(self, destination: str | None = None) -> None:
-        """raftos calls this for a heartbeat to all, or to send one member what it lacks."""
+        """Send a heartbeat to all, or to one member what it lacks; raftos calls this."""
         if not self.leads:
             return
         if destination is not None:
@@ -198,7 +198,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
             self._replicate(peer)
 
     def heartbeat(self) -> None:
-        """Let raftos begin a round; forget what nobody waits for any more."""
+        """Let raftos begin a round; drop old rounds, late writes and transfers to members away."""
         super().heartbeat()
         self.response_map.pop(self.request_id - ROUNDS_KEPT, None)
         self._expire()
@@ -210,7 +210,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
                 progress.transfer.send_again()
 
     def _replicate(self, peer: str) -> None:
-        """Send what the member lacks, as far as the window is open."""
+        """Send the entries that the member lacks, as far as its window is open."""
         progress, options = self._peers[peer], self._options
         while len(progress.in_flight) < options.append_window:
             first = self.log.next_index[peer]
@@ -224,17 +224,17 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
             end = first + len(entries)
             few = end > self.log.last_log_index and len(entries) < options.append_full
             if few and progress.in_flight:
-                return  # they go together with what comes until the answer does
+                return  # they go together with the entries that come before the next answer
             self.log.next_index[peer] = end
             progress.in_flight[self._sequence + 1] = end - 1
             self._send(peer, first - 1, entries)
 
     def _send_heartbeat(self, peer: str) -> None:
-        """An empty message, which is answered at once. That it continues the latest entry sent
-        makes the member miss, and ask for, whatever was lost on the way."""
+        """Send an empty message, which is answered at once. It continues the latest entry sent, so
+        the member notices, and asks for, whatever was lost on the way."""
         previous = self.log.next_index[peer] - 1
         if self.log.term_at(previous) is None:
-            # What is in flight was compacted, too; if it was lost, only a snapshot will help.
+            # The entries in flight were compacted, too; if they were lost, only a snapshot helps.
             self._peers[peer].in_flight.clear()
             previous = 0
         self._send(peer, previous, [])
@@ -256,8 +256,8 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_append_entries_response(self, data: Message) -> None:
-        """Prepare the answer so that raftos' own bookkeeping of rounds, next_index and
-        match_index comes out right, and let it do that."""
+        """Change the answer so that raftos' bookkeeping of rounds, next_index and match_index comes
+        out right, and hand it on."""
         if data["term"] != self.storage.term or "sequence" not in data:
             return  # of an older term (L8), or raftos' refusal of one (L10)
         peer = self.state.get_sender_id(data["sender"])
@@ -267,14 +267,14 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         progress.in_flight.pop(data["sequence"], None)
         sent = log.next_index[peer]
         if data["success"]:
-            # Answers may overtake each other; what is durable there stays durable (L9).
+            # Answers may overtake each other; durable entries stay durable (L9).
             match = max(log.match_index[peer], data["last_log_index"])
             data["last_log_index"] = match
             done = [seq for seq, last in progress.in_flight.items() if last <= match]
             for sequence in done:
                 del progress.in_flight[sequence]
         else:
-            # raftos goes back by one entry (L11); so say one more than the member asks for.
+            # raftos goes back by one entry (L11), so this is one more than the member asks for.
             log.next_index[peer] = self._continue_at(progress, peer, data) + 1
         super().on_receive_append_entries_response(data)
         if data["success"]:
@@ -290,13 +290,13 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         return int(max(hint, self.log.match_index[peer] + 1))
 
     def on_durable(self) -> None:
-        """Count this member's own log, as far as it is durable."""
+        """Count this member's own durable entries."""
         self.update_commit_index()
 
     def update_commit_index(self) -> None:
-        """Commit what a majority holds durably, if it is of this term (L4).
+        """Commit the entries that a majority holds durably, if the last is of this term (L4).
 
-        Entries of older terms are committed by the one of this term that follows them.
+        Entries of older terms are committed by the first entry of this term that follows them.
         """
         durable = sorted([*self.log.match_index.values(), self.log.durable_index])
         index = durable[(len(durable) - 1) // 2]
@@ -308,13 +308,13 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     @property
     def may_read(self) -> bool:
-        """True once the first entry of the term is committed: before, older leaders' last commits
-        may not be known here."""
+        """True once the first entry of the term is committed: until then this member may not know
+        the last commits of older leaders."""
         return bool(self.log.commit_index >= self.noop_index > 0)
 
     def ask_to_confirm(self, number: int, confirmed: set[str], every: bool) -> None:
-        """Ask members whether they are in this term still: as few as make a majority, those that
-        were heard last, or everyone who has not said so yet."""
+        """Ask members whether they are still in this term: a bare majority of those heard last, or
+        `every` member that has not confirmed it yet."""
         message = {"type": "confirm", "term": self.storage.term, "number": number}
         heard = sorted(self._peers, key=lambda peer: -self._peers[peer].heard_at)
         few = heard[: self.state.server.cluster_count // 2]
@@ -332,34 +332,39 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_read_index(self, data: Message) -> None:
-        """Tell a follower after which entry it may look.
+        """Tell a follower the entry after which it may look.
 
-        When it asked, its vote was in no later term, and neither is this member's. Where the two
-        are a majority no other leader had been elected by then, so whatever was answered before
-        it asked is committed here. Else a round tells.
+        When it asked, its vote was in no later term, and neither is this member's. If the two are a
+        majority, no other leader had been elected by then, so all writes that were answered before
+        it asked are committed here. If they are not, a round asks other members.
         """
         if data["term"] == self.storage.term:
             if self.may_read and self.state.is_majority(2):
                 self._tell_index(data, self.log.commit_index)
             else:
-                self.reads.read().add_done_callback(lambda read: self._told(data, read))
+                self.reads.read().add_done_callback(lambda read: self._answer_read(data, read))
 
-    def _told(self, data: Message, read: asyncio.Future[int]) -> None:
+    def _answer_read(self, data: Message, read: asyncio.Future[int]) -> None:
         if read.exception() is None and self.leads:
             self.state.guarded(lambda: self._tell_index(data, read.result()))()
 
     def _tell_index(self, data: Message, index: int) -> None:
         term = self.log.term_at(index)
-        assert term is not None, "entries are forgotten up to the base, whose term is kept"
-        told = {"number": data["number"], "index": index, "index_term": term}
-        message = {"type": "read_index_response", "term": self.storage.term, **told}
+        assert term is not None, "entries are dropped up to the base, whose term is kept"
+        message = {
+            "type": "read_index_response",
+            "term": self.storage.term,
+            "number": data["number"],
+            "index": index,
+            "index_term": term,
+        }
         self.state.post(message, data["sender"])
 
     # -- snapshots ------------------------------------------------------------------------------
 
     def needed_from(self) -> int:
-        """The first entry that a member will need once it has the snapshot it is being sent.
-        If it were forgotten meanwhile, that member would never catch up under load."""
+        """Return the first entry that any member will need after the snapshot it is being sent.
+        Without that entry the member would never catch up under load."""
         transfers = [each.transfer for each in self._peers.values() if each.transfer is not None]
         return min((each.index + 1 for each in transfers), default=self.log.last_log_index + 1)
 
@@ -406,7 +411,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         self._try_hand_over()
 
     def keep_leading(self) -> None:
-        """Give up handing over."""
+        """Stop handing over, and take writes again."""
         self._successor = None
 
     def _try_hand_over(self) -> None:
@@ -418,7 +423,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         self.loop.call_later(self._options.heartbeat_s, self._try_hand_over)
 
     def on_receive_pre_vote(self, data: Message) -> None:
-        """There is a leader."""
+        """Refuse, as there is a leader."""
         self.state.answer_pre_vote(data, False)
 
 

@@ -2,8 +2,8 @@
 
 The journal (`kv.journal`) numbers its *records*; the log numbers its *entries*. They differ once a
 tail was cut, so every entry in memory knows its record's position. Appending puts records in a
-queue that `flush` empties, one sync for whatever queued up meanwhile; `durable_index` tells how
-far the entries, as they are now, have reached the disk. Nobody may be told of an entry before.
+queue that `flush` empties, with one sync for all that queued up meanwhile. The entries up to
+`durable_index`, as they are now, have reached the disk; nobody may be told of a later entry.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ T = TypeVar("T")
 _KIND = "journal"
 
 ROOM_POLL_S = 0.5
-"""While the disk is full: how often to look whether there is room again."""
+"""Time between two looks for room while the disk is full."""
 
 FLUSH_BYTES = 4 * MIB
-"""A sync takes no further record once it has reached this."""
+"""A sync takes no further record once it has this many bytes."""
 
 
 @dataclass(slots=True)
 class Tail:
-    """The entries after `base_index`; `positions[i]` is where the record of `entries[i]` is."""
+    """The entries after `base_index`; the record of `entries[i]` is at `positions[i]`."""
 
     base_index: int
     base_term: int
@@ -63,7 +63,7 @@ class Tail:
         return sum(RECORD_BYTES + len(entry.payload) for entry in self.entries)
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of the entry, None when it is not known here."""
+        """Return the term of the entry; None if it is not known here."""
         if index == self.base_index:
             return self.base_term
         if self.base_index < index <= self.last_index:
@@ -79,13 +79,13 @@ class Tail:
     def drop_through(self, index: int) -> None:
         """Drop the entries up to `index`, which becomes the base."""
         term = self.term_at(index)
-        assert term is not None, "the base's term is needed to check what follows it"
+        assert term is not None, "the base's term is needed to check the entries after it"
         del self.entries[: index - self.base_index]
         del self.positions[: index - self.base_index]
         self.base_index, self.base_term = index, term
 
     def reset(self, index: int, term: int) -> None:
-        """Forget everything; the log begins after the entry at `index`."""
+        """Drop all entries; the log begins after the entry at `index`."""
         self.base_index, self.base_term = index, term
         self.entries.clear()
         self.positions.clear()
@@ -93,10 +93,10 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """Records up to position `through` may go once the one at `after` is durable.
+    """Records up to position `through` may be removed once the record at `after` is durable.
 
-    What voids entries (a cut, a base) may still wait for the disk. If records went before it came,
-    a reader would find a gap, or take void entries for those that follow the snapshot.
+    A record that voids entries (a cut, a base) may still wait for the disk. If others were removed
+    first, a reader would find a gap, or take void entries for those that follow the snapshot.
     """
 
     through: int
@@ -109,8 +109,8 @@ class RaftLog:
     def __init__(
         self, tail: Tail, journal: Journal, executor: Executor, kernel: KernelSyncs | None = None
     ) -> None:
-        """Take what `load_tail` found; all of it is durable. `executor` has one thread; the
-        `kernel` syncs in its place, if there is one."""
+        """Take what `load_tail` found, all of which is durable. The `kernel` syncs, if there is
+        one; otherwise the only thread of `executor` does."""
         self._tail = tail
         self._journal = journal
         self._executor = executor
@@ -128,7 +128,7 @@ class RaftLog:
 
     @property
     def base_index(self) -> int:
-        """The entry before the first one that is still here."""
+        """Return the index of the entry before the first one that is still here."""
         return self._tail.base_index
 
     @property
@@ -137,17 +137,17 @@ class RaftLog:
 
     @property
     def durable_index(self) -> int:
-        """Every entry up to this one is on stable storage as it is in memory."""
+        """Return the last entry up to which all are on stable storage as they are in memory."""
         return self._durable_index
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of the records since the snapshot that the start found; those that it found in the
-        journal count, whichever process wrote them."""
+        """Return the bytes of records since the table that the start found; records that it found
+        in the journal count, whichever process wrote them."""
         return self._bytes_written
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of the entry; None when it is compacted or not there yet."""
+        """Return the term of the entry; None if it is compacted or not there yet."""
         return self._tail.term_at(index)
 
     def first_index_of_term(self, index: int) -> int:
@@ -162,7 +162,7 @@ class RaftLog:
         return self._tail.entries[index - self.base_index - 1]
 
     def slice(self, first: int, count_max: int, bytes_max: int) -> list[Entry]:
-        """Return entries from `first` on, at least one if there is one, within the limits."""
+        """Return entries from `first` on within the limits, but at least one if there is any."""
         begin = first - self.base_index - 1
         chosen = self._tail.entries[begin : begin + count_max]
         size = 0
@@ -182,13 +182,13 @@ class RaftLog:
         return index
 
     def cut_from(self, index: int) -> None:
-        """Drop the entries from `index` on. Durable with the entry that takes the first's place:
-        until then a restart brings them back, uncommitted as they were."""
+        """Drop the entries from `index` on. That is durable with the next entry at `index`: until
+        then a restart brings them back, uncommitted as they were."""
         self._tail.cut_from(index)
         self._durable_index = min(self._durable_index, index - 1)
 
     def reset(self, index: int, term: int) -> None:
-        """Begin after the entry at `index`: a durable snapshot has replaced all entries.
+        """Begin after the entry at `index`, as a durable table has replaced all entries.
 
         `flush` removes them from the disk.
         """
@@ -199,9 +199,9 @@ class RaftLog:
         self._remove_through(through)
 
     def compact(self, index: int, keep_from: int) -> None:
-        """Forget entries that the durable snapshot of `index` covers, except from `keep_from` on.
+        """Drop entries that the durable table of `index` covers, except from `keep_from` on.
 
-        `flush` removes all that it covers from the disk.
+        `flush` removes all that the table covers from the disk.
         """
         covered = index - self.base_index
         positions = self._tail.positions
@@ -216,11 +216,11 @@ class RaftLog:
         """Write what is queued, for ever; call `on_durable` after each sync, while the next batch
         is being written. Remove records that nobody needs.
 
-        `on_full` is called with why the disk has no room, and with None once what waited for room
-        is durable.
+        `on_full` is called with the error when the disk has no room, and with None once the records
+        that waited for room are durable.
 
         Raises:
-            StorageError: the disk refuses. What was queued may or may not be durable; a sync is
+            StorageError: the disk refuses. Queued records may or may not be durable; a sync is
                 never tried again.
         """
         loop = asyncio.get_running_loop()
@@ -238,7 +238,7 @@ class RaftLog:
     async def _write(
         self, batch: list[bytes], on_full: Callable[[NoSpaceError | None], None]
     ) -> None:
-        """Append the batch to the journal; where it finds no room, again when there is some."""
+        """Append the batch to the journal, and again once there is room if it finds none."""
         waited = False
         while True:
             try:
@@ -253,7 +253,7 @@ class RaftLog:
             on_full(None)
 
     async def _wait_room(self) -> None:
-        """Look now and then. What a snapshot makes superfluous meanwhile may be all it takes."""
+        """Look now and then; removing records that a flush has made superfluous may suffice."""
         while True:
             await asyncio.sleep(ROOM_POLL_S)
             await self._remove_superfluous()
@@ -271,9 +271,9 @@ class RaftLog:
         return loop.run_in_executor(self._executor, lambda: step(*args, **kwargs))
 
     async def settled(self) -> None:
-        """Wait for what is being written; `flush` has ended. Nothing can be written any more.
+        """Wait for the batch that is being written, after `flush` has ended; it is the last one.
 
-        What is still queued is lost: nobody was told of it.
+        Records that are still queued are lost, but nobody was told of them.
         """
         await self._appending.close()
 
@@ -308,7 +308,7 @@ def has_journal(disk: Disk, folder: Path) -> bool:
 def load_tail(
     disk: Disk, folder: Path, index: int, term: int, segment_bytes: int
 ) -> tuple[Tail, Journal]:
-    """Read the journal beside the snapshot of entry `index` of `term`; blocks.
+    """Read the journal beside the table of entry `index` of `term`; blocks.
 
     Raises:
         CorruptionError: a segment is damaged or missing.
@@ -330,7 +330,7 @@ def _replay_record(folder: Path, tail: Tail, position: int, record: Record) -> N
         tail.reset(record.index, record.term)
         return
     if (not tail.entries and not _links(tail, record)) or record.index <= tail.base_index:
-        # The entries before were compacted, or were void when this one was written.
+        # The entries before it were compacted, or void when this record was written.
         tail.reset(record.index - 1, 0)
     if record.index > tail.last_index + 1:
         missing = f"entries {tail.last_index + 1} to {record.index - 1} are missing"
@@ -345,7 +345,7 @@ def _links(tail: Tail, record: Record) -> bool:
 
 
 def _join(folder: Path, tail: Tail, journal: Journal, index: int, term: int) -> None:
-    """Make `tail` continue the snapshot, and write down when its entries do not."""
+    """Make `tail` continue the table; if its entries do not, record a new base."""
     if tail.base_index > index:
         raise CorruptionError(f"{folder}: entries {index + 1} to {tail.base_index} are missing")
     if tail.base_index < index and tail.term_at(index) == term:

@@ -14,14 +14,14 @@ _NOTHING = Transaction()
 
 
 class ReplicatedMachine(StateMachine):
-    """The map of one member. It stays the same object, so a `View` of it never goes stale."""
+    """The map of one member. It stays the same object, so that views of it stay valid."""
 
     def apply_entry(
         self, index: int, entry: Entry, known: Transaction | None = None
     ) -> Generator[None, None, Committed | Conflict]:
-        """Apply the entry at `index`, the one after those applied before, as `apply_in_slices`.
+        """Apply the entry at `index`, which must be the next one, as `apply_in_slices` does.
 
-        `known` is its transaction, if it need not be decoded.
+        `known` is its transaction, if that need not be decoded.
         """
         assert index == self.revision + 1, "the log is applied without gaps"
         if entry.kind is EntryKind.NOOP:
@@ -30,7 +30,7 @@ class ReplicatedMachine(StateMachine):
         return (yield from self.apply_in_slices(index, transaction, entry.term))
 
     def adopt(self, table: Table) -> Table:
-        """Go on from `table`, a later one; return the one before, which nobody uses any more."""
+        """Go on from `table`, which is later; return the earlier table, which is now unused."""
         assert table.revision > self.revision, "a member never goes back"
         before, self._table = self._table, table
         return before

@@ -1,18 +1,18 @@
-"""The folder of one member: lock, vote, table, log after it. All of this blocks.
+"""The folder of one member: its lock, vote and table, and the log after that. All calls block.
 
-folder/lock                     locked while a process has it open
+folder/lock                     locked while a process has the folder open
 folder/members                  its format, and the addresses of all members, one in each line
 folder/lineage                  the cluster of one NameNode that it comes from, if any (planting.py)
 folder/joined                   in a cluster with a lineage: the others that were heard of (seed.py)
 folder/vote                     term and vote (vote_file.py)
 folder/spare                    room for the next votes on a full disk (vote_file.py)
 folder/db                       the map, as the last flush left it (kv/rocks_table.py)
-folder/journal-<position>       records of the log from that one on (log.py)
+folder/journal-<position>       records of the log from that position on (log.py)
 
-Before anything in it is opened, `check_member` asks whether it may take part in the cluster. A
-member whose folder was emptied has forgotten whom it voted for and what it confirmed. One that was
-told of other members would count another majority, which need not overlap with that of those who
-still go by the old list. Both look like a member; so both are asked for here.
+`check_member` checks that a folder may take part in the cluster before anything in it is opened. A
+member whose folder was emptied has forgotten its votes and what it confirmed. A member with another
+list of members would count another majority, which need not overlap with that of the old list. Both
+would otherwise look like any member.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Limits:
     that a member that is a little behind needs no copy of the map.
 
     A flush is due when the log has grown by `flush_bytes` since the last one, in this process and
-    those before it.
+    earlier ones.
     """
 
     segment_bytes: int = 16 * MIB
@@ -70,7 +70,7 @@ class Opened:
     tables: Tables
 
     def receive(self) -> Receiver:
-        """Begin to take the map of another member, in place of one that was begun before."""
+        """Begin to take the map of another member; a draft that was begun before is dropped."""
         return self.tables.receive(self.disk, self.folder)
 
     def close(self) -> None:
@@ -98,13 +98,13 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int, tables
     check_formats(disk, folder)
     machine = ReplicatedMachine(_open_table(disk, folder, votes, tables))
     try:
-        # Only now, when it is known that this program may change the folder.
+        # Not earlier: only by now the checks have shown that this program may change the folder.
         remove_drafts(disk, folder)
         votes.spare.give_back()
         tail, journal = load_tail(disk, folder, machine.revision, machine.term, segment_bytes)
         try:
             _check_terms(folder, votes, tail)
-            # What a crash may have left between a flush and the removal of what it covers.
+            # A crash may have come between a flush and the removal of the records it covers.
             first = tail.positions[0] if tail.positions else journal.next_index
             journal.remove_through(first - 1)
             votes.keep_room()
@@ -118,7 +118,7 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int, tables
 
 
 def _open_table(disk: Disk, folder: Path, votes: VoteFile, tables: Tables) -> Table:
-    """Open the table; on a full disk it takes the room that is kept for votes."""
+    """Open the table; on a full disk, in the room that is kept for votes."""
     try:
         return tables.open(disk, folder)
     except NoSpaceError:
@@ -127,13 +127,13 @@ def _open_table(disk: Disk, folder: Path, votes: VoteFile, tables: Tables) -> Ta
 
 
 def _check_journal(disk: Disk, folder: Path, votes: VoteFile) -> None:
-    """A member has a journal before it hears of any term, and from then on."""
+    """Raise CorruptionError if the journal is missing: a member that knows a term has one."""
     if votes.vote.term > 0 and not has_journal(disk, folder):
-        raise CorruptionError(f"{folder}: the journal is missing, and with it what was promised")
+        raise CorruptionError(f"{folder}: the journal is missing, and with it confirmed entries")
 
 
 def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
-    """The log cannot know a later term than the vote file, which was written first."""
+    """Raise CorruptionError if the log knows a later term than the vote, which is written first."""
     last = tail.term_at(tail.last_index) or 0
     if last > votes.vote.term:
         known = f"the log knows term {last}, the vote only {votes.vote.term}"
@@ -141,16 +141,15 @@ def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
 
 
 def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> None:
-    """Return if the folder is that of a member of this cluster, or make it one where the cluster
-    is new.
+    """Return if the folder is that of a member of this cluster; make it so if the cluster is new.
 
-    Only a word of the operator lets an empty folder in. Every member has a vote from then on,
-    before it says anything to anybody. A folder without `members` takes this list.
+    Only the operator's `new_cluster` lets an empty folder in. Every member has a vote from then on,
+    before it says anything to anybody. A folder without a list of members takes `members`.
 
     Raises:
         ConfigError: the folder is empty and the cluster is not new, or the other way round; or it
-            went by another list of members; or a later version wrote that.
-        StorageError: it cannot be read or written.
+            has another list of members; or a later version wrote that list.
+        StorageError: the folder cannot be read or written.
     """
     disk = OsDisk()
     try:
@@ -191,17 +190,17 @@ def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
 
 
 def write_members(disk: Disk, folder: Path, members: Sequence[str]) -> None:
-    """Remember the list of members, durably."""
+    """Record the list of members durably."""
     write_lines(disk, folder / _MEMBERS, sorted(members))
 
 
 def read_members(disk: Disk, folder: Path) -> list[str]:
-    """Return the members that the folder remembers, sorted. Raises as `read_lines`."""
+    """Return the list of members in the folder, sorted. Raises as `read_lines`."""
     return read_lines(disk, folder / _MEMBERS)
 
 
 def write_lines(disk: Disk, file: Path, lines: Sequence[str]) -> None:
-    """Replace a text file, durably; its first line is the format."""
+    """Replace a text file durably; its first line is the format."""
     with_format = (f"{_FORMAT}{_KNOWN_FORMAT}", *lines)
     publish(disk, file, [f"{line}\n".encode() for line in with_format])
 
@@ -210,8 +209,8 @@ def read_lines(disk: Disk, file: Path) -> list[str]:
     """Return the lines of a text file, which has no format if an earlier version wrote it.
 
     Raises:
-        ConfigError: a later version wrote it.
-        CorruptionError: its format is no number.
+        ConfigError: a later version wrote the file.
+        CorruptionError: its format is not a number.
         StorageError: it cannot be read.
     """
     lines = read_file(disk, file).decode(errors="replace").split()

@@ -3,7 +3,7 @@
 The names of raftos' four messages and of their fields are raftos' own, because its roles read
 them; `pre_vote`, `install_snapshot`, `timeout_now`, `confirm` and `read_index` are added. In a
 process a message is a dict, as raftos expects. On the wire it is a byte for the type and msgpack,
-and what does not fit the table is refused before any role sees it.
+and a message that does not fit the table is refused before any role sees it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Transport(Protocol):
     """Messages between members: they may be lost, repeated or late, never forged."""
 
     def start(self, deliver: Deliver) -> None:
-        """Begin to deliver what the other members send to this one."""
+        """Begin to deliver the messages of the other members."""
 
     def send(self, peer: str, message: Message) -> None:
-        """Send without waiting. One that cannot be sent is lost; the engine sends it again."""
+        """Send without waiting. A message that cannot be sent is lost; the engine repeats it."""
 
     async def close(self) -> None:
-        """Deliver nothing more, and release what is open."""
+        """Deliver nothing more, and close the connections."""
 
 
 class _RequestVote(TypedDict):
@@ -166,7 +166,7 @@ def decode(data: bytes | memoryview) -> Message:
     """Read a message that a peer sent.
 
     Raises:
-        ProtocolError: an unknown type, a missing field or one of the wrong kind.
+        ProtocolError: the type is unknown, or a field is missing or has a wrong type.
     """
     if not data or data[0] >= len(_TYPES):
         raise ProtocolError("not a message between NameNodes of this version")

@@ -30,7 +30,7 @@ from paxosblock.namenode.raft.transfers import Incoming
 _ROLES = {Follower: RaftFollower, Candidate: RaftCandidate, Leader: RaftLeader}
 _OF_A_LEADER = ("append_entries", "install_snapshot", "confirm")
 _WITHOUT_A_TERM = ("pre_vote",)
-"""Messages whose term is no reason to follow: the sender has not been elected to anything."""
+"""Messages whose term is no reason to follow, as nobody has elected their sender."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counters:
-    """The numbers of things that happened in this member since it started."""
+    """Counts of events in this member since it started."""
 
     elections_won: int = 0
     strangers_refused: int = 0
@@ -48,11 +48,14 @@ class Counters:
 
 
 class RaftState(State):  # type: ignore[misc]  # raftos has no types
-    """raftos' role switch and dispatch. Every node has a subclass of its own, because raftos
-    keeps leader and futures on the class (L15)."""
+    """Switches roles and dispatches messages, as raftos' `State` does.
+
+    Every node has a subclass of its own, because raftos keeps leader and futures on the class
+    (L15).
+    """
 
     def __init__(self, node: RaftNode) -> None:
-        """Build what raftos' constructor would, on our storage."""
+        """Set what raftos' constructor would, with our storage."""
         self.server = node
         self.id = self._get_id(node.host, node.port)
         type(self).loop = node.loop
@@ -68,7 +71,7 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
     # -- dispatch -------------------------------------------------------------------------------
 
     def request_handler(self, data: Message) -> None:
-        """Drop what no member says; change the role *before* raftos dispatches (L18)."""
+        """Drop messages that no member sends; change the role *before* raftos dispatches (L18)."""
         sender = self.get_sender_id(data["sender"])
         if sender not in self._members or data["type"] not in FIELDS:
             self.refuse(f"a message from {sender}, which is no other member")
@@ -97,9 +100,9 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
         self.server.role_changed()
 
     def to_candidate(self) -> None:
-        """A member alone is elected by its own vote, which nobody answers (V7).
+        """Stand for election, unless the disk has no room for the vote.
 
-        One whose disk has no room for its vote does not stand.
+        A member alone is elected by its own vote, which nobody answers (V7).
         """
         try:
             super().to_candidate()
@@ -116,7 +119,7 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
     # -- for the roles --------------------------------------------------------------------------
 
     def heard_leader(self) -> None:
-        """Remember when; while it is recent, this member supports no election."""
+        """Remember the time; this member supports no election soon after it."""
         self._heard_at = self.loop.time()
 
     def hears_leader(self) -> bool:
@@ -135,7 +138,7 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
 
 
 class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
-    """raftos' node on an injected transport. Build it in the event loop it runs in."""
+    """A member on an injected transport. Build it in the event loop it runs in."""
 
     def __init__(
         self,
@@ -148,7 +151,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         options: Options,
         rng: random.Random,
     ) -> None:
-        """raftos' constructor fails on every Python since 3.10 (P1), so this replaces it.
+        """Replace raftos' constructor, which fails on every Python since 3.10 (P1).
 
         `members` are the addresses of the whole cluster, `address` is one of them; `opened` is
         this member's folder; `executor` has one thread, for the journal.
@@ -162,15 +165,15 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.failure: StorageError | None = None
         self.failed = asyncio.Event()
         self.full: NoSpaceError | None = None
-        """Set while its disk takes nothing. It still knows, answers and sends what it did."""
+        """Set while this member's disk is full: it stores nothing new, but answers as before."""
         self.refusal: NoSpaceError | None = None
-        """The answer of a leader to changes: its disk is full, and no other member took over."""
+        """The leader's answer to changes when its disk is full and no other member took over."""
         self.machine: ReplicatedMachine = opened.machine
         self.hard_state = HardState(opened.votes, self.fail)
         kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
         self.log = MemberLog(opened.tail, opened.journal, executor, kernel, revision)
         self.snapshot_index = revision
-        """The last entry that is durable in the table: the log may forget those up to it."""
+        """The last entry that is durable in the table; the log may drop the entries up to it."""
         self.incoming = Incoming(self, opened.receive)
         self._opened, self._transport, self._executor = opened, transport, executor
         self._flush_mark = 0
@@ -190,7 +193,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     # -- the node's life ------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin as a follower; the roles are ready before the first message comes (L17)."""
+        """Begin as a follower, whose roles are ready before the first message comes (L17)."""
         self._working = self.loop.create_task(self._flush())
         self.state.start()
         self._transport.start(self._deliver)
@@ -198,7 +201,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.guarded(self.state.state.start_election)()
 
     def stop(self) -> None:
-        """End the role: nobody waits any longer. May be called twice."""
+        """End the role, and all that waits for it. May be called twice."""
         if not self._stopped:
             self._stopped = True
             self.state.stop()
@@ -207,7 +210,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     @property
     def role(self) -> object:
-        """Return what this member is now; None once it has stopped."""
+        """Return this member's role; None once it has stopped."""
         return None if self._stopped else self.state.state
 
     async def close(self) -> None:
@@ -231,8 +234,11 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.stop()
 
     def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
-        """Wrap what a timer or the transport calls. A failing disk has stopped the member
-        already; after a mistake of our own (an assertion) it must not go on either."""
+        """Wrap an action for a timer or the transport, so that its errors stop the member.
+
+        A failing disk has stopped the member already; it must not go on after a mistake of our own
+        (an assertion) either.
+        """
 
         def run() -> None:
             try:
@@ -250,14 +256,14 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     async def _flush(self) -> None:
         try:
             await self.log.flush(self.guarded(self._on_durable), self._on_full)
-        except Exception as error:  # whatever it is, nothing can be promised any more
+        except Exception as error:  # after any error the member can promise nothing any more
             self.fail(error)
 
     # -- messages -------------------------------------------------------------------------------
 
     @property
     def cluster_count(self) -> int:
-        """raftos forgets to count the node itself (V6)."""
+        """Return the number of members; raftos forgets to count the node itself (V6)."""
         return len(self.cluster) + 1
 
     def _deliver(self, sender: str, data: Message) -> None:
@@ -265,7 +271,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.guarded(lambda: self.request_handler(data))()
 
     async def send(self, data: Message, destination: str | tuple[str, int]) -> None:
-        """raftos awaits this."""
+        """Do `post`, which raftos awaits."""
         self.post(data, destination)
 
     def post(self, data: Message, destination: str | tuple[str, int]) -> None:
@@ -282,14 +288,14 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     # -- applying -------------------------------------------------------------------------------
 
     def commit(self, index: int) -> None:
-        """Entries up to `index` are committed."""
+        """Apply the entries up to `index`, which are committed now."""
         if index > self.log.commit_index:
             self.log.commit_index = index
             if not self._applying:
                 self._apply()
 
     def _apply(self) -> None:
-        """Apply what is committed; when that takes long, let others run in between."""
+        """Apply the committed entries; if that takes long, let other tasks run in between."""
         self._applying = False
         if self._installing:
             return
@@ -308,7 +314,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self._flush_if_due()
 
     def _apply_next(self) -> bool:
-        """Apply the next entry, or a slice of a long one: then False, others are to run first."""
+        """Apply the next entry, or a slice of a long one; False if other tasks are to run next."""
         index, role = self.machine.revision + 1, self.state.state
         if self._slices is None:
             known = role.proposed(index) if isinstance(role, RaftLeader) else None
@@ -344,7 +350,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             await waiter
 
     def role_changed(self) -> None:
-        """Let those look again who wait for a leader."""
+        """Wake the tasks that wait for a leader, so that they look again."""
         self._wake()
 
     def _wake(self) -> None:
@@ -371,11 +377,11 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     # -- the table on the disk ------------------------------------------------------------------
 
     def run(self, step: Callable[[], T]) -> asyncio.Future[T]:
-        """Run what blocks in a thread."""
+        """Run a step that blocks in a thread."""
         return self.loop.run_in_executor(None, step)
 
     def in_thread(self, step: Callable[[], T], then: Callable[[T | None], None]) -> None:
-        """Call `then` with what `step` returned in a thread; with None if the disk refused."""
+        """Run `step` in a thread, then call `then` with its result, or None if the disk refused."""
         work = self.run(step)
         self._threads.add(work)
 
@@ -398,30 +404,30 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         return not self._stopped and (self._table_work is None or self._table_work.done())
 
     def work_on_table(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this while nothing else is done with it."""
-        assert self.free_for_table, "one at a time: else the log might lose what is not durable"
+        """Do this `work` while no other is done with the table."""
+        assert self.free_for_table, "two at once could drop records that are not durable elsewhere"
         self._table_work = self.loop.create_task(self._work(work))
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:  # our own mistake: what is on the disk must not be relied on
+        except Exception as error:  # our own mistake: nobody may rely on the files any more
             self.fail(error)
 
     def _flush_if_due(self) -> None:
         due = self.log.bytes_written - self._flush_mark >= self.options.limits.flush_bytes
-        # What is flushed must be durable in the log too: records are removed by position.
+        # All that is flushed must be durable in the log too, as records are removed by position.
         flushable = self.snapshot_index < self.machine.revision <= self.log.durable_index
         if due and flushable and self.free_for_table:
             self._flush_mark = self.log.bytes_written
             self.work_on_table(self._flush_table(self.machine.flush()))
 
     async def _flush_table(self, flush: Flush) -> None:
-        """Make durable what is applied; then forget the entries up to there."""
+        """Make durable what is applied; then drop the entries up to there."""
         try:
             await self.run(flush.write)
         except (NoSpaceError, StorageError) as error:
-            # The log still has everything; the next flush is another chance.
+            # The log still has everything, and the next flush may succeed.
             _log.warning("%s: entry %d is not flushed: %s", self.address, flush.revision, error)
         else:
             self.counters.snapshots_written += 1
@@ -429,7 +435,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             await self._compact(flush.revision)
 
     async def _compact(self, index: int) -> None:
-        """Forget what the flush of `index` made durable; from memory a slice in each turn."""
+        """Drop the entries that the flush of `index` made durable, in memory a slice each turn."""
         most = self.options.forget_entries_max
         while (end := self.log.base_index + most + 1) < self._keep_from():
             self.log.compact(index, end)
@@ -437,7 +443,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.log.compact(index, self._keep_from())
 
     def _keep_from(self) -> int:
-        """The first entry to keep in memory for members that are behind."""
+        """Return the first entry to keep in memory for members that are behind."""
         trailing = self.snapshot_index + 1 - self.options.limits.trailing_entries
         role = self.state.state
         return min(trailing, role.needed_from()) if isinstance(role, RaftLeader) else trailing
@@ -445,14 +451,14 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     async def install(self, receiver: Receiver) -> None:
         """Go on from the table of another member, which was checked and is later than this one's.
 
-        Until it has taken the place of that, nothing is applied: what is on the disk must be the
-        later one.
+        Nothing is applied until it has replaced this member's table, because the table on the disk
+        must be the later one.
         """
         self._installing = True
         try:
             table = await self.run(receiver.install)
         except PaxosBlockError as error:
-            self.fail(error)  # only a start knows which one is there
+            self.fail(error)  # only a start finds out which table is there
             return
         finally:
             self._installing = False
@@ -466,7 +472,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         await self.run(before.discard)
 
     def _go_on_after(self, index: int, term: int) -> None:
-        """The durable table is that after the entry at `index`."""
+        """Continue the log and the applying after entry `index`, up to which the table goes."""
         self.log.commit_index = max(self.log.commit_index, index)
         if self.log.term_at(index) == term:
             self.log.compact(index, index + 1)
@@ -484,7 +490,7 @@ async def _finish(task: asyncio.Task[None], cancel: bool) -> None:
 
 
 def _split(address: str) -> tuple[str, int]:
-    """raftos knows members as (host, port), and by the two joined again."""
+    """Return `(host, port)`, by which raftos knows a member, as it does by the two joined."""
     host, _, port = address.rpartition(":")
     return host, int(port)
 

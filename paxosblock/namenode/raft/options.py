@@ -27,12 +27,12 @@ class Options:
 
     A member that hears nothing from a leader for `election_min_s` to `election_max_s` (a new
     random value each time) asks whether it might be elected. A leader that does not reach a
-    majority for `election_min_s` steps down. At most `apply_entries_max` entries are applied in one
-    turn of the event loop, so that catching up delays no heartbeat; at most `forget_entries_max`
-    are dropped from memory, of those that a flush covers.
+    majority for `election_min_s` steps down. In one turn of the event loop at most
+    `apply_entries_max` entries are applied, and at most `forget_entries_max` entries that a flush
+    covers are dropped from memory, so that neither delays heartbeats.
 
     A member that answers nothing for `away_after_s` is away: its leader sends it no copy of the
-    map, and keeps no entries that it would need after one.
+    map, and keeps no entries that it would need after such a copy.
 
     At most `append_window` messages are on their way to a member. While there is one, fewer than
     `append_full` entries wait for its answer and go together: a message costs more than an entry.
@@ -58,7 +58,7 @@ class Options:
 
 
 def options_of(config: NameNodeConfig) -> Options:
-    """Return what the NameNode's configuration says about the engine."""
+    """Return the engine's settings in the NameNode's configuration."""
     return Options(
         heartbeat_s=config.leader_heartbeat_s,
         election_min_s=config.election_min_s,
@@ -68,10 +68,10 @@ def options_of(config: NameNodeConfig) -> Options:
 
 
 def check_raftos() -> None:
-    """Return if raftos is there in the version that the engine is built on.
+    """Return if raftos is installed in the version that the engine is built on.
 
     Raises:
-        ConfigError: it is missing or has another version; says in one line how to get it.
+        ConfigError: it is missing or has another version; one line tells how to install it.
     """
     try:
         found = importlib.metadata.version("raftos")

@@ -1,13 +1,14 @@
-"""The folder of a member that begins with a catalog: a cluster of one NameNode becomes one of more.
+"""The folder of a member that begins with a catalog, when a single NameNode becomes several.
 
-All members begin with the same catalog, as the last entry of a first term in which nobody voted.
-So none of them can be elected without it, and nobody has promised anything yet: the very state that
-docs/operations.md makes by hand when the members change. The vote is written last; a folder
-without it is that of no member, and begun anew.
+All members begin with the same catalog, as the last entry of a first term in which nobody voted. So
+no member can be elected without it, and no member has promised anything yet: the same state that
+docs/operations.md makes by hand when the members change. The vote is written last; a folder without
+it is not that of a member, and is begun anew.
 
-Such a cluster has a `lineage`, a name drawn once, and its members know each other by a key that
-comes from the secret and from it. A NameNode of the same secret that was started empty, as if the
-cluster were new, is a stranger to them: two of those could elect each other, with nothing.
+Such a cluster has a `lineage`, a name drawn once, and its members know each other by a key that is
+made from the secret and the lineage. A NameNode with the same secret that was started empty, as if
+the cluster were new, is a stranger to them: two such NameNodes could elect each other, with no
+catalog.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _PURPOSE = b"paxosblock lineage "
 
 
 def clear(disk: Disk, folder: Path) -> FileHandle:
-    """Empty the folder, which must be no member's; return the lock that is held on it.
+    """Empty the folder, which is not to be a member's any more; return the lock held on it.
 
     Raises:
         ConfigError: the folder is in use.
@@ -61,19 +62,19 @@ def plant(
     lineage: str,
     term: int | None = None,
 ) -> None:
-    """Make a folder that is cleared that of a member, and hold it durably on return.
+    """Make a cleared folder that of a member; it is durable on return.
 
     Args:
-        disk: how files are written.
-        folder: where they are.
+        disk: writes the files.
+        folder: gets them.
         receiver: has the checkpoint with which the member begins.
-        members: the addresses of all.
-        lineage: the cluster's.
-        term: of the checkpoint's last entry, instead of what that says.
+        members: the addresses of all members.
+        lineage: the cluster's lineage.
+        term: replaces the term that the checkpoint gives its last entry.
 
     Raises:
         CorruptionError: the checkpoint is damaged.
-        NoSpaceError, StorageError: the disk refuses; the folder is no member's then.
+        NoSpaceError, StorageError: the disk refuses; the folder is not a member's.
     """
     receiver.check()
     table = receiver.install()
@@ -91,7 +92,7 @@ def plant(
 
 
 def _empty(disk: Disk, folder: Path) -> None:
-    """Remove all but the lock; the vote first, without which the rest is nothing."""
+    """Remove all files but the lock: first the vote, without which the rest does not count."""
     names = [name for name in disk.names(folder) if name != "lock"]
     for name in sorted(names, key=lambda name: name != vote_file.NAME):
         if name.startswith(DATABASE):
@@ -104,7 +105,8 @@ def _empty(disk: Disk, folder: Path) -> None:
 
 
 def read_lineage(disk: Disk, folder: Path) -> str:
-    """Return the lineage of a member's folder; "" of a cluster that was several from the start.
+    """Return the lineage in a member's folder; "" if the cluster had several NameNodes from the
+    start.
 
     Raises:
         ConfigError, CorruptionError, StorageError: the file cannot be read.
@@ -113,5 +115,5 @@ def read_lineage(disk: Disk, folder: Path) -> str:
 
 
 def key_of(secret: bytes, lineage: str) -> bytes:
-    """Return what the members of a cluster know each other by; without a lineage the secret."""
+    """Return the key by which members know each other: the secret if there is no lineage."""
     return hmac.digest(secret, _PURPOSE + lineage.encode(), "sha256") if lineage else secret

@@ -1,9 +1,9 @@
 """Linearizable reads: rounds between the members, each for all reads that wait.
 
-A leader asks others whether they are in its term still. A follower asks the leader after which
-entry it may look; the question says that it was in the leader's term after the reads had come.
-Reads that come while a round is under way share the next. No clock decides anything here: an answer
-may be late or come twice, since an entry that was far enough once stays so.
+A leader asks others whether they are still in its term. A follower asks the leader after which
+entry it may look; the question shows that it was in the leader's term after the reads had come.
+Reads that come during a round share the next one. No clock decides anything here: an answer may be
+late or come twice, since an entry that was far enough once stays far enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from paxosblock.errors import PaxosBlockError, UnavailableError
 from paxosblock.namenode.raft.messages import Message
 
 NUMBER_BITS: Final = 48
-"""Questions are numbered from a random number on: no answer to an earlier process counts."""
+"""Questions are numbered from a random number on, so that no answer to an earlier process counts.
+"""
 
 
 class Asks(Protocol):
@@ -28,14 +29,14 @@ class Asks(Protocol):
 
     @property
     def leads(self) -> bool:
-        """True until its role has ended."""
+        """True until the leader's role has ended."""
 
     @property
     def may_read(self) -> bool:
-        """True once it knows all that older leaders committed."""
+        """True once the leader knows all that older leaders committed."""
 
     def ask_to_confirm(self, number: int, confirmed: set[str], every: bool) -> None:
-        """Ask others, to make a majority or everyone, unless they have confirmed it already."""
+        """Ask members that have not `confirmed` yet: as few as make a majority, or `every` one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class LeaderReads:
     """The reads that wait in a leader."""
 
     def __init__(self, leader: Asks) -> None:
-        """Nobody waits yet."""
+        """Begin without a read."""
         self._leader = leader
         self._waiting: list[asyncio.Future[int]] = []
         self._round: _Round | None = None
@@ -67,25 +68,25 @@ class LeaderReads:
         return answer
 
     def begin_soon(self) -> None:
-        """Begin a round, unless one is under way; who comes in this turn of the loop goes along."""
+        """Begin a round with the reads of this turn of the loop, unless one is under way."""
         if self._waiting and self._round is None and not self._begins:
             self._begins = True
             self._leader.loop.call_soon(self._leader.state.guarded(self._begin))
 
     def confirmed(self, number: int, peer: str) -> None:
-        """Count a member; with a majority the reads of the round may look."""
+        """Count a member; once a majority has confirmed, the reads of the round may look."""
         asked = self._round
         if asked is not None and number == asked.number:
             asked.confirmed.add(peer)
             self._end_if_confirmed(asked)
 
     def ask_again(self) -> None:
-        """Ask everyone: one of the few that were asked may be gone, or a message lost."""
+        """Ask every member, as one of the few that were asked may be gone, or a message lost."""
         if self._round is not None:
             self._leader.ask_to_confirm(self._round.number, self._round.confirmed, every=True)
 
     def stop(self) -> None:
-        """Leave nobody waiting."""
+        """Refuse the reads that wait."""
         reads = self._waiting + (self._round.reads if self._round else [])
         self._waiting, self._round = [], None
         refuse(reads, UnavailableError("this member does not lead any more"))
@@ -98,7 +99,7 @@ class LeaderReads:
             self._number += 1
             self._round = _Round(self._number, leader.log.commit_index, reads, set())
             leader.ask_to_confirm(self._number, set(), every=False)
-            self._end_if_confirmed(self._round)  # a member alone is
+            self._end_if_confirmed(self._round)  # a member alone is a majority
 
     def _end_if_confirmed(self, asked: _Round) -> None:
         if self._leader.state.is_majority(len(asked.confirmed) + 1):
@@ -123,22 +124,22 @@ class FollowerReads:
     """The reads that wait in a follower."""
 
     def __init__(self, state: Any) -> None:
-        """Nobody waits yet; `state` is the member's `RaftState`."""
+        """Begin without a read; `state` is the member's `RaftState`."""
         self._state, self._log, self._loop = state, state.log, state.loop
         self._waiting: list[asyncio.Future[None]] = []
         self._asked: _Question | None = None
         self._answered: list[_Question] = []
         self._number = state.rng.getrandbits(NUMBER_BITS)
         self._committed = 0, 0
-        """Index and term of an entry that is committed, though it may not be here yet."""
+        """Index and term of a committed entry, which this member may not have yet."""
         self._timer: asyncio.TimerHandle | None = None
 
     def read(self) -> asyncio.Future[None]:
         """Return a future that is done when a linearizable read may look.
 
         Raises:
-            UnavailableError: no leader is known. The future gets it when the leader is silent, or
-                this member is too far behind, for as long as an election time-out.
+            UnavailableError: no leader is known. The future gets this error if for an election
+                time-out the leader is silent, or this member is too far behind.
         """
         if self._state.get_leader() is None:
             raise UnavailableError("no leader is known")
@@ -165,16 +166,16 @@ class FollowerReads:
         self._ask_next()
 
     def commit_known(self) -> None:
-        """Commit what the leader said to be committed, once it is here.
+        """Commit up to the entry that the leader said to be committed, once it is here.
 
-        The entry has the same term as the leader's, so all before it are the same, too.
+        It has the same term as the leader's entry, so all entries before it are the same, too.
         """
         index, term = self._committed
         if index > self._log.commit_index and self._log.term_at(index) == term:
             self._state.commit(index)
 
     def look(self) -> None:
-        """Let those go on whose entry is applied."""
+        """Release the reads whose entry is applied."""
         applied = self._state.state_machine.revision
         while self._answered and (index := self._answered[0].index) is not None:
             if index > applied:
@@ -184,7 +185,7 @@ class FollowerReads:
                     read.set_result(None)
 
     def stop(self) -> None:
-        """Leave nobody waiting: this member follows nobody any more, or another one."""
+        """Refuse the reads that wait, as this member no longer follows that leader."""
         self._refuse(UnavailableError("this member does not follow that leader any more"))
         if self._timer is not None:
             self._timer.cancel()
@@ -210,7 +211,7 @@ class FollowerReads:
         self._timer = self._loop.call_later(interval_s, self._state.guarded(self._look_at_time))
 
     def _look_at_time(self) -> None:
-        """Ask again, whoever leads by now; give up what takes too long."""
+        """Ask the present leader again; refuse the reads if they take too long."""
         self._timer = None
         first = self._answered[0] if self._answered else self._asked
         if first is None:
@@ -232,7 +233,7 @@ class FollowerReads:
 
 
 def refuse(answers: list[asyncio.Future[Any]], error: PaxosBlockError) -> None:
-    """Let those who still wait have the error."""
+    """Give the error to the answers that are still awaited."""
     for answer in answers:
         if not answer.done():
             answer.set_exception(error)

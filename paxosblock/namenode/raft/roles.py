@@ -1,8 +1,8 @@
 """Followers and candidates: raftos' own, with the rules that it lacks.
 
-raftos does: timers, the election's bookkeeping, asking for votes, the voting rule, the refusal of
-old terms. Here: pre-votes, repeated answers (V8), voters counted once and in their term (V4, V5),
-storing what a leader sends (L1-L3), acknowledging only what is durable.
+raftos has the timers, the election's bookkeeping, the requests for votes, the voting rule, and the
+refusal of old terms. This module adds pre-votes, repeats answers (V8), counts voters once and in
+their term (V4, V5), stores what a leader sends (L1-L3), and acknowledges only durable entries.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ class _NotScheduled:
     """Stands for the timer's handle before the first start (T1)."""
 
     def cancel(self) -> None:
-        """There is nothing to cancel."""
+        """Do nothing, as nothing is scheduled."""
 
 
 def prepare(timer: Timer, interval: Any = None, callback: Any = None) -> None:
-    """Let `stop` come before `start`; replace interval and callback where given."""
+    """Allow `stop` before `start`; replace interval and callback if they are given."""
     timer.handler = _NotScheduled()
     timer.interval = interval or timer.interval
     timer.callback = callback or timer.callback
 
 
 class AnyRole:
-    """The messages that no role heeds but the one that says so."""
+    """Ignores messages; a role overrides the methods for those that concern it."""
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_install_snapshot(self, data: Message) -> None:
-        """Only a follower takes one: a leader is the only one of its term, and raftos refuses that
-        of an older one."""
+        """Ignore it, as only a follower takes a snapshot: a term has one leader, and raftos refuses
+        messages of older terms."""
 
     def on_receive_pre_vote_response(self, data: Message) -> None:
-        """Only a follower asks."""
+        """Ignore it, as only a follower asks for pre-votes."""
 
     def on_receive_timeout_now(self, data: Message) -> None:
-        """Only a follower is chosen."""
+        """Ignore it, as only a follower is chosen to lead."""
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_confirm(self, data: Message) -> None:
-        """Only a follower answers whether it is one."""
+        """Ignore it, as only a follower can confirm its leader."""
 
     def on_receive_read_index_response(self, data: Message) -> None:
-        """Only a follower asks."""
+        """Ignore it, as only a follower asks for a read index."""
 
     def on_applied(self) -> None:
-        """Further entries are applied, or the role has changed."""
+        """Do nothing when further entries are applied, or the role has changed."""
 
 
 class Elector(AnyRole):
@@ -64,13 +64,13 @@ class Elector(AnyRole):
     log: Any
 
     def election_interval(self) -> float:
-        """raftos asks this before each start of the timer; random, from the node's generator."""
+        """Return a random time-out from the node's generator; raftos calls this for each start."""
         options = self.state.options
         chosen: float = self.state.rng.uniform(options.election_min_s, options.election_max_s)
         return chosen
 
     def on_receive_pre_vote(self, data: Message) -> None:
-        """Say whether an election of the sender might succeed. Nothing is promised by it."""
+        """Answer whether the sender's election might succeed, which promises nothing."""
         granted = (
             not self.state.hears_leader()
             and data["term"] >= self.storage.term
@@ -80,7 +80,7 @@ class Elector(AnyRole):
         self.state.answer_pre_vote(data, granted)
 
     def _asks_and_outranks(self, data: Message) -> bool:
-        """Only a follower asks itself."""
+        """False, as only a follower asks for pre-votes."""
         return False
 
     def _up_to_date(self, data: Message) -> bool:
@@ -88,24 +88,24 @@ class Elector(AnyRole):
         return theirs >= (self.log.last_log_term, self.log.last_log_index)
 
     def on_receive_install_snapshot_response(self, data: Message) -> None:
-        """Only a leader asks."""
+        """Ignore it, as only a leader sends snapshots."""
 
     def on_receive_confirm_response(self, data: Message) -> None:
-        """Only a leader asks."""
+        """Ignore it, as only a leader asks members to confirm it."""
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_read_index(self, data: Message) -> None:
-        """Say that this member does not lead."""
+        """Answer that this member does not lead."""
         answer = {"type": "read_index_response", "term": self.storage.term}
         self.state.post({**answer, "number": data["number"]}, data["sender"])
 
     def on_durable(self) -> None:
-        """The log has become durable further."""
+        """Do nothing when further entries of the log are durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Acknowledgement:
-    """Say so when the entries up to `index` are durable, if the term is still the same."""
+    """An answer to send once the entries up to `index` are durable, if the term is the same."""
 
     index: int
     answer: Message
@@ -124,7 +124,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         self.reads = FollowerReads(state)
 
     def stop(self) -> None:
-        """Leave no read waiting."""
+        """End the role and the reads that wait."""
         Follower.stop(self)
         self.reads.stop()
 
@@ -133,7 +133,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
     def start_election(self) -> None:
         """Ask whether an election has a chance; the timer asks again if no majority says so.
 
-        Whose disk is full could store nothing as a leader, so it does not stand.
+        A member whose disk is full does not stand, as it could store nothing as a leader.
         """
         self.state.set_leader(None)
         if self.state.server.full is not None:
@@ -160,16 +160,19 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             self._stand_if_supported()
 
     def _asks_and_outranks(self, data: Message) -> bool:
-        """Two that miss the leader at once would support each other, then split the votes, and
-        the cluster would wait for another time-out: so the one with the shorter log, then the
-        lower address, waits for the other."""
+        """True if this member asks for pre-votes and the sender is to wait for it.
+
+        Two members that miss the leader at once would support each other, then split the votes, and
+        the cluster would wait for another time-out. So the one with the shorter log, then the lower
+        address, waits for the other.
+        """
         mine = self.log.last_log_term, self.log.last_log_index, self.id
         sender = self.state.get_sender_id(data["sender"])
         theirs = data["last_log_term"], data["last_log_index"], sender
         return self._supporters is not None and mine > theirs
 
     def on_receive_timeout_now(self, data: Message) -> None:
-        """The leader hands over: stand at once, without asking whether it still lives."""
+        """Stand at once, as the leader hands over, without asking whether it still lives."""
         if data["term"] == self.storage.term and self.state.server.full is None:
             Follower.start_election(self)
 
@@ -222,12 +225,12 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         durable, waiting = self.log.durable_index, self._acknowledgements
         self._acknowledgements = [each for each in waiting if each.index > durable]
         for each in waiting:
-            # A newer leader may have replaced the entries; the older one's count no more (L8).
+            # A newer leader may have replaced the entries, and the older one's do not count (L8).
             if each.index <= durable and each.answer["term"] == self.storage.term:
                 self._post_answer({**each.answer, "last_log_index": each.index}, each.sender)
 
     def _post_answer(self, answer: Message, leader: Any) -> None:
-        """Tell, too, that the disk is full: otherwise changes would only seem to take long."""
+        """Send `answer`, and add if the disk is full: changes would else only seem to take long."""
         full = {"full": True} if self.state.server.full is not None else {}
         self.state.post(answer | full, leader)
 
@@ -241,9 +244,9 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         }
 
     def _hint(self, previous: int, term: int) -> int | None:
-        """Return where the leader should continue; None when `previous` is the same entry here.
+        """Return where the leader should continue; None if `previous` is the same entry here.
 
-        Entries up to the base are in a snapshot, so they are committed and the same everywhere.
+        Entries up to the base are in the table, so they are committed and the same everywhere.
         """
         if previous < self.log.base_index or self.log.term_at(previous) == term:
             return None
@@ -255,7 +258,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         return max(hint, lowest)
 
     def _store(self, first: int, entries: list[Any]) -> None:
-        """Append what is not here; cut only where an entry has another term (L1-L3)."""
+        """Append the entries that are missing; cut only at one with another term (L1-L3)."""
         for index, entry in enumerate(entries, first):
             here = self.log.term_at(index)
             if index <= self.log.base_index or here == entry.term:
@@ -268,17 +271,17 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_confirm(self, data: Message) -> None:
-        """Say that this member was still in the leader's term when it was asked."""
+        """Confirm that this member was still in the leader's term when it was asked."""
         answer = {"type": "confirm_response", "term": self.storage.term}
         self.state.post({**answer, "number": data["number"]}, data["sender"])
 
     def on_receive_read_index_response(self, data: Message) -> None:
-        """Let those read who waited for it, if the term is still the same."""
+        """Release the reads that waited for this answer, if the term is still the same."""
         if data["term"] == self.storage.term and "number" in data:
             self.reads.answered(data)
 
     def on_applied(self) -> None:
-        """Let those read who waited for what is applied now."""
+        """Release the reads that waited for entries that are applied now."""
         self.reads.look()
 
     def _hear_leader(self, data: Message) -> None:
@@ -291,7 +294,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_install_snapshot(self, data: Message) -> None:
-        """Let the pieces be stored; once they are a whole, this member goes on from that."""
+        """Store the piece; once all have come, this member goes on from the snapshot."""
         self._hear_leader(data)
         if data["index"] > self.log.commit_index:
             self.state.incoming.take(data)
@@ -300,11 +303,11 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             self.snapshot_installed(data)
 
     def snapshot_installed(self, data: Message) -> None:
-        """Tell the leader how much of the snapshot, which is committed here, is durable."""
+        """Tell the leader how far a snapshot, all of which is committed here, is durable."""
         self.answer_snapshot(data, {"match": min(data["index"], self.log.durable_index)})
 
     def answer_snapshot(self, data: Message, progress: Message) -> None:
-        """Tell the leader how far its snapshot has come; not one of another term."""
+        """Tell the leader how far its snapshot has come, unless the term is another by now."""
         if data["term"] == self.storage.term:
             answer = {
                 "type": "install_snapshot_response",
@@ -333,6 +336,6 @@ class RaftCandidate(Elector, Candidate):  # type: ignore[misc]  # raftos has no 
             Candidate.on_receive_request_vote_response(self, data)
 
     def _try_again(self) -> None:
-        """No majority came: ask at once whether another election has a chance (L19)."""
+        """Ask at once whether another election has a chance, as no majority came (L19)."""
         self.state.to_follower()
         self.state.state.start_election()

@@ -3,9 +3,9 @@
     frame = length of body u32, tag 16 bytes, body       all integers big-endian
 
 Both ends prove the secret with HMAC-SHA256 over each other's random nonce; the key of the
-connection comes from the nonces, too. A frame's tag covers its number in the connection, so a
-frame cannot be repeated, left out or moved to another connection. Nothing is encrypted: the log
-holds names and sizes of files. Those who need secrecy put TLS in front.
+connection is made from the nonces, too. A frame's tag covers its number in the connection, so a
+frame cannot be repeated, left out or moved to another connection. Nothing is encrypted, although
+the log holds names and sizes of files: a cluster that needs secrecy has TLS in front.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Handshake:
     called_nonce: bytes
 
     def proof(self, secret: bytes) -> bytes:
-        """Return what only a holder of the secret can answer to the caller's nonce."""
+        """Return the answer to the caller's nonce that only a holder of the secret can make."""
         return self.purpose(secret, b"proof")
 
     def key(self, secret: bytes) -> bytes:
@@ -46,7 +46,7 @@ class Handshake:
         return self.purpose(secret, b"frames")
 
     def purpose(self, secret: bytes, purpose: bytes) -> bytes:
-        """Return what only a holder of the secret can make, for one `purpose` and no other."""
+        """Return bytes that only a holder of the secret can make, for this `purpose` only."""
         parts = (purpose, self.caller.encode(), self.called.encode())
         named = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
         return hmac.digest(secret, named + self.caller_nonce + self.called_nonce, "sha256")
@@ -67,8 +67,8 @@ class Sealer:
 
 
 class Opener:
-    """The receiving end. The first frame must be empty: it shows that the sender has the key
-    before this end keeps more than a few bytes for it."""
+    """The receiving end. The first frame must be empty: it proves that the sender has the key
+    before this end keeps more than a few bytes of it."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key

@@ -4,10 +4,10 @@
     answer    X-Raft-Lineage; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
 
 Proof and tag are HMAC-SHA256 with the cluster's secret over both names and the nonce; the tag
-covers lineage and bytes, too. As in all that members say, nothing is encrypted.
+covers lineage and bytes, too. As in all messages between members, nothing is encrypted.
 
-A member that was heard of as one never gets it again: its folder was lost, and with it votes and
-entries that the others count on.
+A member that was heard of before never gets the catalog again: it has lost its folder, and with it
+votes and entries that the others count on.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"
 JOIN_WITHIN_S: Final = 30.0
-"""Seconds that a new member looks for one that has the catalog."""
+"""Seconds that a new member looks for another that has the catalog."""
 ASK_AGAIN_S: Final = 0.2
 SILENCE_S: Final = 10.0
 JOINED: Final = "joined"
-"""A file: members that were heard of as such."""
+"""Name of the file that lists the other members that were heard of."""
 
 _PIECE_BYTES = 256 * KIB
 _TAG_BYTES = 32
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 class Seeds:
-    """Gives new members what they begin with; of a cluster that never was one, nothing."""
+    """Gives new members the catalog, in a cluster that grew out of a single NameNode."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Seeds:
         *,
         checkpoint: Callable[[], Awaitable[Checkpoint]],
     ) -> None:
-        """Give away what `checkpoint` makes; `folder` is this member's."""
+        """Give away the result of `checkpoint`; `folder` is this member's."""
         self._folder, self._address, self._secret = folder, address, secret
         self._others = frozenset(members) - {address}
         self._lineage = lineage
@@ -83,14 +83,14 @@ class Seeds:
         app.router.add_get(SEED_PATH, self._give)
 
     def note(self, member: str) -> None:
-        """Another one was heard of as a member: it gets nothing any more, also after a restart."""
+        """Remember that a member was heard of: it gets no catalog, even after a restart."""
         if self._lineage and member not in self._heard:
             self._heard[member] = asyncio.create_task(self._write(), name=f"note {member}")
 
     async def _write(self) -> None:
-        """Remember whom this process and those before it heard of."""
+        """Record the members that this process and those before it heard of."""
         async with self._writing:
-            with contextlib.suppress(NoSpaceError, StorageError):  # it is told again
+            with contextlib.suppress(NoSpaceError, StorageError):  # the next message records them
                 joined = await asyncio.to_thread(self._joined)
                 if missing := self._heard.keys() - joined:
                     lines = sorted({*joined, *missing})
@@ -153,15 +153,15 @@ async def fetch_seed(
     receive: Callable[[], Receiver],
     within_s: float = JOIN_WITHIN_S,
 ) -> Seed:
-    """Return what the member at `address` begins with, from one of the others.
+    """Fetch the catalog with which the member at `address` begins from one of the others.
 
     `receive` begins a draft, and blocks.
 
     Raises:
-        ConfigError: one of them knows it as a member, or has another secret or other peers.
-        ProtocolError: what one of them sent was changed on its way.
+        ConfigError: another member knows it as a member, or has another secret or other peers.
+        ProtocolError: the catalog was changed on its way.
         NoSpaceError, StorageError: the disk refuses.
-        UnavailableError: none had it within `within_s`.
+        UnavailableError: no member had the catalog within `within_s`.
     """
     others = [member for member in members if member != address]
     until_s, why = asyncio.get_running_loop().time() + within_s, dict.fromkeys(others, "")
@@ -190,11 +190,12 @@ async def _fetch(
     secret: bytes,
     receive: Callable[[], Receiver],
 ) -> Seed:
-    """Ask one of them.
+    """Ask one member for the catalog.
 
     Raises:
-        ConfigError, UnavailableError, ProtocolError: it refuses; it may have it later; what came
-            does not prove that it comes from there.
+        ConfigError: the member refuses.
+        UnavailableError: it may have the catalog later.
+        ProtocolError: nothing proves that the answer is that member's.
     """
     async with session.get(
         f"http://{asked.called}{SEED_PATH}", headers=asked.headers(secret)
@@ -243,7 +244,7 @@ class _Asked:
 
     @classmethod
     def read(cls, request: web.Request) -> _Asked | None:
-        """Return what a request asks; None if it lacks something."""
+        """Return the question of a request; None if a header is missing or wrong."""
         headers = request.headers
         if not {_FROM, _TO, _NONCE, _PROOF} <= headers.keys():
             return None
@@ -262,11 +263,11 @@ class _Asked:
         }
 
     def proof(self, secret: bytes) -> bytes:
-        """Return what only a holder of the secret can ask with, in hex."""
+        """Return the proof that only a holder of the secret can make, in hex."""
         return self._handshake.purpose(secret, b"seed").hex().encode()
 
     def tag(self, secret: bytes, lineage: str) -> hmac.HMAC:
-        """Return what is to be fed with the bytes of the answer."""
+        """Return the tag of the answer, to be updated with its bytes."""
         key = self._handshake.purpose(secret, b"seed answer")
         return hmac.new(key, lineage.encode() + b"\0", "sha256")
 

@@ -41,7 +41,7 @@ GIVE_WAY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The standing of this member, for reports: `lag` is how far others are behind, by address."""
+    """The standing of this member, for reports; `lag` counts the entries that others lack."""
 
     role: str
     term: int
@@ -74,10 +74,10 @@ class ReplicatedStore:
     ) -> None:
         """Name the folder; nothing happens before `start`.
 
-        `tables` says how the map is kept; one in memory is written through `disk`, too.
+        `tables` opens the map; a map in memory is written through `disk`, too.
 
         Raises:
-            ConfigError: `address` is not one of `members`, or one is there twice.
+            ConfigError: `address` is not one of `members`, or a member is listed twice.
         """
         if address not in members or len(set(members)) != len(members):
             raise ConfigError(f"{address} must be one of the members, each once: {list(members)}")
@@ -133,7 +133,7 @@ class ReplicatedStore:
             self._thread.shutdown()
 
     async def _finish_pending(self, node: RaftNode) -> None:
-        """Wait a moment for the majority; what it has not confirmed by then is unknown."""
+        """Wait a moment for the majority; the outcome of unconfirmed writes is then unknown."""
         role = node.role
         if isinstance(role, RaftLeader):
             with contextlib.suppress(TimeoutError, UnavailableError):
@@ -190,7 +190,7 @@ class ReplicatedStore:
 
     async def wait_failure(self) -> StorageError:
         node = self._node
-        assert node is not None, "who waits has started it"
+        assert node is not None, "the caller has started the store"
         await node.failed.wait()
         assert node.failure is not None, "it is set before the event"
         return node.failure
@@ -199,10 +199,9 @@ class ReplicatedStore:
         """Make another member lead, without an election time-out in between.
 
         Raises:
-            InvalidRequestError: it is no other member.
+            InvalidRequestError: `successor` is not another member.
             UnavailableError: this member does not lead.
-            DeadlineError: the other one did not take over within `timeout_s`, so that this one goes
-                on.
+            DeadlineError: `successor` did not take over within `timeout_s`, so this member goes on.
         """
         node, leader = self._open(), self._leader()
         if successor == self._address or successor not in self._members:
@@ -217,8 +216,11 @@ class ReplicatedStore:
             leader.keep_leading()
 
     async def resign(self, timeout_s: float) -> bool:
-        """Let another member lead, one with room that is least behind first; each has `timeout_s`
-        to take over. True if this member does not lead any more."""
+        """Let another member lead; True if this member no longer leads.
+
+        The members are tried in turn, those with room and least behind first, and each has
+        `timeout_s` to take over.
+        """
         role = self._node.role if self._node is not None else None
         others = [each for each in self._members if each != self._address]
         for successor in sorted(others, key=role.prefers) if isinstance(role, RaftLeader) else ():
@@ -228,8 +230,8 @@ class ReplicatedStore:
         return not self.is_leader()
 
     async def _give_way(self, node: RaftNode) -> None:
-        """Let another member lead whenever this one leads with a full disk; while none can, refuse
-        changes and go on with reads."""
+        """Let another member lead whenever this one leads with a full disk; while no other can,
+        refuse changes and go on with reads."""
         with contextlib.suppress(UnavailableError):
             while True:
                 await node.wait_until(lambda: node.full is not None and self.is_leader())
@@ -238,7 +240,7 @@ class ReplicatedStore:
                     await asyncio.sleep(GIVE_WAY_S)
 
     async def checkpoint(self) -> Checkpoint:
-        """Return a copy of what is applied here, for a member that begins with it.
+        """Return a copy of the map as applied here, for a member that begins with it.
 
         Raises:
             NoSpaceError, StorageError: the disk refuses.
@@ -248,7 +250,7 @@ class ReplicatedStore:
         return await node.run(node.machine.checkpoint().make)
 
     def status(self) -> Status:
-        """Return how this member stands now.
+        """Return this member's standing.
 
         Raises:
             UnavailableError: the store is not open.

@@ -1,9 +1,8 @@
-"""A table on its way to a member that the log does not reach any more: both ends.
+"""Both ends of the transfer of a table to a member that the log no longer reaches.
 
-The leader makes a checkpoint of its table, and sends that from the disk in pieces: the next one
-when it is told that the one before is stored. A transfer has a number in its term. Whoever gets one
-writes the pieces beside its own table; once the whole is checked and durable it takes that one's
-place.
+The leader makes a checkpoint of its table and sends it from the disk in pieces: each one when the
+follower says that the one before is stored. A transfer has a number in its term. The follower
+writes the pieces beside its own table; once all are checked and durable, they replace that table.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class Outgoing:
     """The leader's end."""
 
     def __init__(self, state: Any, peer: str, number: int, failed: Callable[[], None]) -> None:
-        """Begin: make the checkpoint.
+        """Begin to make the checkpoint.
 
         Args:
-            state: the member's.
-            peer: who gets it.
-            number: one that this leader has given to no other transfer.
-            failed: called when the disk refuses; `end` follows.
+            state: the leader's `RaftState`.
+            peer: the member that gets the table.
+            number: a number that this leader has given to no other transfer.
+            failed: is called when the disk refuses; `end` follows.
         """
         self._state = state
         self._peer = peer
@@ -50,31 +49,31 @@ class Outgoing:
         self._failed = failed
         copy = state.state_machine.checkpoint()
         self.index: int = copy.revision
-        """The table is as it was after this entry, or a later one."""
+        """The table is as it was after this entry, or after a later one."""
         self._checkpoint: Checkpoint | None = None
         self._offset = 0
         self._piece = b""
-        """The bytes that are sent; none while they are being read."""
+        """The bytes that are being sent; empty while they are being read."""
         self._sent_at = 0.0
         self._ended = False
         state.in_thread(copy.make, self._made)
 
     def stored(self, offset: int) -> None:
-        """The member has stored what comes before `offset`."""
+        """Send the next piece, as the member has stored the bytes before `offset`."""
         checkpoint = self._checkpoint
         if checkpoint is None or not self._piece or offset in (self._offset, checkpoint.size_bytes):
-            return  # it was told of twice, or the member has all of it and is reading it
+            return  # the answer came twice, or the member has all bytes and is reading them
         self._offset = offset
         self._read(checkpoint)
 
     def send_again(self) -> None:
-        """Send what is not answered, if it has been so for a while."""
+        """Send the piece again if it has not been answered for a while."""
         patience: float = self._state.options.election_min_s
         if self._piece and self._state.loop.time() - self._sent_at >= patience:
             self._send()
 
     def end(self) -> None:
-        """Give back what the checkpoint takes; nothing is sent any more."""
+        """Send nothing more, and give back the room that the checkpoint takes."""
         self._ended = True
         self._piece = b""
         if self._checkpoint is not None:
@@ -104,7 +103,7 @@ class Outgoing:
             self._send()
 
     def _send(self) -> None:
-        assert self._checkpoint is not None, "a piece of it was read"
+        assert self._checkpoint is not None, "a piece of the checkpoint was read"
         self._sent_at = self._state.loop.time()
         message = {
             "type": "install_snapshot",
@@ -121,20 +120,20 @@ class Outgoing:
 
 
 class Incoming:
-    """The other end."""
+    """The follower's end."""
 
     def __init__(self, node: RaftNode, receive: Callable[[], Receiver]) -> None:
-        """Begin with nothing; `receive` begins a draft, and blocks."""
+        """Begin without a transfer; `receive` begins a draft, and blocks."""
         self._node = node
         self._receive = receive
         self._receiver: Receiver | None = None
         self._transfer = 0, 0
-        """Term and number of the latest one."""
+        """Term and number of the latest transfer."""
         self._stored = 0
 
     def take(self, piece: Message) -> None:
-        """Store the piece if it is the next one. While something else is done with the table it is
-        dropped: it comes again."""
+        """Store the piece if it is the next one. While other work is done with the table, the piece
+        is dropped, as it comes again."""
         transfer = piece["term"], piece["number"]
         if transfer < self._transfer or not self._node.free_for_table:
             return
@@ -146,7 +145,7 @@ class Incoming:
             self._answer(piece)
 
     def give_up(self) -> None:
-        """The log has brought this member further: what was stored is not needed."""
+        """Discard the pieces that were stored, as the log has brought this member further."""
         if self._receiver is not None and self._node.free_for_table:
             self._node.work_on_table(self._discard())
 
@@ -161,7 +160,7 @@ class Incoming:
             self._node.refuse(f"a snapshot: {error}")
             await self._discard()
         except NoSpaceError as error:
-            # The leader sends it again, from the beginning. Until this task ends, none is taken.
+            # The leader sends all again. Until this task ends, no piece is taken.
             _log.warning("%s: no room for the leader's table: %s", self._node.address, error)
             await self._discard()
             await asyncio.sleep(ROOM_POLL_S)
@@ -172,7 +171,7 @@ class Incoming:
         """Store a piece; return how many bytes there are with it."""
         if piece["offset"] == 0:
             self._receiver = await self._node.run(self._receive)
-        assert self._receiver is not None, "what is stored begins with the first byte"
+        assert self._receiver is not None, "the stored bytes begin with the first one"
         await self._node.run(partial(self._receiver.write, piece["data"]))
         return int(piece["offset"]) + len(piece["data"])
 

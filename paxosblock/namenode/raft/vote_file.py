@@ -29,19 +29,19 @@ NAME = "vote"
 
 SPARE_BYTES: Final = MIB
 STEP_BYTES: Final = 64 * KIB
-"""Bytes given at a time: a vote takes a file of one block, and frees that of the one before.
-Somebody else may be faster to take what was given, so there are some more."""
+"""Bytes given at a time: a vote takes a file of one block, and frees the file before it. Others may
+be faster to take the room that is given, so it is more than one block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The latest term a member has seen, and whom it elected in it, if anybody."""
+    """The latest term that a member has seen, and the candidate it voted for in it, if any."""
 
     term: int
     candidate: str | None
 
     def follows(self, before: Vote) -> bool:
-        """True if a member may go from `before` to this: no term twice, no second vote in it."""
+        """True if a member may go from `before` to this: to a later term, or to its first vote."""
         if self.term != before.term:
             return self.term > before.term
         return before.candidate in (None, self.candidate)
@@ -54,9 +54,9 @@ class VoteFile:
         """Read the file, or begin at term 0.
 
         Raises:
-            ConfigError: a later version wrote it.
-            CorruptionError: the file is damaged. Nothing can replace it: a forgotten vote could
-                be given twice.
+            ConfigError: a later version wrote the file.
+            CorruptionError: it is damaged. Nothing can replace it: a forgotten vote could be given
+                twice.
         """
         self._disk = disk
         self._path = folder / NAME
@@ -68,15 +68,15 @@ class VoteFile:
         return f"VoteFile({str(self._path)!r}, {self.vote})"
 
     def keep_room(self) -> None:
-        """Take the room for votes, as far as there is any: who finds too little says so then."""
+        """Take the room for votes, as far as there is any; a vote that lacks room says so."""
         with suppress(StorageError):
             self.spare.keep()
 
     def write(self, vote: Vote) -> None:
-        """Return once `vote`, which follows the one before, is durable.
+        """Make `vote`, which follows the one before, durable.
 
         Raises:
-            NoSpaceError: there is no room, not even the spare one; the vote is the one before.
+            NoSpaceError: there is no room, not even the spare room; the vote before it counts.
             StorageError: the disk refuses.
         """
         assert vote.follows(self.vote), f"{vote} after {self.vote} would be a second vote"
