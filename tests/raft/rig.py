@@ -15,6 +15,7 @@ from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
@@ -43,6 +44,14 @@ def stream_of(machine: StateMachine) -> bytes:
     """The bytes that another member gets of a machine."""
     checkpoint = machine.checkpoint().make()
     return checkpoint.read(checkpoint.size_bytes, 0)
+
+
+def stream_after(index: int, term: int = 1) -> bytes:
+    """The bytes that another member gets of an empty map after entry `index` of `term`."""
+    machine = ReplicatedMachine()
+    for each in range(1, index + 1):
+        machine.apply(each, Transaction(), term)
+    return stream_of(machine)
 
 
 class Wire:
@@ -169,6 +178,30 @@ class Rig:
             entries=entries,
             request_id=1,
             sequence=1,
+        )
+
+    def send_snapshot(
+        self,
+        index: int,
+        stream: bytes,
+        *,
+        term: int = 1,
+        number: int = 1,
+        begin: int = 0,
+        end: int | None = None,
+    ) -> None:
+        """Send the bytes from `begin` to `end` of the map after entry `index`, as a leader does."""
+        self.tell(
+            "n1:1",
+            "install_snapshot",
+            term=term,
+            leader_id="n1:1",
+            number=number,
+            index=index,
+            size=len(stream),
+            offset=begin,
+            data=stream[begin:end],
+            request_id=1,
         )
 
     def ask_for_vote(

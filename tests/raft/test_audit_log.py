@@ -12,9 +12,8 @@ from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.raft import machine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Limits
-from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig, stream_of
+from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig, stream_after, stream_of
 
 
 def terms(member: Rig) -> list[int | None]:
@@ -446,14 +445,9 @@ def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snaps
 
 def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
     """A deposed leader's; with its tail it would vote as if it lacked what the snapshot has."""
-    made = ReplicatedMachine()
-    for index in range(1, 4):
-        made.apply(index, Transaction(), 2)
-    data = stream_of(made)
-    about = {"term": 3, "leader_id": "n1:1", "number": 1, "index": 3, "request_id": 1}
     with rig() as member:
         member.append([entry(1)] * 6)
-        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
+        member.send_snapshot(3, stream_after(3, term=2), term=3)
         member.run()
         assert member.last("install_snapshot_response")["match"] == 3
         for term in (4, 5):
@@ -485,17 +479,12 @@ def test_only_who_did_not_propose_an_entry_decodes_it(monkeypatch: pytest.Monkey
 
 def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() -> None:
     large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
-    snapshot = ReplicatedMachine()
-    for index in range(1, 10):
-        snapshot.apply(index, Transaction(), 1)
-    data = stream_of(snapshot)
-    about = {"term": 1, "leader_id": "n1:1", "number": 1, "index": 9, "request_id": 1}
     with rig() as member:
         member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))])
         node = member.node
         node.commit(1)
         assert node.machine.revision == 0, "it takes several turns"
-        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
+        member.send_snapshot(9, stream_after(9))
         member.run()
         assert (node.machine.revision, len(node.machine), node.failure) == (9, 0, None)
         member.append([entry(1)], previous=(9, 1), commit=10)
@@ -503,17 +492,12 @@ def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() ->
 
 
 def test_nothing_is_applied_while_another_members_table_is_installed() -> None:
-    made = ReplicatedMachine()
-    for index in range(1, 4):
-        made.apply(index, Transaction(), 1)
-    data = stream_of(made)
-    about = {"term": 1, "leader_id": "n1:1", "number": 1, "index": 3, "request_id": 1}
     with rig() as member:
         member.may_stop = True
         node = member.node
         member.append([entry(1)] * 5)
         member.loop.disk_delay = lambda: 0.2
-        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
+        member.send_snapshot(3, stream_after(3))
         while not node._installing:
             member.run(0.05)
         member.append([], previous=(5, 1), commit=5)
@@ -523,18 +507,13 @@ def test_nothing_is_applied_while_another_members_table_is_installed() -> None:
 
 
 def test_pieces_of_a_table_are_taken_once_in_order_and_of_the_latest_transfer() -> None:
-    made = ReplicatedMachine()
-    for index in range(1, 4):
-        made.apply(index, Transaction(), 1)
-    data = stream_of(made)
+    data = stream_after(3)
     with rig() as member:
         member.append([])
 
         def offset_after(number: int, offset: int, end: int) -> int | None:
             member.clear()
-            about = {"term": 1, "leader_id": "n1:1", "number": number, "index": 3, "request_id": 1}
-            piece = {"size": len(data), "offset": offset, "data": data[offset:end]}
-            member.tell("n1:1", "install_snapshot", **about, **piece)
+            member.send_snapshot(3, data, number=number, begin=offset, end=end)
             answers = member.sent("install_snapshot_response")
             assert {answer["number"] for answer in answers} <= {number}
             return answers[0].get("offset", len(data)) if answers else None

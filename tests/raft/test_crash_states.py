@@ -19,11 +19,10 @@ from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
-from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
-from tests.raft.rig import stream_of
+from tests.raft.rig import stream_after
 from tests.raft.simulation import virtual_loop
 
 FOLDER = Path("/member")
@@ -164,11 +163,8 @@ def anything(rng: random.Random) -> Story:
 
 def received(opened: Opened, index: int, term: int) -> Table:
     """The table of another member, after entry `index` of `term`, as it is installed."""
-    machine = ReplicatedMachine()
-    for each in range(1, index + 1):
-        machine.apply(each, Transaction(), term)
     receiver = opened.receive()
-    receiver.write(stream_of(machine))
+    receiver.write(stream_after(index, term))
     assert receiver.check() == index
     return receiver.install()
 

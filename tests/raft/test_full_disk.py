@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
-from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.raft.log import ROOM_POLL_S
-from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.store import GIVE_WAY_S
 from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES
-from tests.raft.rig import ELECTION_S, Rig, entry, put, rig, stream_of
+from tests.raft.rig import ELECTION_S, Rig, entry, put, rig, stream_after
 
 
 def fill_leader(member: Rig) -> None:
@@ -131,21 +130,16 @@ def test_a_candidate_without_room_for_its_own_vote_stands_later() -> None:
 
 
 def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> None:
-    machine = ReplicatedMachine()
-    for index in range(1, 4):
-        machine.apply(index, Transaction(), 1)
-    data = stream_of(machine)
-    about = {"term": 1, "leader_id": "n1:1", "number": 1, "index": 3, "request_id": 1}
-    whole = {**about, "size": len(data), "offset": 0, "data": data}
+    stream = stream_after(3)
     with rig() as member:
         member.append([])
         member.disk.full = True
-        member.tell("n1:1", "install_snapshot", **whole)
+        member.send_snapshot(3, stream)
         member.run(2 * ROOM_POLL_S)
         assert member.store.failure() is None
         assert not member.sent("install_snapshot_response")
         member.disk.full = False
-        member.tell("n1:1", "install_snapshot", **whole)
+        member.send_snapshot(3, stream)
         member.run(2 * ROOM_POLL_S)
         assert member.last("install_snapshot_response")["match"] == 3
 
