@@ -195,24 +195,26 @@ async def full_copy_over_damaged_bytes(scenario: Scenario) -> None:
     assert (block.files.copy, block.corrupt) == (1, "")
 
 
-async def append_to_a_finalized_block(scenario: Scenario) -> None:
-    """FINALIZED, opened again under a new epoch, written, finalized again."""
+async def open_again(scenario: Scenario) -> None:
+    """Finalize two chunks, and open the block again under a new epoch."""
     node = scenario.node
     await scenario.does(node.create())
     await scenario.write(range(2))
     await scenario.does(node.finalize(1, [name(0), name(1)]))
     await scenario.does(node.reopen(2, [name(0), name(1)], finalized=1))
+
+
+async def append_to_a_finalized_block(scenario: Scenario) -> None:
+    """FINALIZED, opened again under a new epoch, written, finalized again."""
+    await open_again(scenario)
     await scenario.write(range(2, 4), generation=2)
-    await scenario.does(node.finalize(3, [name(i) for i in range(4)], epoch=2))
+    await scenario.does(scenario.node.finalize(3, [name(i) for i in range(4)], epoch=2))
 
 
 async def opened_again_and_deleted(scenario: Scenario) -> None:
     """What it left in the folder that it moved from is as gone as it is, and what comes is new."""
     node = scenario.node
-    await scenario.does(node.create())
-    await scenario.write(range(2))
-    await scenario.does(node.finalize(1, [name(0), name(1)]))
-    await scenario.does(node.reopen(2, [name(0), name(1)], finalized=1))
+    await open_again(scenario)
     scenario.claim_nothing()
     await scenario.does(node.ask(Delete(BLOCK, Generation(2))))
     scenario.claim_nothing()
