@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.kv.table import Receiver, Tables
+from paxosblock.namenode.kv.table import Receiver, Tables, pieces
 from paxosblock.namenode.raft import member_folder, vote_file
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
@@ -115,14 +116,9 @@ def grow(
 
 
 def _copy(machine: StateMachine, receiver: Receiver) -> None:
-    checkpoint, offset = machine.checkpoint().make(), 0
-    try:
-        while offset < checkpoint.size_bytes:
-            piece = checkpoint.read(COPIED_BYTES, offset)
+    with closing(machine.checkpoint().make()) as checkpoint:
+        for piece in pieces(checkpoint, COPIED_BYTES):
             receiver.write(piece)
-            offset += len(piece)
-    finally:
-        checkpoint.close()
 
 
 def _check_same(disk: Disk, folder: Path, machine: StateMachine, tables: Tables) -> None:

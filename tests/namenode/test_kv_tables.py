@@ -40,6 +40,7 @@ from paxosblock.namenode.kv.rocks_table import RocksTable
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
 from paxosblock.units import KIB, MIB
+from tests.disks.cut_short import CutShort
 from tests.namenode.test_kv_state import next_or_result
 from tests.services.small_disk import SmallDisk, small_disk
 from tests.waiting import wait_until, wait_until_async
@@ -257,30 +258,6 @@ def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
                 flush.write()
                 store.forget(flush.revision)
         return everything(store.machine)
-
-
-class CutShort(OsDisk):
-    """The process ends at the n-th change of a name or sync of a folder."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._step()
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._step()
-        super().remove(path)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._step()
-        super().sync_folder(folder)
-
-    def _step(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise StorageError("cut short")
 
 
 def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_cut_short(

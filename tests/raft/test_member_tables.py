@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from paxosblock.checksum import Buffer, crc32c
-from paxosblock.disk import FileHandle, OsDisk
-from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.checksum import crc32c
+from paxosblock.disk import OsDisk
+from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Expect, Transaction, Versioned
 from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
+from paxosblock.namenode.kv.table import pieces
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
+from tests.disks.cut_short import CutShort
 
 SEGMENT_BYTES = 100
 TERM = 3
@@ -122,67 +123,13 @@ def test_a_flush_ahead_of_the_own_log_is_gone_on_from(tmp_path: Path) -> None:
 # -- the table of another member -------------------------------------------------------------------
 
 
-class CutShort(OsDisk):
-    """The process ends at the n-th change of a file or a name."""
-
-    def __init__(self, steps: int = 1 << 30) -> None:
-        self.left = steps
-        self.error: type[StorageError | NoSpaceError] = StorageError
-
-    def _step(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise self.error("cut short")
-
-    def make_folder(self, folder: Path) -> None:
-        self._step()
-        super().make_folder(folder)
-
-    def create(self, path: Path) -> FileHandle:
-        self._step()
-        return super().create(path)
-
-    def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
-        self._step()
-        super().write(file, data, offset)
-
-    def sync(self, file: FileHandle) -> None:
-        self._step()
-        super().sync(file)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._step()
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._step()
-        super().remove(path)
-
-    def remove_folder(self, folder: Path) -> None:
-        self._step()
-        super().remove_folder(folder)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._step()
-        super().sync_folder(folder)
-
-
 def stream_after(index: int, folder: Path) -> bytes:
     """What a member that has applied `index` entries sends."""
     with closing(opened(folder)) as member:
         apply_to(member, index)
         checkpoint = member.machine.checkpoint().make()
         with closing(checkpoint):
-            return b"".join(pieces(checkpoint.read, checkpoint.size_bytes))
-
-
-def pieces(read: Callable[[int, int], bytes], size: int, most: int = 1000) -> Iterator[bytes]:
-    offset = 0
-    while offset < size:
-        piece = read(most, offset)
-        assert 0 < len(piece) <= most
-        yield piece
-        offset += len(piece)
+            return b"".join(pieces(checkpoint, 1000))
 
 
 def install(member: Opened, stream: bytes) -> None:
@@ -288,7 +235,7 @@ def test_a_checkpoint_is_the_map_after_an_entry_while_files_come_and_go(tmp_path
             copy = member.machine.checkpoint()
             assert copy.revision == index
             with closing(copy.make()) as checkpoint:
-                stream = b"".join(pieces(checkpoint.read, checkpoint.size_bytes, 1 << 20))
+                stream = b"".join(pieces(checkpoint, 1 << 20))
             if index % 20 == 0:
                 receiver = ROCKS.receive(OsDisk(), tmp_path)
                 receiver.write(stream)

@@ -55,6 +55,16 @@ class Checkpoint(Protocol):
         """Give back the room that the checkpoint takes; nobody reads it any more."""
 
 
+def pieces(checkpoint: Checkpoint, size_bytes: int) -> Iterator[bytes]:
+    """Yield the stream of a checkpoint in pieces of at most `size_bytes`. Blocks as it does."""
+    offset = 0
+    while offset < checkpoint.size_bytes:
+        piece = checkpoint.read(size_bytes, offset)
+        assert 0 < len(piece) <= size_bytes, "a piece is not empty, nor too long"
+        offset += len(piece)
+        yield piece
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """Makes a checkpoint of the table as it was after entry `revision`, or later."""

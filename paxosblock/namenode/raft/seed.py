@@ -35,7 +35,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.table import Checkpoint, Receiver
+from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake
 from paxosblock.units import KIB
@@ -123,14 +123,12 @@ class Seeds:
     async def _send(
         self, request: web.Request, asked: _Asked, checkpoint: Checkpoint
     ) -> web.StreamResponse:
-        size, offset = checkpoint.size_bytes, 0
         response = web.StreamResponse(headers={_LINEAGE: self._lineage})
-        response.content_length = size + _TAG_BYTES
+        response.content_length = checkpoint.size_bytes + _TAG_BYTES
         await response.prepare(request)
         tag = asked.tag(self._secret, self._lineage)
-        while offset < size:
-            piece = await asyncio.to_thread(checkpoint.read, _PIECE_BYTES, offset)
-            offset += len(piece)
+        unread = pieces(checkpoint, _PIECE_BYTES)
+        while piece := await asyncio.to_thread(next, unread, b""):
             tag.update(piece)
             await response.write(piece)
         await response.write(tag.digest())
