@@ -61,7 +61,7 @@ class By(enum.Enum):
     """In one step: a call that fails has changed nothing, unless its error says that this is not
     known."""
     LEADER_IN_STEPS = "leader, in several steps"
-    """When a later step fails, an earlier one may have changed something."""
+    """In several: when a later step fails, an earlier one may have changed something."""
     ANY_MEMBER = "any member"
     """Any of them shows what was committed before the call: it asks the leader how far that is."""
     EVERY_MEMBER = "every member"

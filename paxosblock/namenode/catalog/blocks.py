@@ -29,14 +29,12 @@ from paxosblock.errors import (
     PaxosBlockError,
 )
 from paxosblock.namenode.catalog import keys, paths, reserving, safe_mode, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
     BlockEntry,
     FileInode,
     Place,
-    decode_entry,
-    decode_inode,
     decode_place,
     encode,
 )
@@ -68,10 +66,10 @@ def get(reads: Reads, block: BlockId) -> BlockEntry:
     Raises:
         NotFoundError: there is no such block.
     """
-    found = reads.get(keys.block(block))
-    if not found.exists:
+    entry = block_entry(reads, block)
+    if entry is None:
         raise NotFoundError(f"block {block}: no such block", block=block)
-    return decode_entry(found.value)
+    return entry
 
 
 def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
@@ -80,8 +78,7 @@ def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
     Raises:
         NotFoundError: it was deleted, or a directory above it was.
     """
-    found = reads.get(keys.inode(number))
-    inode = decode_inode(found.value) if found.exists else None
+    inode = inode_of(reads, number)
     path = None if inode is None else tree.path_of(reads, inode)
     if path is None or not isinstance(inode, FileInode):
         raise NotFoundError(f"file {number}: no such file; it may have been deleted", file=number)
@@ -91,20 +88,18 @@ def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
 def written(reads: Reads, wanted: tuple[BlockId, ...]) -> Iterator[tuple[BlockEntry, FileInode]]:
     """Yield those of these blocks that are open, each with the file it belongs to."""
     for block in wanted:
-        found = reads.get(keys.block(block))
-        entry = decode_entry(found.value) if found.exists else None
+        entry = block_entry(reads, block)
         if entry is None or entry.record.finalized or entry.file == NO_FILE:
             continue
-        above = reads.get(keys.inode(entry.file))
-        inode = decode_inode(above.value) if above.exists else None
+        inode = inode_of(reads, entry.file)
         if isinstance(inode, FileInode):
             yield entry, inode
 
 
 def path(reads: Reads, entry: BlockEntry) -> str:
     """Return the path of the file that a block belongs to; "" if it no longer has one."""
-    found = reads.get(keys.inode(entry.file))
-    return (tree.path_of(reads, decode_inode(found.value)) or "") if found.exists else ""
+    inode = inode_of(reads, entry.file)
+    return "" if inode is None else tree.path_of(reads, inode) or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +283,7 @@ def fence(draft: Draft, path: str) -> FileInode:
 
 def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | None:
     """Take a file from `writer`, whose lease is over; None if `writer` no longer holds it."""
-    found = draft.get(keys.inode(number))
-    if not found.exists:
-        return None
-    inode = decode_inode(found.value)
+    inode = inode_of(draft, number)
     if not isinstance(inode, FileInode) or not inode.open or inode.writer != writer:
         return None
     return _fenced(draft, inode)
@@ -314,7 +306,7 @@ def close(
     """
     inode, path = file_and_path(draft, number)
     if not inode.open and inode.writer == writer:
-        return Closed(inode, ended=None if ends is None else draft.block(ends.block))
+        return Closed(inode, ended=None if ends is None else block_entry(draft, ends.block))
     if not inode.open or inode.writer != writer:
         raise _not_held(inode, path, writer)
     if ends is not None:
@@ -383,7 +375,7 @@ def drop_empty(
     """
     inode = open_file(draft, number, writer)
     last = tree.last_block(draft, number)
-    found = [entry for entry in map(draft.block, wanted) if entry is not None]
+    found = [entry for each in wanted if (entry := block_entry(draft, each)) is not None]
     assert all(entry.file == number for entry in found), "they are blocks of this file"
     dropped = tuple(
         entry

@@ -47,7 +47,7 @@ from paxosblock.namenode.catalog.blocks import Closed, FilePage
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.deadlines import Ended
-from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
+from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
 from paxosblock.namenode.catalog.members import Demand
@@ -60,7 +60,6 @@ from paxosblock.namenode.catalog.records import (
     NodeRecord,
     decode_cluster,
     decode_entry,
-    decode_inode,
     encode,
 )
 from paxosblock.namenode.catalog.repeats import answered, decide_once
@@ -177,8 +176,7 @@ class Catalog:
 
     async def holder(self, number: int) -> FileInode | None:
         """Return a file with the writer that holds it; None when it is closed or was deleted."""
-        found = (await self._store.barrier()).get(keys.inode(number))
-        inode = decode_inode(found.value) if found.exists else None
+        inode = inode_of(await self._store.barrier(), number)
         return inode if isinstance(inode, FileInode) and inode.open else None
 
     async def file_status(self, number: int, closed: FileInode | None = None) -> FileStatus:
@@ -194,10 +192,9 @@ class Catalog:
     async def block_pages(
         self, number: int, start: int = 0, limit: int = PAGE_BLOCKS
     ) -> AsyncIterator[tuple[BlockEntry, ...]]:
-        """Yield the blocks of a file by its id, from place `start` on, in pages.
+        """Yield pages of the blocks of a file from place `start` on; others get a turn in between.
 
-        Other tasks get a turn between pages, and each page has a view of its own. That is safe, as
-        all blocks but the last one are finalized for good.
+        Each page has a view of its own: all blocks but the last one are finalized for good.
         """
         following: int | None = start
         while following is not None:
@@ -231,8 +228,7 @@ class Catalog:
         """Return all files that are being written, for the leases of a NameNode that starts."""
         files: list[FileInode] = []
         async for view, page in self._slices(keys.OPEN_FILES):
-            found = (view.get(keys.inode(keys.number_of(key))) for key, _ in page)
-            inodes = (decode_inode(value.value) for value in found if value.exists)
+            inodes = (inode_of(view, keys.number_of(key)) for key, _ in page)
             files += (inode for inode in inodes if isinstance(inode, FileInode))
         return tuple(files)
 
@@ -329,8 +325,7 @@ class Catalog:
     async def block_entries(self, wanted: tuple[BlockId, ...]) -> tuple[BlockEntry | None, ...]:
         """Return the entries of several blocks from one view; None for those that are gone."""
         view = await self._store.barrier()
-        found = (view.get(keys.block(block)) for block in wanted)
-        return tuple(decode_entry(value.value) if value.exists else None for value in found)
+        return tuple(block_entry(view, block) for block in wanted)
 
     async def written(
         self, wanted: tuple[BlockId, ...]
@@ -345,8 +340,7 @@ class Catalog:
         They may be old; a transaction that builds on them is judged anew when it is applied.
         """
         view = self._store.view()
-        found = (view.get(keys.block(block)) for block in wanted)
-        entries = tuple(decode_entry(value.value) if value.exists else None for value in found)
+        entries = tuple(block_entry(view, block) for block in wanted)
         demands = members.demands(view, (entry for entry in entries if entry is not None))
         return tuple(None if entry is None else next(demands) for entry in entries)
 

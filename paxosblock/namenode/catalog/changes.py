@@ -1,4 +1,4 @@
-"""How a change is made: it is decided on a draft, committed, and decided again after a conflict."""
+"""Making a change: it is decided on a draft, committed, and decided again after a conflict."""
 
 from __future__ import annotations
 

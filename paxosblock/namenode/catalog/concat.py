@@ -15,7 +15,7 @@ import msgspec
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, namespace, paths, tree
-from paxosblock.namenode.catalog.draft import Draft, Slices
+from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
 from paxosblock.transaction import BLOCKS_MOVED_MAX
@@ -71,7 +71,7 @@ def _move_blocks(
     size_bytes = 0
     for sequence, (key, found) in enumerate(places, start):
         block = decode_place(found.value).block
-        entry = draft.block(block)
+        entry = block_entry(draft, block)
         assert entry is not None, "a place names a block"
         assert entry.file == source.number, "and the block names the file"
         assert entry.record.finalized, "the blocks of a closed file are finalized"

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Iterator
 
 from paxosblock.namenode.catalog import keys, namespace, safe_mode, tree
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, inode_of
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -105,7 +105,7 @@ def _above(draft: Draft, inode: Inode) -> Iterator[int]:
     """Yield the ids of the directories above an inode, as far as they exist."""
     while inode.number != ROOT_ID:
         yield inode.parent
-        found = draft.get(keys.inode(inode.parent))
-        if not found.exists:
+        above = inode_of(draft, inode.parent)
+        if above is None:
             return
-        inode = decode_inode(found.value)
+        inode = above

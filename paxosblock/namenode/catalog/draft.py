@@ -10,7 +10,13 @@ from operator import itemgetter
 from typing import ParamSpec, Protocol, TypeVar
 
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.records import BlockEntry, Inode, decode_entry, encode
+from paxosblock.namenode.catalog.records import (
+    BlockEntry,
+    Inode,
+    decode_entry,
+    decode_inode,
+    encode,
+)
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Expect,
@@ -48,6 +54,18 @@ class Reads(Protocol):
         self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
         """Yield the keys in [start, end) with their values."""
+
+
+def block_entry(reads: Reads, block: BlockId) -> BlockEntry | None:
+    """Return a block's entry; None if there is no such block."""
+    found = reads.get(keys.block(block))
+    return decode_entry(found.value) if found.exists else None
+
+
+def inode_of(reads: Reads, number: int) -> Inode | None:
+    """Return a file or directory by its id; None if there is none."""
+    found = reads.get(keys.inode(number))
+    return decode_inode(found.value) if found.exists else None
 
 
 class Draft:
@@ -138,11 +156,6 @@ class Draft:
         """Write the next version of a block's record: the one place where records change (I8)."""
         after.record.check_follows(before.record)
         self.put(keys.block(after.record.block), encode(after))
-
-    def block(self, block: BlockId) -> BlockEntry | None:
-        """Return a block's entry, None if there is none, and expect that it does not change."""
-        found = self.get(keys.block(block))
-        return decode_entry(found.value) if found.exists else None
 
     @property
     def overtaken(self) -> bool:

@@ -8,9 +8,9 @@ from functools import partial
 
 from paxosblock.api.namenode import NO_FILE
 from paxosblock.errors import NotFoundError
-from paxosblock.namenode.catalog import blocks, keys
-from paxosblock.namenode.catalog.draft import Draft, Reads
-from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
+from paxosblock.namenode.catalog import blocks
+from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, StorageId
@@ -47,8 +47,7 @@ def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
     """
     if entry.file == NO_FILE:
         return max(1, entry.replication)
-    found = reads.get(keys.inode(entry.file))
-    inode = decode_inode(found.value) if found.exists else None
+    inode = inode_of(reads, entry.file)
     if not isinstance(inode, FileInode):
         raise NotFoundError(f"file {entry.file}: no such file; it was deleted", file=entry.file)
     return inode.replication
@@ -84,15 +83,13 @@ def movable(reads: Reads, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
     and no APPEND prepared (K4).
     """
     for block in wanted:
-        found = reads.get(keys.block(block))
-        entry = decode_entry(found.value) if found.exists else None
+        entry = block_entry(reads, block)
         if entry is None or entry.file == NO_FILE:
             continue
         record = entry.record
         if not record.finalized or record.generation != record.finalized_generation:
             continue
-        above = reads.get(keys.inode(entry.file))
-        inode = decode_inode(above.value) if above.exists else None
+        inode = inode_of(reads, entry.file)
         if not isinstance(inode, FileInode) or inode.open:
             continue
         if len(record.members) == inode.replication:

@@ -22,7 +22,7 @@ from paxosblock.errors import (
     NotFoundError,
 )
 from paxosblock.namenode.catalog import keys, paths
-from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.draft import Reads, inode_of
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -191,10 +191,10 @@ def path_of(reads: Reads, inode: Inode) -> str | None:
     names: list[str] = []
     while inode.number != ROOT_ID:
         names.append(inode.name)
-        found = reads.get(keys.inode(inode.parent))
-        if not found.exists:
+        above = inode_of(reads, inode.parent)
+        if above is None:
             return None
-        inode = decode_inode(found.value)
+        inode = above
     return paths.join(tuple(reversed(names)))
 
 

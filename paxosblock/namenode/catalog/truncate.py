@@ -13,7 +13,7 @@ import msgspec
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
-from paxosblock.namenode.catalog.draft import Draft, Slices
+from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
@@ -56,7 +56,7 @@ def truncate(
     begins = 0
     for key, found in places:
         place = decode_place(found.value)
-        entry = draft.block(place.block)
+        entry = block_entry(draft, place.block)
         assert entry is not None, "a place names a block"
         assert entry.record.finalized, "the blocks of a closed file are finalized"
         if place.offset < length:

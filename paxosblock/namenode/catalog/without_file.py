@@ -5,7 +5,7 @@ from __future__ import annotations
 from paxosblock.api.namenode import NO_FILE, AddBlock, Deletion
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, safe_mode
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, block_entry
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize
 from paxosblock.protocol.types import BlockId, StorageId
@@ -29,7 +29,7 @@ def delete(draft: Draft, block: BlockId) -> Deletion:
         SafeModeError: an operator entered safe mode.
         InvalidRequestError: it belongs to a file.
     """
-    entry = draft.block(block)
+    entry = block_entry(draft, block)
     if entry is None:
         return Deletion(existed=False)
     safe_mode.check_names_may_change(draft)
