@@ -1,8 +1,8 @@
 """The log of a volume's small replicas: segments are appended to, synced and read (FORMAT.md 8).
 
 One sync covers every record that any replica's step or vote has appended until then. Any thread may
-append a record, the event loop's too: that is a `pwrite` under a mutex, which nobody holds while
-the disk syncs or a segment begins.
+append a record, the event loop's too: that is a `pwrite` under a mutex, which nobody holds while a
+file is synced, made, read or closed, as the loop must not wait for a disk that hangs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SegmentRemoved(Exception):
 class Segment:
     """A file of the log. Once it is removed, it is closed as soon as nobody reads it."""
 
-    __slots__ = ("end", "handle", "readers", "removed", "salt", "synced")
+    __slots__ = ("end", "handle", "readers", "salt", "synced")
 
     def __init__(self, handle: FileHandle, salt: bytes, end: int) -> None:
         self.handle = handle
@@ -66,7 +66,6 @@ class Segment:
         self.synced = end
         """The first so many bytes are on stable storage."""
         self.readers = 0
-        self.removed = False
 
 
 def segment_name(number: int) -> str:
@@ -82,7 +81,17 @@ def segment_numbers(names: list[str]) -> list[int]:
 class SmallLog(OpenFile):
     """The log. To votes, which wait for a sync, it is the open file of every replica in it."""
 
-    __slots__ = ("_boot", "_folder", "_last", "_marked", "_mutex", "_ours", "_rolling", "_segments")
+    __slots__ = (
+        "_boot",
+        "_folder",
+        "_last",
+        "_marked",
+        "_mutex",
+        "_ours",
+        "_removed",
+        "_rolling",
+        "_segments",
+    )
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
         """Call `open` and `last_records` first. All methods but `append` and `retire` block."""
@@ -92,6 +101,8 @@ class SmallLog(OpenFile):
         self._mutex = threading.Lock()
         self._rolling = threading.Lock()
         self._segments: dict[int, Segment] = {}
+        self._removed: list[Segment] = []
+        """Segments that are no more there, and still open."""
         self._last = 0
         """The number of the last segment; 0: there is none."""
         self._ours = 0
@@ -185,16 +196,21 @@ class SmallLog(OpenFile):
             header = SegmentHeader(salt, self._boot).encode()
             draft = path.with_name(f"{path.name}.new")
             segment = Segment(publish_open(self._disk, draft, path, [header]), salt, HEADER_BYTES)
-            if last is not None:
+            # A vote may come while the disk syncs, but not often: each has its replica's only
+            # chunk, and nobody else appends to a full segment but who tidies up, a bounded part.
+            while not self._follow(last, number, segment):
                 self.sync()
-            with self._mutex:
-                if last is not None:
-                    if last.synced < last.end:  # a vote came meanwhile
-                        self._disk.sync(last.handle)
-                        last.synced = last.end
-                    self._write(segment, Kind.PREVIOUS, NO_BLOCK, _END.pack(last.end))
-                self._segments[number] = segment
-                self._last = self._ours = number
+
+    def _follow(self, last: Segment | None, number: int, segment: Segment) -> bool:
+        """Let `segment` take the records from now on; False: not all of `last` is durable yet."""
+        with self._mutex:
+            if last is not None:
+                if last.synced < last.end:
+                    return False
+                self._write(segment, Kind.PREVIOUS, NO_BLOCK, _END.pack(last.end))
+            self._segments[number] = segment
+            self._last = self._ours = number
+            return True
 
     def append(self, kind: Kind, block: BlockId, payload: Buffer = b"") -> Position:
         """Hand a record to the operating system; does not sync.
@@ -279,9 +295,10 @@ class SmallLog(OpenFile):
 
     def close(self) -> None:
         """Close every segment; nobody may use the log any more."""
-        for segment in self._segments.values():
+        for segment in (*self._segments.values(), *self._removed):
             self._disk.close(segment.handle)
         self._segments.clear()
+        self._removed.clear()
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -302,8 +319,6 @@ class SmallLog(OpenFile):
         finally:
             with self._mutex:
                 segment.readers -= 1
-                if segment.removed and not segment.readers:
-                    self._disk.close(segment.handle)
 
     def payload(self, at: Position, how: Callable[[FileHandle, int, int], bytes]) -> bytes:
         """Return the payload of the record at `at`. Raises as `read`, and CorruptionError."""
@@ -379,10 +394,18 @@ class SmallLog(OpenFile):
         self._disk.remove(self._path(number))
         self._disk.sync_folder(self._folder)
         with self._mutex:
-            segment = self._segments.pop(number)
-            segment.removed = True
-            if not segment.readers:
-                self._disk.close(segment.handle)
+            self._removed.append(self._segments.pop(number))
+
+    def close_removed(self) -> None:
+        """Close the segments that were removed and that nobody reads any more.
+
+        Only then the system gives their room free, and that takes its time.
+        """
+        with self._mutex:
+            idle = [segment for segment in self._removed if not segment.readers]
+            self._removed = [segment for segment in self._removed if segment.readers]
+        for segment in idle:
+            self._disk.close(segment.handle)
 
     def _path(self, number: int) -> Path:
         return self._folder / segment_name(number)

@@ -366,6 +366,7 @@ class SmallReplicas:
             StorageError: as the disk says.
         """
         self.log.mark()
+        self.log.close_removed()
         whole = self.log.whole
         self._keep_index(whole)
         if self._stuck:

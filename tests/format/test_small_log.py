@@ -10,21 +10,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paxosblock.checksum import crc32c
 from paxosblock.datanode import small_log, small_replicas, write_out
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import read_identity
 from paxosblock.datanode.load import load
+from paxosblock.datanode.small_log import SegmentRemoved, SmallLog
 from paxosblock.datanode.small_replicas import SmallPlace
-from paxosblock.datanode.small_segment import HEADER_BYTES
+from paxosblock.datanode.small_segment import HEADER_BYTES, Kind
 from paxosblock.datanode.snapshot import roll_back
+from paxosblock.disk import FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
 from paxosblock.net.wire import HEADER_BYTES as FRAME_HEADER_BYTES
 from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, Nack, Vote
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, Durability, Generation, Reason
-from tests.datanode.node import Node, chunk, frame, name, refusal, running
-from tests.disks.faults import Fault
+from tests.datanode.node import BLOCK, Node, chunk, frame, name, refusal, running
+from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.power_cut import Files
 from tests.disks.simulated import SimulatedDisk
 from tests.format.loading import load_all
@@ -203,6 +206,66 @@ async def test_votes_that_wait_for_no_disk_are_written_out(
         )
         assert disk.synced.count(SEGMENT) == before + 1
         assert not volume.failed
+
+
+# -- segments -------------------------------------------------------------------------------------
+
+
+async def test_votes_do_not_wait_for_a_disk_that_hangs_while_a_segment_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the segment before has is synced, and once more what a vote appended meanwhile."""
+    disk, hanging = SimulatedDisk(), Fault(SYNCS, path=str(SEGMENT), delay_s=HELD)
+    async with running(FOLDER, disk=disk) as node:
+        for block in BLOCKS:
+            await node.create(block, Durability.MEMORY, small=True)
+        monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1)
+
+        async def vote(block: BlockId) -> None:
+            assert isinstance(await node.send(frame(0, chunk(0, salt=block), block=block)), Vote)
+            assert disk.plan.waiting == 1, "the vote waited for the disk"
+
+        await node.send(frame(0, chunk(0, salt=BLOCKS[0]), block=BLOCKS[0]))
+        disk.breaks(hanging)
+        creating = asyncio.ensure_future(node.create(BLOCK, Durability.MEMORY, small=True))
+        await wait_until_async(lambda: disk.plan.waiting, what="the sync of the full segment")
+        await vote(BLOCKS[1])
+        disk.breaks(replace(hanging, times=1))
+        await wait_until_async(
+            lambda: disk.met and disk.plan.waiting, what="the sync of what the vote appended"
+        )
+        await vote(BLOCKS[2])
+        assert not creating.done()
+        disk.mend()
+        assert isinstance(await creating, Created)
+    for boot in ("boot-1", "boot-2"):
+        assert found(disk.files(), boot) == WHOLE | {BLOCK: b""}
+
+
+def test_a_segment_that_was_removed_is_read_to_the_end_and_then_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk()
+    log = SmallLog(disk, SEGMENT.parent, "boot-1")
+    log.begin_segment()
+    at = log.append(Kind.CHUNK, BLOCK, b"bytes")
+    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1)
+    log.begin_segment()
+
+    def read_while_it_goes(file: FileHandle, size_bytes: int, offset: int) -> bytes:
+        log.remove(at.segment)
+        log.close_removed()
+        return disk.read(file, size_bytes, offset)
+
+    assert log.read(at, 5, read_while_it_goes) == b"bytes"
+    with pytest.raises(SegmentRemoved):
+        log.read(at, 5, disk.read)
+    with monkeypatch.context() as patched:
+        closed: list[FileHandle] = []
+        patched.setattr(disk, "close", closed.append)
+        log.close_removed()
+        log.close_removed()
+    assert len(closed) == 1
 
 
 # -- room -----------------------------------------------------------------------------------------
