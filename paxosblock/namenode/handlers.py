@@ -78,7 +78,8 @@ async def create(node: NameNode, request: CreateFile) -> CreatedFile:
         node.housekeeper.garbage_waits()
     if made.first is None:
         return CreatedFile(made.status)
-    node.datanodes.note_placed(made.first.record.members)
+    first = made.first.record
+    node.datanodes.note_placed(first.block, first.members, made.status.block_size)
     return CreatedFile(made.status, node.views.block(made.first))
 
 
@@ -304,10 +305,10 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
         seed=block,
         writer_host=request.host,
     )
-    candidates = node.datanodes.candidates(block_size, node.clock_s(), request.excluded)
+    candidates = node.datanodes.candidates(node.clock_s(), request.excluded)
     members = _members(node, wish, candidates, request.after)
     entry = await node.catalog.add_block(request, block, members)
-    node.datanodes.note_placed(entry.record.members)
+    node.datanodes.note_placed(block, entry.record.members, block_size)
     return msgspec.structs.replace(
         node.views.block(entry), shortfall=shortfall(wish, candidates, entry.record.members)
     )
@@ -326,7 +327,7 @@ async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) 
         writer_host=first.host,
     )
     try:
-        members = place(wish, node.datanodes.candidates(request.block_size, node.clock_s()))
+        members = place(wish, node.datanodes.candidates(node.clock_s()))
     except NoSpaceError:
         return None
     return Placed(block, members)

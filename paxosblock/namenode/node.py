@@ -193,6 +193,7 @@ class NameNode:
         return Finalizer(
             catalog=self.catalog,
             acceptors=reach,
+            datanodes=self.datanodes,
             replicas=self.replicas,
             history=self.history,
             alarms=self.alarms,

@@ -45,7 +45,7 @@ def _would_be_better(
     if stays and len(record.members) >= wanted:
         return False
     least = min(wanted, len(record.members) + stays)
-    candidates = node.datanodes.candidates(inode.block_size, now_s, told.excluded)
+    candidates = node.datanodes.candidates(now_s, told.excluded)
     try:
         place(
             Wish(wanted, least, inode.block_size),

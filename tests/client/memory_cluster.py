@@ -287,7 +287,7 @@ class MemoryCluster:
 
     def _candidates(self, excluded: tuple[Excluded, ...]) -> tuple[Candidate, ...]:
         self._hear()
-        return self.datanodes.candidates(1, time.monotonic(), excluded)
+        return self.datanodes.candidates(time.monotonic(), excluded)
 
     async def rebuild_block(self, request: RebuildBlock) -> BlockView:
         if self.warming_up:

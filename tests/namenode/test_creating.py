@@ -31,16 +31,16 @@ from paxosblock.api.namenode import (
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES
-from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
+from tests.namenode.scene import ANN, BOB, ROOM_BYTES, Scene, create_request, new_scene
 
 
 def request(path: str = "/f") -> CreateFile:
     return replace(create_request(path), first=FirstBlock(window=2))
 
 
-async def made(scene: Scene, path: str = "/f") -> tuple[int, BlockView]:
+async def made(scene: Scene, what: CreateFile | None = None) -> tuple[int, BlockView]:
     """A file, and the block that was made with it, which holds a chunk at each member."""
-    created = await scene.service.call(CREATE, request(path))
+    created = await scene.service.call(CREATE, what or request())
     assert created.first is not None
     for storage in created.first.record.members:
         scene.network.reach[storage].create(created.first.record.block)
@@ -64,7 +64,7 @@ async def revision(scene: Scene) -> int:
 async def test_one_entry_of_the_log_makes_a_file_and_its_block_one_closes_both(
     scene: Scene,
 ) -> None:
-    await made(scene, "/another")  # reserves ids, each in an entry of its own
+    await made(scene, request("/another"))  # reserves ids, each in an entry of its own
     before = await revision(scene)
     file, view = await made(scene)
     assert await revision(scene) == before + 1
@@ -73,6 +73,18 @@ async def test_one_entry_of_the_log_makes_a_file_and_its_block_one_closes_both(
     assert (status.open, status.length) == (False, CHUNK_BYTES)
     assert await blocks(scene) == [view.record.block]
     assert (await scene.service.call(GET_BLOCK, BlockRequest(view.record.block))).record.finalized
+
+
+async def test_a_closed_file_takes_the_room_that_it_has_and_not_that_of_a_whole_block(
+    scene: Scene,
+) -> None:
+    """Between two heartbeats more small files are written than there is room for blocks."""
+    large = replace(request(), block_size=ROOM_BYTES // 5 * 3)
+    for path in ("/one", "/two", "/three"):
+        file, view = await made(scene, replace(large, path=path))
+        none = await scene.service.call(CREATE, replace(large, path=f"{path}-beside"))
+        assert none.first is None, "the open one may still take all that there is"
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(view)))
 
 
 async def test_until_it_is_closed_the_file_has_no_block(scene: Scene) -> None:
@@ -151,7 +163,7 @@ async def test_who_was_fenced_does_not_close_the_file_with_its_block(scene: Scen
 async def test_only_its_last_block_ends_with_a_file(scene: Scene) -> None:
     """Else what a block holds would go with it, and the writer be told that it was kept."""
     file, _ = await made(scene)
-    other, of_other = await made(scene, "/other")
+    other, of_other = await made(scene, request("/other"))
     with pytest.raises(InvalidRequestError, match="is not one of its blocks"):
         await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(of_other)))
     added = await scene.service.call(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, window=2))

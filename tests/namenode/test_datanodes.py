@@ -7,10 +7,11 @@ import pytest
 from paxosblock.api.reports import ALL_BLOCKS, Heartbeat, Register, StorageReport
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.rack import DEFAULT_RACK, FAR_AWAY, Location
 
 S1, S2 = StorageId("s1"), StorageId("s2")
+BLOCK = BlockId(7)
 
 
 def report(storage: StorageId, free: int = 1000, failed: str = "") -> StorageReport:
@@ -50,7 +51,7 @@ def test_silence_makes_a_node_stale_and_then_dead(
 
 def test_a_heartbeat_keeps_a_node_alive_and_tells_its_room(datanodes: DataNodes) -> None:
     assert datanodes.heartbeat(heartbeat(report(S1, 7), report(S2, 8), open_blocks=4), 14)
-    assert [(c.free_bytes, c.load, c.stale) for c in datanodes.candidates(1, 16)] == [
+    assert [(c.free_bytes, c.load, c.stale) for c in datanodes.candidates(16)] == [
         (7, 4, False),
         (8, 4, False),
     ]
@@ -80,18 +81,41 @@ def test_a_storage_of_a_live_node_cannot_appear_in_another_one(datanodes: DataNo
 def test_a_disk_may_move_to_another_node_once_its_own_is_dead(datanodes: DataNodes) -> None:
     datanodes.register(register("other", "run-1", report(S1)), 15)
     assert datanodes.address(S1) == "other:9864"
-    assert [c.node for c in datanodes.candidates(1, 15) if c.storage == S1] == ["other"]
+    assert [c.node for c in datanodes.candidates(15) if c.storage == S1] == ["other"]
+
+
+def seen(datanodes: DataNodes) -> dict[StorageId, tuple[int, int]]:
+    """Room for further blocks, and load, of each storage."""
+    return {c.storage: (c.room_bytes, c.load) for c in datanodes.candidates(1)}
 
 
 def test_a_placed_block_counts_as_load_and_room_until_the_next_heartbeat(
     datanodes: DataNodes,
 ) -> None:
-    datanodes.note_placed((S1,))
-    placed = {c.storage: c for c in datanodes.candidates(100, 1)}
-    assert (placed[S1].room_bytes, placed[S1].load) == (900, 1)
-    assert (placed[S2].room_bytes, placed[S2].load) == (1000, 1)
+    datanodes.note_placed(BLOCK, (S1,), 100)
+    assert seen(datanodes) == {S1: (900, 1), S2: (1000, 1)}
+    datanodes.note_placed(BLOCK, (S1,), 100)
+    assert seen(datanodes) == {S1: (900, 1), S2: (1000, 1)}, "the request came twice"
     datanodes.heartbeat(heartbeat(), 1)
-    assert {c.room_bytes for c in datanodes.candidates(100, 1)} == {1000}
+    assert seen(datanodes) == {S1: (1000, 0), S2: (1000, 0)}
+
+
+def test_a_block_that_is_ended_takes_the_room_that_it_has(datanodes: DataNodes) -> None:
+    """However many small files are written between two heartbeats."""
+    for number in range(100):
+        datanodes.note_placed(BlockId(number), (S1, S2), 100)
+        datanodes.note_ended(BlockId(number), (S1, S2), 1)
+        datanodes.note_ended(BlockId(number), (S1, S2), 1)
+    assert seen(datanodes) == {S1: (900, 0), S2: (900, 0)}
+
+
+def test_a_block_that_was_placed_before_a_heartbeat_gives_back_nothing(
+    datanodes: DataNodes,
+) -> None:
+    datanodes.note_placed(BLOCK, (S1,), 100)
+    datanodes.heartbeat(heartbeat(), 1)
+    datanodes.note_ended(BLOCK, (S1,), 1)
+    assert seen(datanodes) == {S1: (1000, 0), S2: (1000, 0)}
 
 
 def test_a_failed_storage_is_not_live_for_readers(datanodes: DataNodes) -> None:
@@ -104,7 +128,7 @@ def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(
     datanodes: DataNodes,
 ) -> None:
     datanodes.suspect(S2)
-    assert all(c.stale for c in datanodes.candidates(1, 0))
+    assert all(c.stale for c in datanodes.candidates(0))
     assert not datanodes.member(S1, 0).live
     datanodes.heartbeat(heartbeat(), 1)
     assert datanodes.member(S1, 1).live
@@ -234,7 +258,7 @@ def test_the_table_of_racks_wins_over_what_a_datanode_says_and_its_own_name_over
         Location("host2", "/table/2"),
         Location("host2", "/table/2"),
     ]
-    assert [c.rack for c in datanodes.candidates(1, 0)] == ["/table/1", "/table/2", "/table/2"]
+    assert [c.rack for c in datanodes.candidates(0)] == ["/table/1", "/table/2", "/table/2"]
     assert datanodes.locate("host1") == Location("host1", "/table/1")
     assert datanodes.locate("office") == Location("office", "/table/office")
     assert datanodes.locate("elsewhere") is datanodes.locate("") is None

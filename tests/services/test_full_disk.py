@@ -28,8 +28,15 @@ SETTINGS = {
     "datanode": {"heartbeat_interval": "100ms", "reserved_space": "0B"},
 }
 PATIENT = ClientConfig(block_size_bytes=8 * MIB, retry_for_s=20.0)
+QUICK = ClientConfig(retry_for_s=5.0)
 IMPATIENT = ClientConfig(block_size_bytes=8 * MIB, retry_for_s=1.0)
 NO_ROOM = "No space left on device"
+
+
+SILENT = {
+    "namenode": {"datanode_stale_after": "100s", "datanode_dead_after": "200s"},
+    "datanode": {"heartbeat_interval": "60s"},
+}
 
 
 @pytest.fixture
@@ -78,6 +85,15 @@ def storage_of(cluster: LocalCluster, node: Node) -> StorageId:
 def failures(cluster: LocalCluster) -> list[str]:
     """Why volumes are not used any more."""
     return [at.failed for node in cluster.status().datanodes for at in node.storages if at.failed]
+
+
+def test_small_files_are_not_held_up_for_room_that_their_blocks_do_not_take() -> None:
+    """Blocks of which only one fits, and no heartbeat that says how much is left."""
+    with LocalCluster(datanodes=1, settings=SILENT) as cluster, Client(cluster.url, QUICK) as fs:
+        (free_bytes,) = (at.free_bytes for at in cluster.status().datanodes[0].storages)
+        for number in range(4):
+            with fs.create(f"/{number}", block_size=free_bytes // 5 * 3) as out:
+                out.write(b"small")
 
 
 def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(

@@ -9,6 +9,7 @@ import enum
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, Excluded, Member
@@ -53,11 +54,34 @@ class Reported:
 
 
 @dataclass(slots=True)
+class Placed:
+    """The blocks that a storage was given since it last told how much room it has."""
+
+    open: dict[BlockId, int] = field(default_factory=dict)
+    """Those that are not ended, and how many bytes each may take."""
+    pending_bytes: int = 0
+    """All of them may take so much. One that is ended takes what it has: writers of small files end
+    more of them between two heartbeats than there would be room for."""
+
+    def note(self, block: BlockId, size_bytes: int) -> None:
+        """Count a block that may take so much, once."""
+        self.end(block, 0)
+        self.open[block] = size_bytes
+        self.pending_bytes += size_bytes
+
+    def end(self, block: BlockId, size_bytes: int) -> None:
+        """Note that a block has so many bytes and gets no more, if it is one of these."""
+        promised_bytes = self.open.pop(block, None)
+        if promised_bytes is not None:
+            self.pending_bytes += size_bytes - promised_bytes
+
+
+@dataclass(slots=True)
 class DataNode:
     """One DataNode as it last described itself.
 
-    `placed` counts the blocks given to each storage since then, `suspected` says that it could not
-    be reached since then.
+    `placed` is what each storage was given since then, `suspected` says that it could not be
+    reached since then.
     """
 
     node: str
@@ -72,11 +96,14 @@ class DataNode:
     refused: frozenset[str] = frozenset()
     """Incarnations of its name that are refused as long as it lives."""
     open_blocks: int = 0
-    placed: dict[StorageId, int] = field(default_factory=dict)
+    placed: dict[StorageId, Placed] = field(default_factory=dict)
     reported: dict[StorageId, Reported] = field(default_factory=dict)
     registered_s: float = 0.0
     suspected: bool = False
     last_seen_as: Liveness = Liveness.LIVE
+
+
+_NONE: Final = Placed()
 
 
 class DataNodes:
@@ -296,7 +323,7 @@ class DataNodes:
         return tuple(node for node in self if node.address == written)
 
     def candidates(
-        self, block_size: int, now_s: float, excluded: tuple[Excluded, ...] = ()
+        self, now_s: float, excluded: tuple[Excluded, ...] = ()
     ) -> tuple[Candidate, ...]:
         """All storages, for `placement.place`; `excluded` as a writer tells it."""
         blames = self._blames(excluded, now_s)
@@ -305,8 +332,8 @@ class DataNodes:
                 storage=report.storage,
                 node=node.node,
                 free_bytes=report.free_bytes,
-                load=node.open_blocks + sum(node.placed.values()),
-                pending_bytes=node.placed.get(report.storage, 0) * block_size,
+                load=node.open_blocks + sum(len(each.open) for each in node.placed.values()),
+                pending_bytes=node.placed.get(report.storage, _NONE).pending_bytes,
                 live=self.liveness(node, now_s) is not Liveness.DEAD,
                 stale=self.liveness(node, now_s) is Liveness.STALE,
                 failed=bool(report.failed),
@@ -335,11 +362,18 @@ class DataNodes:
             blames[home.node] = max(blame, blames.get(home.node, Blame.NONE))
         return blames
 
-    def note_placed(self, storages: tuple[StorageId, ...]) -> None:
-        """Count a block that these storages will hear of from its writer."""
+    def note_placed(self, block: BlockId, storages: tuple[StorageId, ...], size_bytes: int) -> None:
+        """Count a block that these storages will hear of, and that may take so many bytes."""
         for storage in storages:
             if (home := self.home(storage)) is not None:
-                home.placed[storage] = home.placed.get(storage, 0) + 1
+                home.placed.setdefault(storage, Placed()).note(block, size_bytes)
+
+    def note_ended(self, block: BlockId, storages: tuple[StorageId, ...], size_bytes: int) -> None:
+        """Note that a block that these storages were given has so many bytes, and gets no more."""
+        for storage in storages:
+            home = self.home(storage)
+            if home is not None and (placed := home.placed.get(storage)) is not None:
+                placed.end(block, size_bytes)
 
     def _location(self, request: Register) -> Location:
         host = request.host or request.address.rpartition(":")[0]

@@ -14,6 +14,7 @@ from paxosblock.errors import PaxosBlockError, UnavailableError
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors
+from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.history import History, describe
 from paxosblock.namenode.blocks.queues import Question, Queues
 from paxosblock.namenode.blocks.replicas import Replicas
@@ -35,6 +36,7 @@ class Finalizer:
         *,
         catalog: Catalog,
         acceptors: Acceptors,
+        datanodes: DataNodes,
         replicas: Replicas,
         history: History,
         alarms: Alarms,
@@ -43,6 +45,7 @@ class Finalizer:
         """Use these parts of the node."""
         self._catalog = catalog
         self._acceptors = acceptors
+        self._datanodes = datanodes
         self._replicas = replicas
         self._history = history
         self._alarms = alarms
@@ -62,6 +65,7 @@ class Finalizer:
 
     def spread(self, record: BlockRecord) -> None:
         """P5: bring every member that has not reported yet to the decided version."""
+        self._datanodes.note_ended(record.block, record.members, record.size_bytes)
         holders = self._replicas.holders(record)
         for member in record.members:
             if member not in holders:
@@ -88,6 +92,7 @@ class Finalizer:
     def delete_everywhere(self, entry: BlockEntry) -> None:
         """Have the members of a block that left the catalog drop their replicas."""
         record = entry.record
+        self._datanodes.note_ended(record.block, record.members, 0)
         self._replicas.forget_block(record.block)
         for member in record.members:
             self._spreading.pop((record.block, member), None)

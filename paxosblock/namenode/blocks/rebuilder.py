@@ -132,11 +132,12 @@ class Rebuilder:
             )
         told = {each.storage for each in request.excluded}
         news = tuple(Excluded(each, 0.0, resting=True) for each in failed if each not in told)
-        candidates = self._datanodes.candidates(inode.block_size, now_s, (*request.excluded, *news))
+        candidates = self._datanodes.candidates(now_s, (*request.excluded, *news))
         wish = Wish(inode.replication, 1, inode.block_size, seed=request.block)
         failure = Failed(request.policy, len(members), left, request.flushed)
         targets = members_after(wish, candidates, failure)
-        self._datanodes.note_placed(tuple(each for each in targets if each not in members))
+        added = tuple(each for each in targets if each not in members)
+        self._datanodes.note_placed(request.block, added, inode.block_size)
         return targets, inode.block_size
 
     async def _install(self, proposer: Proposer) -> BlockEntry | None:

@@ -117,7 +117,7 @@ class Copies:
     def look(self, view: View, now_s: float) -> None:
         """Go by this view from now on; give up copies to storages that are no longer live."""
         self._view = view
-        known = self._datanodes.candidates(1, now_s)
+        known = self._datanodes.candidates(now_s)
         self._known = {candidate.storage: candidate for candidate in known}
         for storage in [each for each, until_s in self._resting.items() if now_s >= until_s]:
             del self._resting[storage]
@@ -161,7 +161,7 @@ class Copies:
         assert block not in self._under_way, "one copy of a block at a time"
         self._at_source[copy.source] += 1
         self._at_target[copy.target_node] += 1
-        self._datanodes.note_placed((copy.target,))
+        self._datanodes.note_placed(block, (copy.target,), copy.record.size_bytes)
         name = f"copy of block {block} to {copy.target}"
         self._under_way[block] = copy, self._background.start(self._make(copy), name)
 
