@@ -94,6 +94,7 @@ def test_small_files_are_not_held_up_for_room_that_their_blocks_do_not_take() ->
         for number in range(4):
             with fs.create(f"/{number}", block_size=free_bytes // 5 * 3) as out:
                 out.write(b"small")
+        assert [status.length for status in fs.list("/")] == [5] * 4
 
 
 def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
