@@ -25,7 +25,7 @@ from paxosblock.datanode.store import Records, Stored
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk
-from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header
+from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, entry, read_entries
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
@@ -116,9 +116,11 @@ class Reader:
                     return part
             loaded = await self._load(block, replica, log, first, stop)
             if loaded is not None:
+                run = _run(block.id, log, *loaded, wanted)
                 if wanted is not None and stop - first == 1:
-                    self._pieces.remember(block.id, log[first], loaded[1].payloads[0])
-                return _run(block.id, log, *loaded, wanted)
+                    data = memoryview(loaded[1].whole)[HEADER_BYTES:]
+                    self._pieces.remember(block.id, log[first], data)
+                return run
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
@@ -238,7 +240,7 @@ def _run(
     block: BlockId, log: ChunkLog, chunks: range, records: Records, wanted: range | None
 ) -> Bulk:
     """Return the answer to a reader: the user data of all chunks, or the bytes in `wanted`."""
-    start, names, parts = log.start_of(chunks.start), records.even.names, records.payloads
+    start, names, parts = log.start_of(chunks.start), records.even.names, records.take_payloads()
     if len(parts) > MAX_PIECES:
         parts = [b"".join(parts)]
     if wanted is not None and len(parts) == len(chunks):

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import functools
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
@@ -96,27 +94,27 @@ class Records:
     even: EvenRun
     """Its names are those of all chunks."""
 
-    @property
-    def payloads(self) -> list[Buffer]:
-        """Return the user data of all chunks in order; of those that are equally long, together."""
+    def take_payloads(self) -> list[Buffer]:
+        """Return the user data of all chunks in order; of those that are equally long, together.
+
+        That is moved together where it is, for new memory costs more: `whole` is of no use then.
+        """
         even, view = self.even, memoryview(self.whole)
-        stride = HEADER_BYTES + even.size_bytes
-        begin, position = self.begin + even.chunks * even.size_bytes, even.chunks * stride
+        size, stride = even.size_bytes, HEADER_BYTES + even.size_bytes
+        begin, position = self.begin + even.chunks * size, even.chunks * stride
         parts = list[Buffer]()
         if even.chunks:
-            split = _split(even.chunks, even.size_bytes)
-            parts.append(b"".join(split.unpack_from(view)))
+            if view.readonly:
+                view = memoryview(bytearray(view))
+            starts = range(HEADER_BYTES, position, stride)
+            for target, start in zip(range(0, even.chunks * size, size), starts, strict=True):
+                view[target : target + size] = view[start : start + size]
+            parts.append(view[: even.chunks * size])
         for end, _ in read_entries(even.names[even.chunks * ENTRY_BYTES :]):
             stop = position + HEADER_BYTES + end - begin
             parts.append(view[position + HEADER_BYTES : stop])
             begin, position = end, stop
         return parts
-
-
-@functools.lru_cache(16)
-def _split(chunks: int, size_bytes: int) -> struct.Struct:
-    """Return what takes the user data out of equally long records."""
-    return struct.Struct(f"{HEADER_BYTES}x{size_bytes}s" * chunks)
 
 
 class ReplicaStore(Protocol):

@@ -74,7 +74,7 @@ def found(files: Files, boot: str) -> dict[BlockId, bytes | None]:
                 records = store.read(store.open(one.files), one.block, log, range(len(log)))
             except CorruptionError:
                 continue
-            result[one.block] = b"".join(records.payloads)
+            result[one.block] = b"".join(records.take_payloads())
     return result
 
 
@@ -304,7 +304,7 @@ async def test_room_of_deleted_replicas_is_won_back_and_what_lives_stays(
             assert isinstance(owner.files, SmallPlace)
             log = owner.replica.log
             records = volume.store.read(volume.store.open(owner.files), block, log, range(1))
-            assert bytes(records.payloads[0]) == data
+            assert bytes(records.take_payloads()[0]) == data
     assert found(disk.files(), "boot-1") == found(disk.files(), "boot-2") == kept
 
 
