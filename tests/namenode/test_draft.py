@@ -84,3 +84,32 @@ def test_a_range_is_empty_but_for_what_the_draft_removes(intruder: bytes) -> Non
             machine.apply(2, Transaction(puts=((intruder, b"new"),)))
         outcome = machine.apply(3, draft.transaction())
         assert isinstance(outcome, Conflict) == intrudes
+
+
+@given(present=st.sets(KEYS), before=CHANGES, undone=CHANGES, after=CHANGES, scanned=st.booleans())
+def test_a_part_that_is_taken_back_leaves_nothing(
+    present: set[bytes],
+    before: list[tuple[bytes, bytes | None]],
+    undone: list[tuple[bytes, bytes | None]],
+    after: list[tuple[bytes, bytes | None]],
+    scanned: bool,
+) -> None:
+    draft, other = Draft(machine_with(*present)), Draft(machine_with(*present))
+    change(draft, before)
+    draft.begin_part()
+    assert draft.changes == 0
+    if scanned:
+        list(draft.scan(b"a", b""))
+    change(draft, undone)
+    draft.expect_empty((b"x", b"y"))
+    assert draft.changes == len(dict(undone))
+    draft.undo_part()
+    assert draft.changes == 0
+    for changes in (before, after):
+        change(other, changes)
+    change(draft, after)
+    mine, theirs = draft.transaction(), other.transaction()
+    assert mine.expect == theirs.expect
+    assert dict(mine.puts) == dict(theirs.puts)
+    assert set(mine.deletes) == set(theirs.deletes)
+    assert list(draft.scan(b"a", b"")) == list(other.scan(b"a", b""))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 
@@ -19,14 +21,41 @@ SLICE_WORK = 1000
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A decision that is made together with others."""
+
+    decide: Callable[[Draft], Slices[Any]]
+    answer: asyncio.Future[Any]
+    """The result of the decision once it is committed, or `_Alone`."""
+
+
+class _Alone(enum.Enum):
+    """Stands for an answer: the decision must be made again, by itself."""
+
+    ALONE = enum.auto()
+
+
 class Changes:
-    """Makes changes of one store, several at a time."""
+    """Makes changes of one store, several at a time.
+
+    While a transaction is being committed, the changes asked for in one turn of the event loop form
+    a group. They are decided one after the other on one draft, each as a part of it, and become one
+    transaction, because most of the cost of a small change is its entry in the log. A part that
+    fails, or changes nothing, is removed from the draft and decided again by itself, because the
+    draft's view may be old. If the transaction conflicts, all its parts are decided again by
+    themselves.
+    """
 
     def __init__(self, store: KeyValueStore) -> None:
         """Use a started `store`."""
         self._store = store
         self._alone = asyncio.Lock()
         """Held for a decision that takes long: until it is committed nobody else decides."""
+        self._committing = 0
+        self._asked: list[_Asked] = []
+        """The next group."""
+        self._groups: set[asyncio.Task[None]] = set()
 
     async def make(self, decide: Callable[[Draft], Slices[T]]) -> T:
         """Decide, and commit what was decided.
@@ -36,20 +65,28 @@ class Changes:
         again.
         """
         try:
-            return await self._until_committed(decide, alone=False)
+            if not self._committing:
+                return await self._until_committed(decide, certain=False)
+            answer: T | _Alone = await self._along(decide)
+            if isinstance(answer, _Alone):
+                return await self._until_committed(decide, certain=True)
+            return answer
         except _LongError:
             async with self._alone:
                 await asyncio.sleep(0)  # the interrupted decision has used up this turn
-                return await self._until_committed(decide, alone=True)
+                return await self._until_committed(decide, certain=True, alone=True)
 
-    async def _until_committed(self, decide: Callable[[Draft], Slices[T]], alone: bool) -> T:
+    async def _until_committed(
+        self, decide: Callable[[Draft], Slices[T]], *, certain: bool, alone: bool = False
+    ) -> T:
         """Decide again until no other change came first.
 
-        The first try decides on what is applied here, which saves a round among the NameNodes: if
-        that is old, the transaction is refused when it is applied. Nothing would refuse a result
-        that changes nothing, such as an error, so only a linearizable view may lead to one.
+        The first try, unless it must be `certain`, decides on what is applied here, which saves a
+        round among the NameNodes: if that is old, the transaction is refused when it is applied.
+        Nothing would refuse a result that changes nothing, such as an error, so only a linearizable
+        view may lead to one.
         """
-        view, certain = await self._store.barrier() if alone else self._store.view(), alone
+        view = await self._store.barrier() if certain else self._store.view()
         for _ in range(ATTEMPTS):
             if not alone and self._alone.locked():
                 async with self._alone:
@@ -57,7 +94,10 @@ class Changes:
             # From here to the end of the decision nothing else runs, or nothing else is applied.
             draft = Draft(view)
             try:
-                result = await _decided(draft, decide(draft), alone)
+                if alone:
+                    result = await _decided_in_turns(draft, decide(draft))
+                else:
+                    result = _decided(draft, decide(draft))
             except _OvertakenError:
                 pass
             except PaxosBlockError:
@@ -72,17 +112,105 @@ class Changes:
         raise NotReadyError("the catalog is contended: others changed the same records each time")
 
     async def _commits(self, draft: Draft) -> bool:
-        transaction = draft.transaction()
-        if draft.work >= SLICE_WORK:
-            await asyncio.sleep(0)  # encoding takes long, too; the transaction expects its reads
-        return isinstance(await self._store.commit(transaction), Committed)
+        self._committing += 1
+        try:
+            transaction = draft.transaction()
+            if draft.work >= SLICE_WORK:
+                await asyncio.sleep(0)  # encoding takes long; the transaction expects its reads
+            return isinstance(await self._store.commit(transaction), Committed)
+        finally:
+            self._committing -= 1
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def _along(self, decide: Callable[[Draft], Slices[T]]) -> asyncio.Future[T | _Alone]:
+        """Add a decision to the group of this turn of the event loop."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T | _Alone] = loop.create_future()
+        if not self._asked:
+            loop.call_soon(self._decide_group)
+        self._asked.append(_Asked(decide, answer))
+        return answer
+
+    def _decide_group(self) -> None:
+        """Decide the group, as much as fits into one turn, and begin to commit it."""
+        asked, self._asked = self._asked, []
+        draft = Draft(self._store.view())
+        made: list[tuple[asyncio.Future[Any], Any]] = []
+        for place, each in enumerate(asked):
+            if draft.work >= SLICE_WORK:
+                self._asked = asked[place:]
+                asyncio.get_running_loop().call_soon(self._decide_group)
+                break
+            if each.answer.done():  # the caller was cancelled
+                continue
+            if self._alone.locked():
+                each.answer.set_result(_Alone.ALONE)
+                continue
+            draft.begin_part()
+            try:
+                result = _decided(draft, each.decide(draft))
+            except PaxosBlockError:
+                draft.undo_part()
+                each.answer.set_result(_Alone.ALONE)
+            except Exception as error:
+                draft.undo_part()
+                each.answer.set_exception(error)
+            else:
+                if draft.changes:
+                    made.append((each.answer, result))
+                else:
+                    each.answer.set_result(_Alone.ALONE)
+        if made:
+            group = asyncio.get_running_loop().create_task(self._commit_group(draft, made))
+            self._groups.add(group)
+            group.add_done_callback(self._groups.discard)
+
+    async def _commit_group(
+        self, draft: Draft, made: list[tuple[asyncio.Future[Any], Any]]
+    ) -> None:
+        """Commit the group, and answer those who wait for its parts."""
+        try:
+            committed = await self._commits(draft)
+        except InvalidRequestError:  # the transaction is too long
+            committed = False
+        except PaxosBlockError as error:
+            for answer, _ in made:
+                if not answer.done():
+                    answer.set_exception(error.reworded(error.message))
+            return
+        except Exception as error:
+            for answer, _ in made:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for answer, result in made:
+            if not answer.done():
+                answer.set_result(result if committed else _Alone.ALONE)
 
 
-async def _decided(draft: Draft, slices: Slices[T], alone: bool) -> T:
-    """Decide on one state, as if in one turn, and return the result.
+def _decided(draft: Draft, slices: Slices[T]) -> T:
+    """Decide in one turn, and return the result.
 
     Raises:
-        _LongError: the decision takes a pause, for which the caller must be `alone`.
+        _LongError: the decision takes longer.
+        PaxosBlockError: the decision raises it.
+    """
+    before = draft.work
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if draft.work - before >= SLICE_WORK:
+            raise _LongError
+
+
+async def _decided_in_turns(draft: Draft, slices: Slices[T]) -> T:
+    """Decide with pauses, on one state as if in one turn, and return the result.
+
+    Raises:
         _OvertakenError: something was applied in a pause.
         PaxosBlockError: the decision raises it.
     """
@@ -94,8 +222,6 @@ async def _decided(draft: Draft, slices: Slices[T], alone: bool) -> T:
             result: T = end.value
             return result
         if draft.work - paused_at >= SLICE_WORK:
-            if not alone:
-                raise _LongError
             paused_at = draft.work
             await asyncio.sleep(0)
             if draft.overtaken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from bisect import bisect_left, insort
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
@@ -44,6 +45,12 @@ def in_one(decide: Callable[P, T]) -> Callable[P, Slices[T]]:
     return slices
 
 
+class _Unchanged(enum.Enum):
+    """Stands for a value: no earlier part has changed the key."""
+
+    UNCHANGED = enum.auto()
+
+
 class Reads(Protocol):
     """The source that a decision reads: a `View`, or a `Draft` that remembers what was read."""
 
@@ -73,8 +80,8 @@ class Draft:
 
     Every key read with `get` must still have the same revision when the transaction is applied;
     `peek` and `scan` are for what cannot change or does not matter. A draft shows its own changes,
-    so that one decision can build on another. It lives between two awaits, like the view it
-    stands on, or until it is `overtaken`.
+    so that one decision can build on another; each of several is a *part*, which can be removed.
+    It lives between two awaits, like the view it stands on, or until it is `overtaken`.
     """
 
     def __init__(self, view: View) -> None:
@@ -83,9 +90,12 @@ class Draft:
         self._revision = view.revision
         self.work = 0
         """Number of keys read or changed, which measures how long the decision takes."""
-        self._expect: dict[bytes, Expect] = {}
+        self._expect: dict[bytes, int] = {}  # revisions
         self._empty: list[ExpectEmpty] = []
         self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
+        self._before: dict[bytes, bytes | _Unchanged | None] = {}
+        """For each key that this part changes, the change made by earlier parts."""
+        self._empty_before = 0
         self._sorted: list[bytes] | None = None  # the keys of `_changes`, once a range is read
 
     def get(self, key: bytes) -> Versioned:
@@ -94,7 +104,7 @@ class Draft:
         if key in self._changes:
             return self._changed(key)
         found = self._read(key)
-        self._expect[key] = Expect(key, found.revision)
+        self._expect[key] = found.revision
         return found
 
     def peek(self, key: bytes) -> Versioned:
@@ -164,14 +174,30 @@ class Draft:
 
     @property
     def changes(self) -> int:
-        """Return how many keys are to be written or removed; if 0, there is nothing to commit."""
-        return len(self._changes)
+        """Return how many keys this part writes or removes; if 0, there is nothing to commit."""
+        return len(self._before)
+
+    def begin_part(self) -> None:
+        """Begin a part, which `undo_part` can remove."""
+        self._before = {}
+        self._empty_before = len(self._empty)
+
+    def undo_part(self) -> None:
+        """Remove the changes of this part. What it has read stays a precondition."""
+        for key, value in self._before.items():
+            if isinstance(value, _Unchanged):
+                del self._changes[key]
+            else:
+                self._changes[key] = value
+        del self._empty[self._empty_before :]
+        self._before, self._sorted = {}, None
 
     def transaction(self) -> Transaction:
         """Return the transaction that was decided."""
         changes = self._changes.items()
+        expect = [Expect(key, revision) for key, revision in self._expect.items()]
         return Transaction(
-            expect=(*self._expect.values(), *self._empty),
+            expect=(*expect, *self._empty),
             puts=tuple([(key, value) for key, value in changes if value is not None]),
             deletes=tuple([key for key, value in changes if value is None]),
         )
@@ -193,6 +219,9 @@ class Draft:
 
     def _change(self, key: bytes, value: bytes | None) -> None:
         self.work += 1
-        if self._sorted is not None and key not in self._changes:
+        changes = self._changes
+        if self._sorted is not None and key not in changes:
             insort(self._sorted, key)
-        self._changes[key] = value
+        if key not in self._before:
+            self._before[key] = changes.get(key, _Unchanged.UNCHANGED)
+        changes[key] = value
