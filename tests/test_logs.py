@@ -7,12 +7,14 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
 
 import pytest
 
 from paxosblock import logs
 from paxosblock.errors import ConfigError
-from paxosblock.logs import facts, set_up_logs
+from paxosblock.logs import facts, log_event, set_up_logs
 from tests.waiting import wait_until
 
 log = logging.getLogger("paxosblock.test")
@@ -73,6 +75,49 @@ def test_an_unknown_level_is_refused_with_the_levels_there_are() -> None:
         ConfigError, match=r"^log level 'loud': expected one of debug, info, warning, error$"
     ):
         set_up_logs("dn-1", "loud")
+
+
+def test_an_event_of_thousands_makes_the_line_that_any_other_makes(written: io.StringIO) -> None:
+    for path in ("/a", "/b c"):
+        log_event(log, "mkdirs", facts(path=path, percent="%s"))
+    assert after_the_time(written).splitlines()[0] == "info dn-1 mkdirs path=/a percent=%s"
+    before, after = written.getvalue().splitlines()
+    assert after.endswith(' info dn-1 mkdirs path="/b c" percent=%s')
+    assert abs(seconds(before) - seconds(after)) < 60
+
+
+def seconds(line: str) -> float:
+    """The time of a line, in seconds since the epoch."""
+    return datetime.fromisoformat(line.split(" ", 1)[0]).timestamp()
+
+
+def test_an_event_of_thousands_has_a_time_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        log.info("mkdirs", extra=facts(path="/a"))
+        log_event(log, "mkdirs", facts(path="/b"))
+        log_event(log, "mkdirs", facts(path="/c"))
+    usual, *others = caplog.records
+    for before, record in pairwise((usual, *others)):
+        assert record.created >= before.created
+        assert record.msecs == pytest.approx(record.created % 1 * 1000, abs=1)
+    assert [record.getMessage() for record in others] == ["mkdirs"] * 2
+    assert [vars(record)["facts"] for record in others] == [{"path": "/b"}, {"path": "/c"}]
+    assert vars(others[0]).keys() == vars(usual).keys()
+
+
+def test_events_of_thousands_below_the_level_or_that_a_filter_drops_are_not_written(
+    written: io.StringIO,
+) -> None:
+    logging.getLogger().handlers[0].addFilter(lambda record: record.getMessage() != "dropped")
+    log_event(log, "dropped", facts())
+    log.info("dropped")
+    log.setLevel("WARNING")
+    try:
+        log_event(log, "mkdirs", facts(path="/a"))
+    finally:
+        log.setLevel("NOTSET")
+    log.info("kept")
+    assert after_the_time(written) == "info dn-1 kept\n"
 
 
 class SlowReader(io.StringIO):

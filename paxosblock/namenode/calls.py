@@ -19,7 +19,7 @@ from paxosblock.api import care, files, fsck, leases, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.errors import UnavailableError
-from paxosblock.logs import facts
+from paxosblock.logs import facts, log_event
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
 from paxosblock.namenode.catalog import keys, namespace, safe_mode, transactions, tree
@@ -213,7 +213,7 @@ def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Await
             raise
         tally.done += 1
         if log is not None and (told := log(request, answered)) is not None:
-            _log.info(name, extra=told)
+            log_event(_log, name, told)
         return answered
 
     return handle
