@@ -183,9 +183,17 @@ class RocksTable:
 
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         assert index >= self._revision, "a table never goes back"
+        keys, young = self._keys, self._young
         for key, found in changes.items():
-            self._keys[key[0]] += found.exists - self.get(key).exists
-            self._remember(key, found)
+            before = young.get(key) or self._sought(key)
+            if not found.revision or not before.revision:
+                keys[key[0]] += found.exists - before.exists
+                self._shorten_gap(key, found)
+            if key in young and len(found.value) <= CACHED_VALUE_BYTES:
+                young[key] = found
+            else:
+                self._cache(key, found)
+                young = self._young
         self._pending |= changes
         self._revision, self._term = index, term
         if len(self._pending) >= SLICE_KEYS:
@@ -310,10 +318,9 @@ class RocksTable:
         first, behind = self._gaps.get(byte, (b"", b""))
         self._gaps[byte] = (first if first <= start < behind else start, end)
 
-    def _remember(self, key: bytes, found: Versioned) -> None:
-        """Keep the value that an entry gives `key`, and take the key out of the known gap."""
-        self._cache(key, found)
-        if found.exists:
+    def _shorten_gap(self, key: bytes, found: Versioned) -> None:
+        """Take `key`, which an entry may add, out of the known gap."""
+        if found.exists and self._gaps:
             first, end = self._gaps.get(key[0], (b"", b""))
             if first <= key < end:
                 self._gaps[key[0]] = (first, key)

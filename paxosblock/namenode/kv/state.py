@@ -73,7 +73,13 @@ class StateMachine:
             StorageError: the table can no longer be used.
         """
         assert index > self.revision, "a log entry is applied once and in order"
+        get = self._table.get
         for precondition in transaction.expect:
+            if (
+                isinstance(precondition, Expect)
+                and get(precondition.key).revision == precondition.revision
+            ):
+                continue  # as nearly always, without the call below
             conflict = self._conflict(precondition)
             if conflict is not None:
                 self._table.write(index, {}, term)
