@@ -9,7 +9,7 @@ import pytest
 from tests.lives.life import Outcome, live
 from tests.lives.planted_faults import FAULTS, planted
 
-SLICE = (6, 11, 12)
+SLICE = (6, 8, 10)
 FOUND_BY = {
     "a copy counts before it is made": (2, 3, 5, 6),
     "a member leaves whoever reported": (5, 6),
