@@ -1,4 +1,4 @@
-"""The first steps of a server: how it starts, and what it refuses."""
+"""The first steps of a server: quick imports, seldom garbage collections, and refusals."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from typing import Final
 from paxosblock.errors import ConfigError
 
 CERTIFICATES: Final = "SSL_CERT_FILE"
-YOUNG_OBJECTS_MAX: Final = 20_000
-"""Python looks for objects that only hold each other when so many more were made than freed. With
-its own 700 a NameNode looks every 36 calls, at those under way, and takes 4 % of the time."""
+SERVER_YOUNG_MAX: Final = 20_000
+"""Python looks for objects that only hold each other when this many more were made than freed. With
+Python's 700 a NameNode looks every 36 calls, at those under way, which takes 4 % of its time."""
 
 
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
-    """For the time in which a server imports its libraries: it starts with a sixth less processor
-    time.
+    """Import the libraries of a server inside this: it starts with a sixth less processor time.
 
-    Modules are never garbage, so nothing is collected. And aiohttp reads every certificate
-    authority of the machine when it is imported, for TLS, which no server here speaks: here it
-    finds none.
+    Modules are never garbage, so nothing is collected. And aiohttp would read every certificate
+    authority of the machine at its import, for TLS, which no server here speaks; so it finds none.
     """
     before = os.environ.get(CERTIFICATES)
     os.environ[CERTIFICATES] = os.devnull
@@ -39,9 +37,9 @@ def quick_imports() -> Iterator[None]:
 
 
 def collect_seldom() -> None:
-    """Look for garbage as a server does. What was imported and loaded stays: none of it is."""
+    """Collect garbage as seldom as a server should; nothing that was imported or loaded is any."""
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX)
+    gc.set_threshold(SERVER_YOUNG_MAX)
 
 
 def refuse_optimized_python() -> None:

@@ -120,13 +120,6 @@ class OrderedMap:
         copy._shared = [True] * len(self._leaves)
         return copy
 
-    def dissolve(self) -> Iterator[None]:
-        """Free a leaf with each step, as freeing a large map at once would hold the interpreter for
-        long; nobody uses the map any more."""
-        while self._leaves:
-            self._leaves.pop()
-            yield
-
     def _number(self, key: bytes) -> int:
         """Return the number of the leaf to which `key` belongs, whether it is there or not."""
         return bisect_right(self._bounds, key)

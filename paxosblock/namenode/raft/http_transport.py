@@ -21,7 +21,17 @@ from aiohttp import web
 from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
-from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
+from paxosblock.namenode.raft.secure_channel import (
+    FROM,
+    NONCE,
+    NONCE_BYTES,
+    PROOF,
+    TO,
+    Handshake,
+    Opener,
+    Sealer,
+    nonce_of,
+)
 from paxosblock.net import upgrade, upgrade_server
 from paxosblock.net.admission import Slot
 from paxosblock.net.control import split_address
@@ -40,8 +50,6 @@ CALL_AGAIN_S: Final = 0.1
 HANDSHAKE_S: Final = 3.0
 DEAD_AFTER_MS: Final = 3000
 """A connection whose bytes nobody acknowledges for this long is given up."""
-
-_FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +96,7 @@ class HttpTransport:
         self._links = {peer: _Link(self, peer) for peer in members if peer != address}
         self._receivers: set[_Receiver] = set()
         self._deliver: Deliver | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self.on_proven = on_proven
 
     def __repr__(self) -> str:
@@ -116,8 +124,8 @@ class HttpTransport:
             receiver.abort()
 
     async def _upgrade(self, request: web.Request) -> web.StreamResponse:
-        caller, called = request.headers.get(_FROM, ""), request.headers.get(_TO, "")
-        nonce = _nonce(request.headers.get(_NONCE, ""))
+        caller, called = request.headers.get(FROM, ""), request.headers.get(TO, "")
+        nonce = nonce_of(request.headers.get(NONCE, ""))
         known = caller in self._links and called == self._address and nonce is not None
         meant = request.headers.get("Upgrade", "").lower() == UPGRADE
         transport = request.transport
@@ -132,8 +140,8 @@ class HttpTransport:
         self._receivers.add(receiver)
         answer = {
             "Upgrade": UPGRADE,
-            _NONCE: handshake.called_nonce.hex(),
-            _PROOF: handshake.proof(self._secret).hex(),
+            NONCE: handshake.called_nonce.hex(),
+            PROOF: handshake.proof(self._secret).hex(),
         }
         receiver.slot = upgrade_server.take_over(request, transport, receiver, answer)
         return web.Response(status=101)  # for the access log; it finds the connection gone
@@ -142,7 +150,7 @@ class HttpTransport:
 
     def introduction(self, peer: str, nonce: bytes) -> dict[str, str]:
         """Return the headers of the request for a connection to `peer`."""
-        return {_FROM: self._address, _TO: peer, _NONCE: nonce.hex()}
+        return {FROM: self._address, TO: peer, NONCE: nonce.hex()}
 
     def check_answer(self, peer: str, nonce: bytes, headers: Mapping[str, str]) -> Sealer:
         """Return the sealer of frames for `peer`, whose answer proves that it knows the secret.
@@ -150,11 +158,11 @@ class HttpTransport:
         Raises:
             ProtocolError: the answer does not prove it.
         """
-        called_nonce = _nonce(headers.get(_NONCE.lower(), ""))
+        called_nonce = nonce_of(headers.get(NONCE.lower(), ""))
         if called_nonce is None:
             raise ProtocolError(f"{peer} does not take messages of {self._address}")
         handshake = Handshake(self._address, peer, nonce, called_nonce)
-        proof = headers.get(_PROOF.lower(), "").encode()  # of text it takes ASCII only
+        proof = headers.get(PROOF.lower(), "").encode()  # of text it takes ASCII only
         if not hmac.compare_digest(proof, handshake.proof(self._secret).hex().encode()):
             raise ProtocolError(f"{peer} does not know the cluster's secret")
         return Sealer(handshake.key(self._secret))
@@ -172,10 +180,10 @@ class HttpTransport:
     def refuse_connection(self, why: str) -> None:
         """Count a stranger's connection; log each reason once, as it may try ten times a second."""
         self.counters.connections_refused += 1
-        if why not in self._told:
-            if len(self._told) >= REASONS_MAX:
-                self._told.clear()
-            self._told.add(why)
+        if why not in self._logged:
+            if len(self._logged) >= REASONS_MAX:
+                self._logged.clear()
+            self._logged.add(why)
             _log.warning("%s refuses a connection: %s", self._address, why)
 
     def forget(self, receiver: _Receiver) -> None:
@@ -300,10 +308,3 @@ def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
-
-
-def _nonce(text: str) -> bytes | None:
-    with contextlib.suppress(ValueError):
-        nonce = bytes.fromhex(text)
-        return nonce if len(nonce) == NONCE_BYTES else None
-    return None

@@ -10,6 +10,7 @@ the log holds names and sizes of files: a cluster that needs secrecy has TLS in 
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import struct
 from collections.abc import Iterator
@@ -26,6 +27,18 @@ FRAME_BYTES_MAX = 32 * MIB
 _LENGTH = struct.Struct(">I")
 _HEAD_BYTES = _LENGTH.size + TAG_BYTES
 _NUMBER = struct.Struct(">Q")
+
+
+FROM, TO, NONCE, PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
+"""Headers of requests between members, and of their answers."""
+
+
+def nonce_of(header: str) -> bytes | None:
+    """Return the nonce in a header; None if it is not one."""
+    with contextlib.suppress(ValueError):
+        nonce = bytes.fromhex(header)
+        return nonce if len(nonce) == NONCE_BYTES else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,15 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
-from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake
+from paxosblock.namenode.raft.secure_channel import (
+    FROM,
+    NONCE,
+    NONCE_BYTES,
+    PROOF,
+    TO,
+    Handshake,
+    nonce_of,
+)
 from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"
@@ -50,7 +58,6 @@ JOINED: Final = "joined"
 
 _PIECE_BYTES = 256 * KIB
 _TAG_BYTES = 32
-_FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
 _LINEAGE = "X-Raft-Lineage"
 
 _log = logging.getLogger(__name__)
@@ -97,22 +104,23 @@ class Seeds:
                     await asyncio.to_thread(write_lines, self._disk, self._folder / JOINED, lines)
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
-        asked = _Asked.read(request)
-        known = asked is not None and asked.caller in self._others
-        if asked is None or not known or asked.called != self._address:
+        question = _Question.read(request)
+        known = question is not None and question.caller in self._others
+        if question is None or not known or question.called != self._address:
             return _refusal(403, "only NameNodes of this cluster are told")
-        if not hmac.compare_digest(asked.proof(self._secret), request.headers[_PROOF].encode()):
-            return _refusal(403, f"{asked.caller} does not know the cluster's secret")
+        if not hmac.compare_digest(question.proof(self._secret), request.headers[PROOF].encode()):
+            return _refusal(403, f"{question.caller} does not know the cluster's secret")
         if not self._lineage:
             return _refusal(404, f"{self._address} did not come from a single NameNode")
-        if asked.caller in self._heard or asked.caller in await asyncio.to_thread(self._joined):
-            return _refusal(409, f"{asked.caller} has been a member of this cluster")
+        caller = question.caller
+        if caller in self._heard or caller in await asyncio.to_thread(self._joined):
+            return _refusal(409, f"{caller} has been a member of this cluster")
         try:
             checkpoint = await self._checkpoint()
         except PaxosBlockError as error:
             return _refusal(503, f"{self._address} cannot give it now: {error}")
         try:
-            return await self._send(request, asked, checkpoint)
+            return await self._send(request, question, checkpoint)
         finally:
             await asyncio.to_thread(checkpoint.close)
 
@@ -121,18 +129,18 @@ class Seeds:
         return read_lines(self._disk, self._folder / JOINED) if there else []
 
     async def _send(
-        self, request: web.Request, asked: _Asked, checkpoint: Checkpoint
+        self, request: web.Request, question: _Question, checkpoint: Checkpoint
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={_LINEAGE: self._lineage})
         response.content_length = checkpoint.size_bytes + _TAG_BYTES
         await response.prepare(request)
-        tag = asked.tag(self._secret, self._lineage)
+        tag = question.tag(self._secret, self._lineage)
         unread = pieces(checkpoint, _PIECE_BYTES)
         while piece := await asyncio.to_thread(next, unread, b""):
             tag.update(piece)
             await response.write(piece)
         await response.write(tag.digest())
-        _log.info("gave the catalog to %s, which comes to this cluster", asked.caller)
+        _log.info("gave the catalog to %s, which comes to this cluster", question.caller)
         return response
 
 
@@ -168,8 +176,8 @@ async def fetch_seed(
         while asyncio.get_running_loop().time() < until_s:
             for peer in others:
                 try:
-                    asked = _Asked(address, peer, os.urandom(NONCE_BYTES))
-                    return await _fetch(session, asked, secret, receive)
+                    question = _Question(address, peer, os.urandom(NONCE_BYTES))
+                    return await _fetch(session, question, secret, receive)
                 except UnavailableError as error:
                     why[peer] = str(error)
                 except (OSError, aiohttp.ClientError, TimeoutError):
@@ -184,7 +192,7 @@ async def fetch_seed(
 
 async def _fetch(
     session: aiohttp.ClientSession,
-    asked: _Asked,
+    question: _Question,
     secret: bytes,
     receive: Callable[[], Receiver],
 ) -> Seed:
@@ -196,12 +204,12 @@ async def _fetch(
         ProtocolError: nothing proves that the answer is that member's.
     """
     async with session.get(
-        f"http://{asked.called}{SEED_PATH}", headers=asked.headers(secret)
+        f"http://{question.called}{SEED_PATH}", headers=question.headers(secret)
     ) as found:
         if found.status != 200:
-            raise _refused(asked, found.status, (await found.text()).strip())
+            raise _refused(question, found.status, (await found.text()).strip())
         lineage = found.headers.get(_LINEAGE, "")
-        tag = asked.tag(secret, lineage)
+        tag = question.tag(secret, lineage)
         left = (found.content_length or 0) - _TAG_BYTES
         receiver = await asyncio.to_thread(receive)
         while left > 0 and (piece := await found.content.read(min(left, _PIECE_BYTES))):
@@ -210,54 +218,52 @@ async def _fetch(
             try:
                 await asyncio.to_thread(receiver.write, piece)
             except CorruptionError as error:
-                raise ProtocolError(f"{_changed(asked)}: {error}") from error
+                raise ProtocolError(f"{_changed(question)}: {error}") from error
         proof = await found.content.read()
     if left or not lineage or not hmac.compare_digest(tag.digest(), proof):
-        raise ProtocolError(_changed(asked))
+        raise ProtocolError(_changed(question))
     return Seed(lineage, receiver)
 
 
-def _changed(asked: _Asked) -> str:
-    return f"{asked.called} sent a catalog that was changed on its way"
+def _changed(question: _Question) -> str:
+    return f"{question.called} sent a catalog that was changed on its way"
 
 
-def _refused(asked: _Asked, status: int, words: str) -> ConfigError | UnavailableError:
+def _refused(question: _Question, status: int, words: str) -> ConfigError | UnavailableError:
     if status == 409:
         return ConfigError(
-            f"--join: {words}, says {asked.called}: a NameNode that lost its folder gets it back "
-            "as docs/operations.md says"
+            f"--join: {words}, says {question.called}: a NameNode that lost its folder gets it "
+            "back as docs/operations.md says"
         )
     if status == 403:
-        return ConfigError(f"--join: {asked.called} refuses: {words}")
+        return ConfigError(f"--join: {question.called} refuses: {words}")
     return UnavailableError(f"{words} ({status})")
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question: who asks whom, and a nonce that nobody used before."""
+class _Question:
+    """A request for the catalog: its two members, and a nonce that nobody used before."""
 
     caller: str
     called: str
     nonce: bytes
 
     @classmethod
-    def read(cls, request: web.Request) -> _Asked | None:
+    def read(cls, request: web.Request) -> _Question | None:
         """Return the question of a request; None if a header is missing or wrong."""
         headers = request.headers
-        if not {_FROM, _TO, _NONCE, _PROOF} <= headers.keys():
+        if not {FROM, TO, NONCE, PROOF} <= headers.keys():
             return None
-        with contextlib.suppress(ValueError):
-            nonce = bytes.fromhex(headers[_NONCE])
-            return cls(headers[_FROM], headers[_TO], nonce) if len(nonce) == NONCE_BYTES else None
-        return None
+        nonce = nonce_of(headers[NONCE])
+        return None if nonce is None else cls(headers[FROM], headers[TO], nonce)
 
     def headers(self, secret: bytes) -> dict[str, str]:
         """Return the headers of the request."""
         return {
-            _FROM: self.caller,
-            _TO: self.called,
-            _NONCE: self.nonce.hex(),
-            _PROOF: self.proof(secret).decode(),
+            FROM: self.caller,
+            TO: self.called,
+            NONCE: self.nonce.hex(),
+            PROOF: self.proof(secret).decode(),
         }
 
     def proof(self, secret: bytes) -> bytes:
