@@ -42,21 +42,21 @@ class Acceptors(Protocol):
     async def ask(
         self, storage: StorageId, question: Question, *, timeout_s: float | None = None
     ) -> Answer:
-        """Ask one storage; `timeout_s` where it may take longer than questions do.
+        """Ask one storage; `timeout_s` is for questions that may take longer than others.
 
         Raises:
-            PaxosBlockError: no answer (the question may have arrived), or the node's own error.
+            PaxosBlockError: no answer came (the question may have arrived), or the node's own one.
         """
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
-        """Ask a storage where a chunk of a block begins; nothing changes there. Raises as `ask`."""
+        """Ask a storage for the byte at which a chunk begins. Raises as `ask`."""
 
 
 class RpcAcceptors:
     """Asks through control calls, at the addresses that the DataNodes registered with."""
 
     def __init__(self, client: RpcClient, datanodes: DataNodes, timeout_s: float) -> None:
-        """`timeout_s` bounds one question to one DataNode; others do not wait for it."""
+        """Bound one question to one DataNode by `timeout_s`; others do not wait for it."""
         self._client = client
         self._datanodes = datanodes
         self._timeout_s = timeout_s

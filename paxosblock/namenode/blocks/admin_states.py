@@ -16,7 +16,7 @@ from paxosblock.protocol.types import StorageId
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Known:
     record: NodeRecord
     until_s: float
 
@@ -29,27 +29,29 @@ class AdminStates:
 
     def __init__(self) -> None:
         """Start with all in service."""
-        self._said: dict[str, _Said] = {}
+        self._known: dict[str, _Known] = {}
         self._storages: dict[StorageId, str] = {}
 
     def __bool__(self) -> bool:
         """True if any node has another state."""
-        return bool(self._said)
+        return bool(self._known)
 
     def take(self, records: Iterable[tuple[str, NodeRecord]], now_s: float, now_ms: int) -> None:
-        """Take what the catalog says, in place of everything known before.
+        """Replace all states by the catalog's.
 
         `now_ms` is the time by the clock in which maintenance ends, `now_s` the same moment here.
         """
-        self._said = {name: _Said(r, _until_s(r, now_s, now_ms)) for name, r in records}
+        self._known = {name: _Known(r, _until_s(r, now_s, now_ms)) for name, r in records}
         self._storages = {
-            storage: name for name, said in self._said.items() for storage in said.record.storages
+            storage: name
+            for name, known in self._known.items()
+            for storage in known.record.storages
         }
 
     def state(self, node: str, now_s: float) -> AdminState:
         """Return the state of a DataNode now, whether it is otherwise known or not."""
-        said = self._said.get(node)
-        return AdminState.IN_SERVICE if said is None else said.state(now_s)
+        known = self._known.get(node)
+        return AdminState.IN_SERVICE if known is None else known.state(now_s)
 
     def node_of(self, storage: StorageId) -> str | None:
         """Return the DataNode that had this storage when its state was set."""
@@ -57,9 +59,9 @@ class AdminStates:
 
     def records(self, now_s: float) -> Iterator[tuple[str, NodeRecord]]:
         """Yield the nodes that are to leave, with their records."""
-        for name, said in self._said.items():
-            if said.state(now_s) is not AdminState.IN_SERVICE:
-                yield name, said.record
+        for name, known in self._known.items():
+            if known.state(now_s) is not AdminState.IN_SERVICE:
+                yield name, known.record
 
 
 def _until_s(record: NodeRecord, now_s: float, now_ms: int) -> float:

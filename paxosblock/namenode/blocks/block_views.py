@@ -17,7 +17,7 @@ from paxosblock.protocol.types import StorageId
 
 
 class BlockViews:
-    """Puts together what is durable and what is soft."""
+    """Combines the durable records of blocks with the soft state of DataNodes."""
 
     def __init__(
         self,
@@ -26,14 +26,14 @@ class BlockViews:
         min_replication: int,
         clock_s: Callable[[], float],
     ) -> None:
-        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        """Judge by `clock_s` which DataNodes are alive."""
         self._datanodes = datanodes
         self._replicas = replicas
         self._min_replication = min_replication
         self._clock_s = clock_s
 
     def block(self, entry: BlockEntry, offset: int = 0, host: str = "") -> BlockView:
-        """A block that starts at byte `offset` of its file, as seen from the machine `host`."""
+        """Return a block that starts at byte `offset` of its file, as seen from `host`."""
         record, now_s = entry.record, self._clock_s()
         asker = self._datanodes.locate(host)
         return BlockView(
@@ -46,11 +46,11 @@ class BlockViews:
         )
 
     def member(self, storage: StorageId | None) -> Member | None:
-        """A storage as it is now."""
+        """Return a storage as it is now."""
         return None if storage is None else self._datanodes.member(storage, self._clock_s())
 
     def file(self, found: FilePage, host: str = "") -> FileView:
-        """A file and a page of its blocks, as seen from the machine `host`."""
+        """Return a file and a page of its blocks, as seen from the machine `host`."""
 
         def show(located: Located) -> BlockView:
             return self.block(located.entry, located.offset, host)
@@ -65,7 +65,7 @@ class BlockViews:
         return hdfs_state(entry.record, holders, self._min_replication).value
 
     def datanodes(self) -> tuple[NodeStatus, ...]:
-        """All DataNodes, for `cluster status`."""
+        """Return all DataNodes, for `cluster status`."""
         now_s = self._clock_s()
         return tuple(
             NodeStatus(

@@ -1,4 +1,4 @@
-"""The known DataNodes, where, how alive and how full they are: soft state from their own reports.
+"""The known DataNodes, their places, liveness and fullness: soft state from their own reports.
 
 Time is an argument: seconds on a clock that does not go back.
 """
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Liveness(enum.Enum):
-    """The time since the last word from a DataNode, in three classes."""
+    """The time since a DataNode was last heard from, in three classes."""
 
     LIVE = "live"
     STALE = "stale"
@@ -36,19 +36,17 @@ class Liveness(enum.Enum):
 
 @dataclass(slots=True)
 class Reported:
-    """The point up to which a storage has reported what it holds, in order of block ids, without a
-    gap.
-    """
+    """The block up to which a storage has reported its replicas without a gap, in order of ids."""
 
     up_to: BlockId = NO_BLOCK
 
     @property
     def complete(self) -> bool:
-        """True if nothing is missing."""
+        """True if all replicas were reported."""
         return self.up_to == LAST_BLOCK
 
     def add(self, page: BlockRange) -> None:
-        """Note a page; one after a gap counts for nothing here."""
+        """Note a page; a page after a gap does not count."""
         if page.after <= self.up_to:
             self.up_to = max(self.up_to, page.last)
 
@@ -80,7 +78,7 @@ class Placed:
 class DataNode:
     """One DataNode as it last described itself.
 
-    `placed` is what each storage was given since then, `suspected` says that it could not be
+    `placed` is what each storage was given since then; `suspected` is True if it could not be
     reached since then.
     """
 
@@ -92,7 +90,7 @@ class DataNode:
     location: Location
     cluster: str = ""
     replaced: str = ""
-    """The incarnation that it replaced; if that one comes back, both are alive."""
+    """The incarnation that this one replaced; if that comes back, both are alive."""
     refused: frozenset[str] = frozenset()
     """Incarnations of its name that are refused as long as it lives."""
     open_blocks: int = 0
@@ -112,9 +110,7 @@ class DataNodes:
     def __init__(
         self, stale_after_s: float, dead_after_s: float, racks: Mapping[str, str] | None = None
     ) -> None:
-        """Start knowing nobody. `racks`, by DataNode or machine, wins over what they say
-        themselves.
-        """
+        """Start without any DataNode. `racks`, by DataNode or machine, win over their own words."""
         self._racks = racks or {}
         self._rack_of_host: dict[str, str] = {}
         self._stale_after_s = stale_after_s
@@ -136,9 +132,9 @@ class DataNodes:
             cluster: the id of this cluster; "" while it is not known.
 
         Raises:
-            InvalidRequestError: it is of another cluster; another process lives under its name; or
-                one of its storages belongs to another live DataNode: a volume that was copied must
-                come back under a new id (PROTOCOL.md 1).
+            InvalidRequestError: the DataNode is of another cluster; another process lives under its
+                name; or one of its storages belongs to another live DataNode: a volume that was
+                copied must come back under a new id (PROTOCOL.md 1).
         """
         self.check_cluster(request, cluster)
         rivals = self._rivals_of(request, now_s)
@@ -177,9 +173,9 @@ class DataNodes:
         )
 
     def heartbeat(self, request: Heartbeat, now_s: float, cluster: str = "") -> bool:
-        """Note that a DataNode lives; False when it has to register first.
+        """Note that a DataNode lives; False if it has to register first.
 
-        It must also register again if `cluster`, the id of this one, was not known when it did.
+        It has to register again, too, if `cluster`, the id of this cluster, was not known then.
         """
         node = self._nodes.get(request.node)
         if node is None or node.incarnation != request.incarnation or node.cluster != cluster:
@@ -207,10 +203,10 @@ class DataNodes:
             home.suspected = True
 
     def reported(self, storage: StorageId) -> Reported:
-        """Return what was reported of a storage since its DataNode registered, to be added to.
+        """Return the point that a storage's reports have reached since its DataNode registered.
 
-        It is another object after `ask_for_reports`, and when the DataNode registers again: a page
-        that was begun before does not count.
+        It is another object after `ask_for_reports`, and when the DataNode registers again, so that
+        a page that was begun before does not count.
         """
         home = self.home(storage)
         return Reported() if home is None else home.reported.setdefault(storage, Reported())
@@ -226,22 +222,22 @@ class DataNodes:
             node.reported.clear()
 
     def has_reported(self, storage: StorageId) -> bool:
-        """True if what this storage holds is known since its DataNode registered."""
+        """True if this storage has reported all it holds since its DataNode registered."""
         return self.reported(storage).complete
 
     def must_report(self, name: str, now_s: float) -> bool:
-        """True if a DataNode should send full reports: those of its start did not all come.
+        """True if a DataNode should send full reports, as those of its start did not all come.
 
-        One that is sending them already goes on.
+        A DataNode that is sending them already goes on.
         """
         node = self._nodes[name]
         late = now_s - node.registered_s >= self._stale_after_s
-        # A failed one reports nothing any more.
+        # A failed storage reports nothing any more.
         due = (each.storage for each in node.storages.values() if not each.failed)
         return late and not all(self.has_reported(storage) for storage in due)
 
     def watch(self, now_s: float) -> None:
-        """Log which DataNodes fell silent since the last look."""
+        """Log the DataNodes that fell silent, or came back, since the last look."""
         for node in self._nodes.values():
             seen_as = self.liveness(node, now_s)
             if seen_as is not node.last_seen_as:
@@ -249,7 +245,7 @@ class DataNodes:
                 _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
 
     def liveness(self, node: DataNode, now_s: float) -> Liveness:
-        """Return how recently `node` was heard from."""
+        """Return the liveness of `node`, by the time since it was heard from."""
         silence_s = now_s - node.heard_s
         if silence_s >= self._dead_after_s:
             return Liveness.DEAD
@@ -257,11 +253,11 @@ class DataNodes:
         return Liveness.STALE if stale else Liveness.LIVE
 
     def dead_for_s(self, node: DataNode, now_s: float) -> float:
-        """Return for how long `node` has counted as dead; below 0 while it does not."""
+        """Return the seconds for which `node` has counted as dead; below 0 if it does not."""
         return now_s - node.heard_s - self._dead_after_s
 
     def home(self, storage: StorageId) -> DataNode | None:
-        """The DataNode that a storage was last seen in."""
+        """Return the DataNode in which a storage was last seen."""
         name = self._homes.get(storage)
         return None if name is None else self._nodes[name]
 
@@ -271,7 +267,7 @@ class DataNodes:
         return home.address if home else ""
 
     def fullness(self, storage: StorageId) -> float:
-        """Return the share of a storage's own room that is taken; 1 of one that is not known."""
+        """Return the share of a storage's own room that is taken; 1 for an unknown storage."""
         home = self.home(storage)
         if home is None:
             return 1.0
@@ -284,8 +280,8 @@ class DataNodes:
         return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
 
     def locate(self, host: str) -> Location | None:
-        """Return where a machine stands: as the table of racks says, or as a DataNode on it said;
-        None for one that neither knows.
+        """Return the place of a machine, as the table of racks or a DataNode on it says; None if
+        neither knows it.
         """
         rack = self._racks.get(host) or self._rack_of_host.get(host)
         return None if rack is None or not host else Location(host, rack)
@@ -294,7 +290,7 @@ class DataNodes:
         """Return a storage as clients see it; only a live one (not stale) is `live`.
 
         Args:
-            asker: the machine whose distance from it is given.
+            asker: the machine from which the distance is measured.
         """
         home = self.home(storage)
         if home is None:
@@ -325,7 +321,7 @@ class DataNodes:
     def candidates(
         self, now_s: float, excluded: tuple[Excluded, ...] = ()
     ) -> tuple[Candidate, ...]:
-        """All storages, for `placement.place`; `excluded` as a writer tells it."""
+        """Return all storages for `placement.place`; `excluded` comes from the writer."""
         blames = self._blames(excluded, now_s)
         return tuple(
             Candidate(
@@ -349,8 +345,8 @@ class DataNodes:
     def _blames(self, excluded: tuple[Excluded, ...], now_s: float) -> dict[str, Blame]:
         """Judge nodes by what was heard from them since one of their storages failed a writer.
 
-        Only a sign of life from after the failure counts: a node that was killed a moment ago is
-        live by all that was heard of it before.
+        Only a sign of life after the failure counts, because a node that was killed a moment ago
+        looks alive by everything that was heard before.
         """
         blames: dict[str, Blame] = {}
         for each in excluded:
@@ -385,7 +381,7 @@ class DataNodes:
         if request.cluster in {"", cluster} or not cluster:
             return
         if self.is_current(request.node, request.incarnation):
-            self._forget(request.node)  # it came before the id of this cluster was known
+            self._forget(request.node)  # it had registered before this cluster's id was known
         raise InvalidRequestError(
             f"DataNode {request.node}: it is of cluster {request.cluster}, this is {cluster}",
             node=request.node,

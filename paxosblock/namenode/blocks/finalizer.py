@@ -1,8 +1,8 @@
 """Step 4 seen from the NameNode: the length is in the catalog (K6); now the members learn it (P5).
 
-It tells every member until that reports Finalized. A member that lacks chunks fetches them from
-those that have reported already. A member that stays away is left alone after a while: its next
-block report, or the walk over all blocks (`replication/monitor.py`), starts again.
+The finalizer tells every member until it reports Finalized. A member that lacks chunks fetches them
+from those that have reported already. A member that stays away is left alone after a while: its
+next block report, or the walk over all blocks (`replication/monitor.py`), starts again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from paxosblock.protocol.messages import Delete, Finalized, Nack
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
 
 UNDER_WAY_MAX = 4096
-"""With this many questions, work that can wait is left to a block report or the next walk."""
+"""Beyond this many questions, work that can wait is left to a block report or the next walk."""
 
 
 class Finalizer:
@@ -58,7 +58,7 @@ class Finalizer:
         return len(self._queues) < UNDER_WAY_MAX
 
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
-        """K6, followed by P5. Raises what `blocks.finalize_by_writer` documents."""
+        """K6, followed by P5. Raises as `blocks.finalize_by_writer`."""
         entry = await self._catalog.finalize_by_writer(request)
         self.spread(entry.record)
         return entry
@@ -74,7 +74,7 @@ class Finalizer:
     def tell(self, record: BlockRecord, member: StorageId) -> None:
         """P5 for one member, unless that is under way."""
         if record.reopening:
-            return  # an APPEND is being set up: what ends it, K7 or K9, tells the members
+            return  # an APPEND is being set up, and K7 or K9, which ends it, tells the members
         key, generation = (record.block, member), record.finalized_generation
         if self._spreading.get(key) == generation:
             return
@@ -109,12 +109,12 @@ class Finalizer:
             self.delete(block, storage, up_to)
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """Have the replica at `storage`, which somebody called damaged, replaced if it is (D9).
+        """Have the replica at `storage`, which was called damaged, replaced if it is (D9).
 
         A DataNode that found damage on its disk takes Finalize as the order to make a full copy,
-        and drops what it has once it holds that, checked. One that found none serves what is on its
-        disk: then whoever complained has bad memory or a bad line. No member is ever told to delete
-        anything.
+        and drops its replica once it holds a checked copy. A DataNode that found none goes on
+        serving its replica: the caller has bad memory or a bad line. No member is ever told to
+        delete anything.
         """
         if storage not in self._replicas.damaged(record):  # each block report says it again
             self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
@@ -123,7 +123,7 @@ class Finalizer:
             self.tell(record, storage)
 
     async def _tell_once(self, record: BlockRecord, member: StorageId) -> bool:
-        """Ask once, if it is still to be asked; True when there is nothing more to ask."""
+        """Ask once, if the question still stands; True if there is nothing more to ask."""
         if self._spreading.get((record.block, member)) != record.finalized_generation:
             return True  # a later version is being told, or the block was deleted
         holders = self._replicas.holders(record)
@@ -150,7 +150,7 @@ class Finalizer:
                 self._replicas.note_damaged(record.block, member)
                 return False
             case _:
-                return False  # it lacks chunks: again, once somebody holds all of them
+                return False  # it lacks chunks: ask again once somebody holds all of them
 
     async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> bool:
         answer = await self._acceptors.ask(storage, Delete(block, up_to))

@@ -31,7 +31,7 @@ NOBODY = StorageId("")
 
 @dataclass(slots=True)
 class _Steps:
-    """The last steps of a block, and how often it was opened again before: from `since` on."""
+    """The last steps of a block; before them it was opened again `opened` times from `since` on."""
 
     lines: deque[VoteLine]
     opened: int = 0
@@ -74,7 +74,7 @@ class History:
         _log.info("%s", event, extra=facts(**known))
 
     def of(self, block: BlockId) -> tuple[VoteLine, ...]:
-        """The steps of a block, oldest first."""
+        """Return the steps of a block, oldest first."""
         steps = self._steps.get(block)
         if steps is None:
             return ()
@@ -87,8 +87,8 @@ class History:
         )
 
     def opened_again(self, block: BlockId, generation: Generation, detail: str) -> None:
-        """Remember that a block was opened again (K7). Earlier times are only counted: a log that
-        is appended to line by line would have no other steps.
+        """Remember that a block was opened again (K7). Earlier times are only counted, because a
+        log that is appended to line by line would have no other steps.
         """
         self.add(block, generation, OPENED, detail=detail)
         steps = self._steps[block]

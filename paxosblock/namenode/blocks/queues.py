@@ -1,7 +1,7 @@
 """Questions to storages that nobody waits for, few at a time for each storage and in each turn.
 
-A storage that cannot be reached gets one question now and then, not each one; after a while all are
-given up: its next block report, or the walk over all blocks, starts again.
+A storage that cannot be reached gets only one question now and then; after a while all are given
+up, and its next block report, or the walk over all blocks, starts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before a question is repeated, and before a storage that could not be reached is tried
 again; after the last one it is left alone."""
 ASKED_AT_ONCE: Final = 32
-"""Questions to one storage at a time; one that hangs holds up nobody else's."""
+"""Questions to one storage at a time; a storage that hangs holds up no other storage's."""
 STARTED_AT_ONCE: Final = 8
 """Questions that are asked in one turn of the loop, each to another storage."""
 
@@ -31,8 +31,8 @@ STARTED_AT_ONCE: Final = 8
 class Question:
     """A question that a storage is to be asked.
 
-    `ask` returns True when there is nothing more to ask, and raises UnavailableError when the
-    storage cannot be reached. `ended` is called once, whatever came of it.
+    `ask` returns True if there is nothing more to ask, and raises UnavailableError if the storage
+    cannot be reached. `ended` is called once, whatever the result.
     """
 
     name: str
@@ -48,19 +48,19 @@ class _Queue:
     waiting: list[tuple[float, int, Question]] = field(default_factory=list)
     under_way: int = 0
     failures: int = 0
-    """Times in a row that it could not be reached."""
+    """Times in a row that the storage could not be reached."""
     failed_s: float = 0.0
 
     @property
     def due_s(self) -> float:
-        """Return when the next question may be asked; infinite: not before another is answered."""
+        """Return the time of the next question; infinite if an answer must come first."""
         if not self.waiting or self.under_way >= (1 if self.failures else ASKED_AT_ONCE):
             return float("inf")
         due_s = self.waiting[0][0]
         return max(due_s, self.failed_s + PAUSES_S[self.failures - 1]) if self.failures else due_s
 
     def not_reached(self, asked_s: float, now_s: float) -> bool:
-        """Note that a question of `asked_s` did not reach it; True if it is to be left alone."""
+        """Note that a question of `asked_s` did not reach the storage; True to leave it alone."""
         if asked_s >= self.failed_s:  # otherwise it was on its way when the failure was noted
             self.failures += 1
             self.failed_s = now_s
@@ -74,7 +74,7 @@ class Queues:
         """Ask in tasks of `background`."""
         self._background = background
         self._queues: dict[StorageId, _Queue] = {}
-        """Only storages with questions, the one that was asked longest ago first."""
+        """The storages that have questions, the one that was asked longest ago first."""
         self._numbers = count()
         self._count = 0
         self._changed = asyncio.Event()
@@ -109,8 +109,8 @@ class Queues:
                 self._give_up(queue)
 
     def _start_due(self) -> float | None:
-        """Ask what is due, one question of each storage; return the seconds until there is more to
-        do, None: until something changes."""
+        """Ask the questions that are due, one of each storage. Return the seconds until the next is
+        due; None if something must change first."""
         now_s, next_s, started = _now_s(), float("inf"), 0
         for storage, queue in list(self._queues.items()):
             if not queue.waiting and not queue.under_way:

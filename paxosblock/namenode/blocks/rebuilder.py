@@ -1,9 +1,9 @@
 """Rebuild(b): the writer of a block goes on with it when a member fails (HDFS: pipeline recovery).
 
 A try chooses members by the file's policy, allocates a generation (K3), has all of them accept the
-longest log of a quorum (P2 to P4) and installs them (K7). A target that fails means another try,
-and another generation, without it. A config that was installed is the answer to every copy of the
-request (P6).
+longest log of a quorum (P2 to P4) and installs them (K7). If a target fails, another try with
+another generation leaves it out. Every copy of the request is answered with the config that was
+installed (P6).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rebuilder:
         timeout_s: float,
         jitter: random.Random,
     ) -> None:
-        """`timeout_s` bounds one call of `rebuild`, not counting the time that copies take."""
+        """Bound one call of `rebuild` by `timeout_s`, without the time that copies take."""
         self._catalog = catalog
         self._runner = runner
         self._datanodes = datanodes
@@ -61,7 +61,7 @@ class Rebuilder:
     async def rebuild(self, request: RebuildBlock, now_s: float) -> BlockEntry:
         """Return the block with the config that its writer goes on with; safe to repeat.
 
-        A call while the block is being rebuilt gets the result of that.
+        A call that comes while the block is being rebuilt gets the same result.
 
         Raises:
             FencedError: the block is no longer the writer's, or is to be sealed.
@@ -111,8 +111,8 @@ class Rebuilder:
     async def _targets(
         self, request: RebuildBlock, failed: tuple[StorageId, ...], now_s: float
     ) -> tuple[tuple[StorageId, ...], int]:
-        """Return the members that are left and those that take the place of the others, and how
-        many bytes a block of the file may have.
+        """Return the members that are left with those that replace the others, and the block size
+        of the file.
         """
         found = await self._catalog.written((request.block,))
         if not found:
@@ -167,7 +167,7 @@ class Rebuilder:
 
 
 def _granted_before(entry: BlockEntry, request: RebuildBlock) -> BlockEntry:
-    """P6, as the answer was lost; the config stands as long as nobody ended the epoch."""
+    """Repeat the Grant (P6), whose answer was lost; the config holds until the epoch is ended."""
     record = entry.record
     if record.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:
         raise FencedError(f"block {record.block}: is not {request.writer}'s", block=record.block)

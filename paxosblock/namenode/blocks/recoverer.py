@@ -2,9 +2,8 @@
 
 One recovery per block runs in this process; calls that come meanwhile get its result. A recovery
 allocates a generation of its own (K2), takes the first sufficient quorum (P2), and lets the catalog
-decide (K5). Whatever goes wrong, it reads the record again: if somebody else decided, that is
-adopted; otherwise a fresh generation tries again until the time is up. Chunks travel only between
-DataNodes.
+decide (K5). Whenever something goes wrong, it reads the record again: it adopts another's decision,
+or tries again with a fresh generation until the time is up. Chunks travel only between DataNodes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.types import BlockId, StorageId
 
 PATIENCE_FIRST_S = 1.0
-"""Seconds the first generation of a recovery may take: the holder of what it chose may hang."""
+"""Seconds that the first generation of a recovery may take, as the holder of its choice may hang.
+"""
 BACKOFF_FIRST_S = 0.02
 BACKOFF_MAX_S = 1.0
 
@@ -47,8 +47,8 @@ class Recoverer:
         finalized: Callable[[BlockRecord], None],
         jitter: random.Random,
     ) -> None:
-        """`finalized` is called with each record that a recovery here decided, so that its members
-        learn it (P5).
+        """Call `finalized` with each record that a recovery here decided, so that its members learn
+        it (P5).
 
         `timeout_s` bounds one call of `finalize`.
         """
@@ -76,7 +76,8 @@ class Recoverer:
 
         Raises:
             NotFoundError: there is no such block.
-            NotReadyError: no quorum of its members answered in time; the message says who did.
+            NotReadyError: no quorum of its members answered in time; the message names those that
+                did.
         """
         run = self._running.get(block)
         if run is None:
@@ -90,7 +91,7 @@ class Recoverer:
         return await asyncio.shield(run.task)
 
     def heard(self, block: BlockId) -> dict[StorageId, Heard]:
-        """Return what each member of a block that is not ended said last, silent ones left out."""
+        """Return the last answers of members of a block that is not ended."""
         run = self._running.get(block)
         if run is None or not run.heard:
             run = self._stuck.get(block, run)
@@ -116,7 +117,7 @@ class Recoverer:
             if isinstance(entry, Refused):  # K2 refuses finalized blocks only
                 return await self._catalog.get_block(block)
             if run.given_up != given_up:
-                continue  # a force came meanwhile, of which this record says nothing
+                continue  # a forced recovery came meanwhile, and this record does not show it
             attempt = self._runner.attempt(recovery.seal(entry.record, given_up))
             proposer = await run.run(attempt, patience_s)
             if proposer.phase is Phase.DECIDED:
@@ -162,7 +163,7 @@ class _Run:
 
     @property
     def heard(self) -> dict[StorageId, Heard]:
-        """Return what members said in the last attempt, or before it: the last may be short."""
+        """Return the members' answers in the last attempt, which may be short, or before it."""
         return self._before | (self._attempt.heard if self._attempt else {})
 
     async def run(self, attempt: Attempt, patience_s: float) -> Proposer:
@@ -172,7 +173,7 @@ class _Run:
         return await attempt.run(min(self.deadline_s, _now_s() + patience_s))
 
     def give_up(self, members: tuple[StorageId, ...], deadline_s: float) -> None:
-        """Do not wait for these from the next attempt on, which begins now."""
+        """Stop waiting for these members from the next attempt on, which begins now."""
         self.given_up, self.deadline_s = members, deadline_s
         if self._attempt is not None:
             self._attempt.stop()
@@ -181,9 +182,7 @@ class _Run:
 def _not_recovered(
     proposer: Proposer, heard: dict[StorageId, Heard], timeout_s: float
 ) -> NotReadyError:
-    """Return the error that says which members answered, which refused and why: an operator needs
-    to know.
-    """
+    """Return an error that tells the operator which members answered, and which refused and why."""
     votes = tuple(each for each in heard.values() if isinstance(each, LastVote))
     refused = ", ".join(
         f"{member} {each.reason.value}" for member, each in heard.items() if isinstance(each, Nack)

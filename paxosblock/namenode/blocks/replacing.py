@@ -13,12 +13,13 @@ from paxosblock.replacement import Failed
 def members_after(
     wish: Wish, candidates: tuple[Candidate, ...], failed: Failed
 ) -> tuple[StorageId, ...]:
-    """Return the members that are left, and those that are added to them as the policy says.
+    """Return the members that are left, and those that the policy adds to them.
 
-    The former go on with the block itself: adding it showed that they have room for it.
+    Members that are left need no room: they had it when the block was added.
 
     Raises:
-        NoSpaceError: fewer than the policy needs; the message says what was wrong with the others.
+        NoSpaceError: there are fewer than the policy needs; the message tells why others are not
+            taken.
     """
     kept = tuple(each for each in candidates if each.storage in failed.left)
     count = failed.policy.missing(wish.replication, len(failed.left), flushed=failed.flushed)
@@ -44,7 +45,7 @@ def members_after(
 def members_of_next(
     wish: Wish, candidates: tuple[Candidate, ...], failed: Failed
 ) -> tuple[StorageId, ...]:
-    """Return the members of the block that follows one that failed, and was sealed.
+    """Return the members of the block that follows a block that failed and was sealed.
 
     Raises: as `members_after`.
     """

@@ -1,7 +1,7 @@
 """The storages that reported a block finalized: soft state, rebuilt from block reports.
 
-`judge`, which is pure, decides what to do about one reported replica. `Replicas` remembers which
-storages hold the decided version and wakes those who wait for a block to be complete.
+`judge`, which is pure, decides what to do about one reported replica. `Replicas` remembers the
+storages that hold the decided version, and wakes tasks that wait for a block to be complete.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ PARTS: Final = 256
 
 
 class Verdict(enum.Enum):
-    """The verdict on a reported replica: what is to be done about it."""
+    """The verdict on a reported replica, which tells what to do about it."""
 
     FINE = "fine"
     HOLDS = "holds"
-    """Exactly the decided version: counts for completeness."""
+    """A member has exactly the decided version, which counts for completeness."""
     COPIED = "copied"
-    """A finished copy of the decided version, at a storage that is no member yet (K12)."""
+    """A storage that is not a member yet has a finished copy of the decided version (K12)."""
     FINALIZE = "finalize"
-    """A member that is not at the decided version yet: tell it again (P5)."""
+    """A member is not at the decided version yet: tell it again (P5)."""
     DELETE = "delete"
-    """No member of the block, or the block is gone."""
+    """The storage is not a member of the block, or the block is gone."""
     DAMAGED = "damaged"
-    """A dead replica of a member: a full copy is to take its place (D9)."""
+    """A member's replica is dead: a full copy must replace it (D9)."""
     ALARM = "alarm"
-    """An invariant is broken: touch nothing, somebody must look."""
+    """An invariant is broken: touch nothing, an operator must look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A verdict, and why. DELETE takes replicas up to `up_to` (D7)."""
+    """A verdict and its reason. DELETE takes replicas up to `up_to` (D7)."""
 
     verdict: Verdict
     why: str = ""
@@ -65,7 +65,7 @@ FINE = Finding(Verdict.FINE)
 def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Finding:
     """Compare a reported replica with the block's record (K12, I6, I7, I9).
 
-    `ours` says whether this cluster ever allocated the block; it matters when `record` is None.
+    `ours` is True if this cluster ever allocated the block; it matters if `record` is None.
     """
     state = summary.state.registers
     if state.state is ReplicaState.TEMPORARY:
@@ -84,7 +84,7 @@ def judge_dead(
     (D7, D9, I9). `record` and `ours` are as in `judge`.
 
     A copy that died before it became a member is made anew. It may be a member by now, so nobody
-    may delete what it holds of the current version (D7).
+    may delete its replica of the current version (D7).
     """
     if record is None or promised > record.generation:
         return _judge_unknown(record, ours, promised)
@@ -131,8 +131,8 @@ def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
 
 
 def _judge_stranger(record: BlockRecord, promised: Generation) -> Finding:
-    """Judge a storage that is no member: its replica goes (D7), unless it may be about to make it
-    one.
+    """Judge the replica of a storage that is not a member: it is deleted (D7), unless it may be
+    about to make its storage a member.
 
     A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under
     way has promised more than the current generation.
@@ -144,8 +144,8 @@ def _judge_stranger(record: BlockRecord, promised: Generation) -> Finding:
 
 
 def leftovers_up_to(record: BlockRecord) -> Generation:
-    """Return the bound below which a replica of no member may be deleted, whenever that arrives:
-    the version before the current one (D7)."""
+    """Return the last version of which leftovers may be deleted, however late the Delete arrives:
+    the one before the current version (D7)."""
     current = record.finalized_generation if record.finalized else record.writer_generation
     return Generation(current - 1)
 
@@ -153,8 +153,8 @@ def leftovers_up_to(record: BlockRecord) -> Generation:
 class _Held(msgspec.Struct, frozen=True, gc=False):
     """The holders of the version `generation`, and the CRC32C of its last chunk, once known.
 
-    `before` are storages that have reported an earlier version only. There is one for every block:
-    a garbage collection that visited them all would stop the loop.
+    `before` has the storages that have reported only an earlier version. Every block has one of
+    these: a garbage collection that visited them all would stop the loop.
     """
 
     generation: Generation
@@ -163,7 +163,7 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
     before: _Held | None = None
 
     def versions(self) -> Iterator[_Held]:
-        """Yield this and what is before it, the latest version first."""
+        """Yield this version and the earlier ones, the latest first."""
         held: _Held | None = self
         while held is not None:
             yield held
@@ -173,7 +173,7 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
 def _noted(
     held: _Held | None, generation: Generation, storage: StorageId, crc: int | None
 ) -> _Held:
-    """Return `held` with one more holder, which has no other version any more."""
+    """Return `held` with one more holder, which leaves any other version."""
     if held is None or held.generation < generation:
         return _Held(generation, (storage,), crc, _without(held, storage))
     if held.generation > generation:
@@ -193,8 +193,8 @@ def _without(held: _Held | None, storage: StorageId) -> _Held | None:
 
 
 class _ByBlock:
-    """A `_Held` by block, in many dictionaries: one that grows is copied in one turn of the loop,
-    which takes 25 ms where there are a million."""
+    """A `_Held` by block, in many dictionaries: a dictionary that grows is copied in one turn of
+    the loop, which takes 25 ms at a million blocks."""
 
     __slots__ = ("_parts",)
 
@@ -240,8 +240,8 @@ class Replicas:
         generation: Generation,
         last_crc: int | None = None,
     ) -> bool:
-        """Note that `storage` holds the version `generation`. False: another holder's bytes differ
-        (I7).
+        """Note that `storage` holds the version `generation`; False if another holder's bytes
+        differ (I7).
         """
         storage = StorageId(sys.intern(storage))
         held = self._held.get(block)
@@ -302,7 +302,7 @@ class Replicas:
         self._waiting.pop(block, None)
 
     def _keep(self, block: BlockId, held: _Held | None) -> None:
-        """Remember the holders of the block now, None: none, and count it."""
+        """Remember the holders that the block has now, and count it; None if it has none."""
         self.complete += self._has_enough(held) - self._has_enough(self._held.get(block))
         self._held.put(block, held)
 
@@ -319,7 +319,7 @@ class Replicas:
         return tuple(islice(blocks.irange(covers.after, covers.last, (False, True)), limit))
 
     def holders(self, record: BlockRecord) -> tuple[StorageId, ...]:
-        """Members that hold the decided version: others may fetch it from them (D5)."""
+        """Return the members that hold the decided version: others may fetch it from them (D5)."""
         held = self._held.get(record.block)
         for version in held.versions() if held is not None else ():
             if version.generation == record.finalized_generation:
@@ -327,11 +327,11 @@ class Replicas:
         return ()
 
     def whole(self, record: BlockRecord) -> tuple[StorageId, ...]:
-        """Members that hold all chunks of a finalized block, under whichever generation.
+        """Return the members that hold all chunks of a finalized block, under any generation.
 
-        What was finalized before in the same epoch is at least as long as what is decided now: a
-        member that left (K13), or a cut (K8), leaves those that stay whole, even before they hear
-        of it.
+        A replica that was finalized before in the same epoch is at least as long as what is decided
+        now. So members stay whole after another one left (K13), or after a cut (K8), even before
+        they hear of it.
         """
         held = self._held.get(record.block)
         if held is None or not record.finalized:

@@ -1,11 +1,11 @@
-"""Block reports: what DataNodes say they hold, against what the catalog says they should.
+"""Block reports: compared with what the catalog says that DataNodes should hold.
 
-Only the leader judges. The others take note, so that the next leader knows where blocks are.
+Only the leader judges. The other NameNodes note who holds what, for when one of them leads.
 
-A page of a full report speaks for a range of block ids: what it lacks of these, and of no others,
-the storage has lost. That was true when the page was written, so it must not be applied after one
-that was written later. A storage sends one report after the other, and their numbers show which of
-them it gave up (`_Turn`).
+A page of a full report speaks for a range of block ids: the storage has lost the blocks of that
+range, and of no other, that the page does not name. That was true when the page was written, so it
+must not be applied after a later page. A storage sends one report after the other, and their
+numbers show which of them it gave up (`_Turn`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
 
 SLICE = 256
-"""Replicas that are judged before others get a turn."""
+"""Replicas that are judged before other tasks get a turn."""
 REPORTED_PER_S: Final = 10_000
 """Replicas that all full reports together may name in a second: an eighth of a processor."""
 
@@ -51,7 +51,7 @@ class _Turn:
     number: int = 0
 
     def is_next(self, report: BlockReport) -> bool:
-        """Let a report have its turn, unless it was overtaken by one of the same process."""
+        """True if a report may have its turn, as no later one of the same process had it."""
         before = self.number if report.incarnation == self.incarnation else 0
         if report.number <= before:
             return False
@@ -74,8 +74,13 @@ class Reports:
         holds: Callable[[], bool],
         copied: Callable[[BlockId, StorageId, Generation], None],
     ) -> None:
-        """Use these parts of the node; `judges` tells whether it leads, `holds` whether safe mode
-        lets nothing be taken away, `copied` is told of finished copies that are no members yet."""
+        """Use these parts of the node.
+
+        Args:
+            judges: returns True if this NameNode leads.
+            holds: returns True while safe mode lets nothing be taken away.
+            copied: is called with finished copies that are not members yet.
+        """
         self._catalog = catalog
         self._datanodes = datanodes
         self._replicas = replicas
@@ -84,15 +89,15 @@ class Reports:
         self._judges = judges
         self._holds = holds
         self._left_over: set[StorageId] = set()
-        """Storages that reported what is to go, when nothing was taken away."""
+        """Storages that reported leftovers while nothing was taken away."""
         self._copied = copied
         self._turns: dict[StorageId, _Turn] = {}
 
     async def take(self, report: BlockReport) -> ReportAnswer:
-        """Take in one report; return up to which block its storage has reported all it holds.
+        """Take in one report; return the block up to which its storage has reported all it holds.
 
         Raises:
-            NotReadyError: it comes from a process that is not registered: register first.
+            NotReadyError: the report comes from a process that has to register first.
         """
         self._check_sender(report)
         turn = self._turns.setdefault(report.storage, _Turn())
@@ -107,8 +112,8 @@ class Reports:
         return ReportAnswer(up_to, again_after_s)
 
     async def _take(self, report: BlockReport) -> None:
-        # A NameNode that begins to lead meanwhile wants all of it again: to that, the page adds
-        # nothing.
+        # A NameNode that begins to lead meanwhile asks for a new full report, to which this page
+        # adds nothing.
         reported = self._datanodes.reported(report.storage)
         judging = self._judges()
         take = self._take_slice if judging else self._note_slice
@@ -130,15 +135,15 @@ class Reports:
         )
 
     def resume(self) -> None:
-        """Ask again, after safe mode, the storages that have something left over."""
+        """Ask the storages that have leftovers again, after safe mode."""
         while self._left_over:
             self._datanodes.ask_for_report(self._left_over.pop())
 
     async def damaged(self, block: BlockId, storage: StorageId, why: str) -> None:
-        """Note that somebody met bytes that do not match their checksum.
+        """Note that bytes of a replica did not match their checksum.
 
         Raises:
-            NotFoundError: there is no such block, or the storage is no member of it.
+            NotFoundError: there is no such block, or the storage is not a member of it.
         """
         if not self._judges():
             self._replicas.forget(block, storage)
@@ -165,7 +170,7 @@ class Reports:
             self._take_one(summary, entry)
 
     async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
-        """Note which storages say that they hold what; the leader finds out whether they should."""
+        """Note the replicas that storages hold; the leader judges if they should."""
         for summary in summaries:
             if summary.state.registers.state is ReplicaState.FINALIZED:
                 self._take_holder(summary)
@@ -189,7 +194,7 @@ class Reports:
             case Verdict.FINALIZE:
                 assert record is not None, "only a member of a block is told to finalize it"
                 if summary.state.registers.state is ReplicaState.FINALIZED:
-                    self._take_holder(summary)  # of an earlier version: it may still be whole
+                    self._take_holder(summary)  # an earlier version may still be whole
                 if self._finalizer.has_room:
                     self._finalizer.tell(record, storage)
             case Verdict.DELETE:
@@ -202,7 +207,7 @@ class Reports:
     async def _take_dead(
         self, storage: StorageId, replicas: tuple[DeadReplica, ...], judging: bool
     ) -> None:
-        """Replicas that hold nothing any more: replaced where a member needs them, else deleted."""
+        """Have dead replicas replaced if they are members', and deleted if they are not."""
         for replica in replicas:
             self._replicas.forget(replica.block, storage)
         if not judging:
@@ -214,10 +219,10 @@ class Reports:
             finding = judge_dead(record, ours, storage, replica.max_generation)
             match finding.verdict:
                 case Verdict.DAMAGED:
-                    assert record is not None, "a member is one of a block that there is"
+                    assert record is not None, "a block that has members exists"
                     self._finalizer.copy_again(record, storage, replica.reason)
                 case Verdict.FINALIZE:
-                    assert record is not None, "a copy is one of a block that there is"
+                    assert record is not None, "a block that was copied exists"
                     self._finalizer.tell(record, storage)
                 case Verdict.DELETE:
                     self._delete(block, storage, finding)
@@ -259,9 +264,7 @@ class Reports:
         )
 
     async def _take_missing(self, report: BlockReport, covers: BlockRange, judging: bool) -> None:
-        """Handle blocks of its range that a page does not name: they are lost, unless they just
-        came.
-        """
+        """Note as lost the blocks of its range that a page does not name."""
         named = {summary.state.block for summary in report.replicas}
         left = covers
         while blocks := self._replicas.held(report.storage, left, SLICE):
@@ -275,7 +278,7 @@ class Reports:
 
     async def _tell_again(self, missing: tuple[BlockId, ...], storage: StorageId) -> None:
         if not self._finalizer.has_room:
-            return  # the walk over all blocks goes on
+            return  # the walk over all blocks will tell them
         for entry in await self._catalog.block_entries(missing):
             if entry and entry.record.finalized and storage in entry.record.members:
                 self._finalizer.tell(entry.record, storage)

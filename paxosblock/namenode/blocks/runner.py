@@ -1,7 +1,7 @@
 """Steps 1 to 3 of any recovery: one proposer of `protocol.recovery` and its conversation.
 
-SEAL, REBUILD and APPEND run alike; the code that allocated the generation does what follows once a
-proposer is DECIDED (K5, K7).
+SEAL, REBUILD and APPEND run alike; once a proposer is DECIDED, the code that allocated the
+generation goes on with K5 or K7.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ STARTS: Final = {
 """The first line of each kind in the history of a block."""
 
 SLOWEST_COPY_BYTES_PER_S: Final = 16 * MIB
-"""Bytes per second: nobody waits for a log that is fetched more slowly."""
+"""A copy of a log that is slower than this is not waited for."""
 
 Heard = LastVote | Nack | PaxosBlockError
-"""A member's answer, or why it gave none, when it was asked for its last vote."""
+"""A member's answer when it was asked for its last vote, or the error in place of one."""
 
 
 def copy_s(size_bytes: int) -> float:
@@ -49,7 +49,7 @@ class Runner:
     ) -> None:
         """Ask through `acceptors`; each step is a line of `history`.
 
-        A target that is no member, and fetches the whole log, has longer than `timeout_s`.
+        A target that is not a member has longer than `timeout_s`, as it fetches the whole log.
         """
         self._acceptors = acceptors
         self._history = history
@@ -57,7 +57,7 @@ class Runner:
         self._timeout_s = timeout_s
 
     def attempt(self, proposer: Proposer) -> Attempt:
-        """Return the attempt with this proposer's generation, which is run once."""
+        """Return an attempt with this proposer's generation, to be run once."""
         return Attempt(proposer, self._acceptors, self._history, self._background, self._timeout_s)
 
 
@@ -72,12 +72,12 @@ class Attempt:
         background: Background,
         timeout_s: float,
     ) -> None:
-        """`Runner.attempt` makes it."""
+        """Make an attempt; `Runner.attempt` calls this."""
         self.proposer = proposer
         self.heard: dict[StorageId, Heard] = {}
         self.refused: set[StorageId] = set()
-        """Targets that did not accept what was chosen when they were last asked. In a SEAL a silent
-        one does not count: a quorum may do without it.
+        """Targets that did not accept the choice when they were last asked. In a SEAL a silent
+        target is not among them, as a quorum may do without it.
         """
         self._stopped = False
         self._acceptors = acceptors
@@ -112,8 +112,8 @@ class Attempt:
     def _may_decide(self) -> bool:
         """True if this generation can still succeed.
 
-        What it chose may be out of reach: the only holder of a chunk voted and died. Then a fresh
-        generation chooses again, among those who are left.
+        Its choice may be out of reach: the only holder of a chunk voted and died. Then a fresh
+        generation chooses again, among the members that are left.
         """
         proposer = self.proposer
         if self._stopped or proposer.phase is not Phase.WRITING:
@@ -160,7 +160,7 @@ class Attempt:
         if isinstance(question, NextGS):
             self.heard[storage] = error
         elif self.proposer.kind is not RecoveryKind.SEAL:
-            self.refused.add(storage)  # P4: it takes ALL, so without this one it is over
+            self.refused.add(storage)  # P4 takes ALL, so without this target it is over
             self._inbox.put_nowait(None)
 
     def _take(self, answer: Answer | None) -> None:

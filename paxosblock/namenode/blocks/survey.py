@@ -1,4 +1,4 @@
-"""Answers of the members of blocks that cannot be ended: an operator sees them before a force."""
+"""Answers of the members of blocks that cannot be ended, for an operator who may force that."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from paxosblock.protocol.recovery import best_vote
 
 
 class Surveyor:
-    """Combines what a recovery heard with where the members are."""
+    """Combines the answers that a recovery got with the places of the members."""
 
     def __init__(
         self, recoverer: Recoverer, datanodes: DataNodes, clock_s: Callable[[], float]
     ) -> None:
-        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        """Judge by `clock_s` which DataNodes are alive."""
         self._recoverer = recoverer
         self._datanodes = datanodes
         self._clock_s = clock_s
@@ -44,7 +44,7 @@ class Surveyor:
         votes = [vote for vote in heard.values() if isinstance(vote, LastVote)]
         best = best_vote(votes) if votes else None
         size_bytes = best.size_bytes if best else 0
-        # A strong member has all its votes, and what was acknowledged has the vote of every member.
+        # A strong member has all its votes, and an acknowledged chunk has every member's vote.
         certain = any(not vote.registers.weak for vote in votes)
         return StuckBlock(
             block=record.block,

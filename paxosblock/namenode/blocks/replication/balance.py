@@ -4,10 +4,9 @@ As in HDFS: the *use* of a storage is the share that its blocks take of the room
 blocks. A storage is over-full if its use is more than the mean by `threshold`, under-full if it is
 as much less. Each move has an over-full source or an under-full target, and brings the two nearer
 to each other, and none further from the mean than one of them was. So the sum of the squares of the
-distances from the mean falls with each move: there is an end, and no replica goes to and fro.
+distances from the mean falls with each move: moving ends, and no replica goes to and fro.
 
-A move changes neither how many members a block has nor that they are on different nodes, and a
-block stays in two racks.
+After a move a block has as many members as before, still on different nodes and in two racks.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """A block that may be moved, as far as that matters: its bytes and where its members are."""
+    """A block that may be moved: its bytes, and its members."""
 
     block: BlockId
     size_bytes: int
@@ -62,7 +61,7 @@ class Replicated:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One replica of a block is to go from a member of it to a storage that is none."""
+    """A replica of a block is to go from a member to a storage that is not a member."""
 
     block: BlockId
     size_bytes: int
@@ -76,7 +75,7 @@ class Move:
 
 
 class Balance:
-    """The volumes of a cluster at one moment, and what `threshold` (a share) makes of them."""
+    """The volumes of a cluster at one moment, to be balanced to within `threshold` (a share)."""
 
     def __init__(self, volumes: Iterable[Volume], threshold: float) -> None:
         """Take all volumes that may give and take replicas; those without any room do neither."""
@@ -132,7 +131,7 @@ class Balance:
                 yield source, tuple(targets)
 
     def choose(self, block: Replicated, source: Volume, targets: Iterable[Volume]) -> Move | None:
-        """Return the move of a block to the first of the targets that may have it; None: none."""
+        """Return the move of a block to the first target that may have it; None if none may."""
         if not block.size_bytes or any(each not in self.volumes for each in block.members):
             return None
         others = [self.volumes[each] for each in block.members if each != source.storage]
@@ -151,8 +150,8 @@ class Balance:
         return Balance(volumes, self.threshold)
 
     def _helps(self, size_bytes: int, source: Volume, target: Volume) -> bool:
-        """True if the target is still below the source when each has half of the block, and neither
-        is further from the mean afterwards than the further one was.
+        """True if the target is still below the source when each has half of the block, and after
+        the move neither is further from the mean than the further one was.
         """
         less, more = size_bytes / source.total_bytes, size_bytes / target.total_bytes
         if size_bytes > target.free_bytes or source.use - less / 2 <= target.use + more / 2:
@@ -169,8 +168,8 @@ class Balance:
 
 
 def _may_stand(others: list[Volume], source: Volume, target: Volume) -> bool:
-    """True if the members that stay, and the target, are on as many nodes, and in two racks if they
-    were before.
+    """True if the members that stay and the target are on as many nodes as before, and in as many
+    racks, up to two.
     """
     if any(other.node == target.node for other in others):
         return False

@@ -1,10 +1,10 @@
-"""The balancer: has replicas moved from full storages to empty ones, while somebody asks for it.
+"""The balancer moves replicas from full storages to empty ones, as long as an operator asks for it.
 
 A move is a copy, which becomes a member (K12), and then the source leaves (K13): no block ever has
-fewer replicas than before, and whichever dies in between (this process, the one that asked, a
-DataNode) leaves a block with one too many, which is removed like any other. Moves are chosen from
-what the DataNodes said last and from the moves under way; nothing is remembered. `balance.py`
-decides which moves help.
+fewer replicas than before. If a process dies in between (this one, the one that asked, a DataNode),
+the block has one replica too many, which is removed like any other. Moves are chosen from the last
+reports of the DataNodes and from the moves under way; nothing is remembered. `balance.py` decides
+which moves help.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAGE: Final = 256
 PAGES_AT_ONCE: Final = 4
 """Pages that are looked at in one turn, and so the most moves that begin in it."""
 PASSES: Final = 2
-"""Times that all blocks of a storage are looked at in vain before it is said that none can go."""
+"""Times that all blocks of a storage are looked at in vain before the balancer says so."""
 REST_S: Final = 5.0
 """Pause between two of these: members of a block may be about to report it."""
 LEAVES_WITHIN_S: Final = 60.0
@@ -45,7 +45,7 @@ LEAVES_WITHIN_S: Final = 60.0
 FAILED_MAX: Final = 16
 """Copies in a row that may fail before the balancer gives up."""
 HEARTBEATS: Final = 3
-"""Heartbeats until storages have certainly told what a move made of their use."""
+"""Heartbeats until storages have certainly reported their use after a move."""
 
 
 @dataclass(slots=True)
@@ -58,13 +58,13 @@ class _Moving:
 
     @property
     def ended(self) -> bool:
-        """True if it is done, whether that was reported or not."""
+        """True if the move is done, even if no report shows it yet."""
         return self.settled_s < math.inf
 
 
 @dataclass(slots=True)
 class _Run:
-    """The work for one session, and what came of it."""
+    """The work for one session, and its results."""
 
     session: str
     threshold: float
@@ -139,10 +139,10 @@ class Balancer:
         self._wanted.clear()
 
     def ask(self, request: BalanceRequest) -> BalanceStatus:
-        """Begin or go on for a session, or end it with `stop`; return its state.
+        """Begin a session or go on with it, or end it with `stop`; return its state.
 
         Raises:
-            ExistsError: there is another session, heard of a moment ago.
+            ExistsError: there is another session, which was heard of a moment ago.
         """
         now_s = self._clock_s()
         run = self._current(now_s)
@@ -175,7 +175,7 @@ class Balancer:
         self._balance = self._look(run, now_s)
         run.standing, run.why = await self._go_on(run, now_s)
 
-    # -- what is to be done ---------------------------------------------------------------------
+    # -- the choice of moves --------------------------------------------------------------------
 
     def _current(self, now_s: float) -> _Run | None:
         run = self._run

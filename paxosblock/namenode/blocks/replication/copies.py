@@ -1,9 +1,9 @@
-"""Copies of finalized blocks to other DataNodes: where from, where to, how many at a time, and K12.
+"""Copies of finalized blocks to other DataNodes: their sources, targets and number, and K12.
 
-A copy is a `Finalize` with holders to a storage that is no member (D5): it fetches all chunks by
-itself. Once it reported Finalized it becomes a member (K12), whichever NameNode hears of it: the
-one that asked for it, or one that leads later and finds it in a block report. A copy that can no
-longer become a member is deleted below the current version (D7).
+A copy is a `Finalize` with holders to a storage that is not a member (D5), which fetches all chunks
+by itself. Once the storage has reported Finalized it becomes a member (K12), whichever NameNode
+hears of it: the one that asked for the copy, or a later leader, in a block report. A copy that can
+no longer become a member is deleted below the current version (D7).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 TIMEOUT_S: Final = 600.0
-"""A copy that takes longer is given up here; if it ends after all, a report says so."""
+"""A copy that takes longer is given up here; if it ends after all, a report tells."""
 REST_S: Final = 10.0
 """A target that failed gets no other copy for this long."""
 TARGETS_LOOKED_AT: Final = 64
-"""Storages among which one copy is placed: more would take longer and not find a better place."""
+"""Storages among which a copy is placed: more would take longer and find no better place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy; the first of `holders` is the one it counts for."""
+    """One copy; it counts for the first of `holders`."""
 
     record: BlockRecord
     holders: tuple[StorageId, ...]
@@ -57,7 +57,7 @@ class Copy:
 
 
 class Busy(Exception):
-    """There are a source and a place, but they are busy."""
+    """There are a source and a target, but they are busy."""
 
 
 class Copies:
@@ -87,7 +87,7 @@ class Copies:
         self._limits = limits
         self._clock_s = clock_s
         self.ended: Callable[[BlockId], None] = lambda _: None
-        """Called when a copy of a block has ended, whatever came of it."""
+        """Called when a copy of a block has ended, whatever the result."""
         self.outcomes: Counter[str] = Counter({"made": 0, "failed": 0})
         self._under_way: dict[BlockId, tuple[Copy, asyncio.Task[None]]] = {}
         self._at_source: Counter[str] = Counter()
@@ -98,14 +98,14 @@ class Copies:
         self._targets: list[Candidate] = []
 
     def __len__(self) -> int:
-        """Return how many are under way."""
+        """Return the number of copies under way."""
         return len(self._under_way)
 
     def __contains__(self, block: BlockId) -> bool:
         return block in self._under_way
 
     def target(self, block: BlockId) -> StorageId | None:
-        """Return where a copy of a block is being made; None: nowhere (HDFS: temporary)."""
+        """Return the storage at which a block is being copied, if any (HDFS: temporary)."""
         found = self._under_way.get(block)
         return None if found is None else found[0].target
 
@@ -138,10 +138,10 @@ class Copies:
         return frozenset(candidate.storage for candidate in self._targets)
 
     def plan(self, record: BlockRecord, need: Need) -> Copy | None:
-        """Choose the source and place of one more replica; None where there is none.
+        """Choose the source and target of one more replica; None if there are none.
 
         Raises:
-            Busy: all that there are have enough to do for now.
+            Busy: all of them have enough to do for now.
         """
         holders = self._replicas.holders(record)
         sources = sorted((each for each in need.sound if each in holders), key=self._load)
@@ -176,8 +176,8 @@ class Copies:
     async def adopt(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
         """K12: a storage that reported Finalized of this version becomes a member.
 
-        One that no longer can is told to drop what it made: below the current version the replica
-        is no longer wanted (D7).
+        If it no longer can, it is told to drop its replica, which is not wanted below the current
+        version (D7).
         """
         current = await self._join(block, storage, generation)
         if current is not None:
@@ -186,9 +186,9 @@ class Copies:
     async def _join(
         self, block: BlockId, storage: StorageId, generation: Generation
     ) -> BlockRecord | None:
-        """K12, or delete what is left of a block that is gone; None if there is nothing more to do.
+        """K12, or delete the copy of a block that is gone; None if there is nothing more to do.
 
-        Otherwise the version is over: return the record as it is now.
+        If the version is over, return the record as it is now.
         """
         try:
             done = await self._catalog.add_replica(block, storage, generation)
@@ -200,7 +200,7 @@ class Copies:
             return None
         return None if storage in done.record.members else done.record
 
-    # -- where from and where to ----------------------------------------------------------------
+    # -- sources and targets --------------------------------------------------------------------
 
     def _load(self, storage: StorageId) -> tuple[bool, int, int]:
         """Return the reasons against a holder as a source."""
@@ -253,8 +253,8 @@ class Copies:
             self._end(copy, outcome)
 
     async def _is_copied(self, copy: Copy, record: BlockRecord) -> bool:
-        """Ask the target for a version; it fetches what it lacks of it, which is nothing if it has
-        an earlier one of the epoch."""
+        """Ask the target to finalize a version, and to fetch what it lacks; with an earlier version
+        of the same epoch it lacks nothing."""
         question = finalize_message(record, copy.holders)
         answer = await self._acceptors.ask(copy.target, question, timeout_s=TIMEOUT_S)
         event, detail = describe(answer)
@@ -277,13 +277,13 @@ class Copies:
 
 
 def _goes_on(copied: BlockRecord, current: BlockRecord) -> bool:
-    """True if the current version is the beginning of what was copied, or all of it: a member left
-    meanwhile (K13), the block was cut (K8), or an append was given up (K9)."""
+    """True if the current version is the copied one, or its beginning: a member left meanwhile
+    (K13), the block was cut (K8), or an append was given up (K9)."""
     return current.finalized and current.writer_generation == copied.writer_generation
 
 
 def _helps(candidate: Candidate, kept: tuple[Candidate, ...]) -> bool:
-    """True if a replica there, instead of one that the block has, puts it in better places."""
+    """True if a replica at the candidate, in place of another one, spreads the block better."""
     if len({each.node for each in kept}) < len(kept):
         return True
     return candidate.rack not in {each.rack for each in kept}

@@ -83,7 +83,7 @@ def _walk(reads: Reads, path: str, after: Cursor | None) -> Iterator[_Step]:
 
 
 def _begin(reads: Reads, path: str, after: Cursor | None) -> tuple[list[_Step], list[_Level]]:
-    """Return what comes first, and the directories that are begun: that which `after` names, and
+    """Return the first steps, and the directories that are begun. The one that `after` names, and
     all on the way to it, may be gone by now.
     """
     target = tree.find(reads, path)
@@ -108,7 +108,7 @@ def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -
     """Look at a page of a file's blocks; return where its next one begins, if it has another."""
     path, number = step.path, step.target.number
     inode = tree.load(reads.get(keys.inode(number)), path)
-    assert isinstance(inode, FileInode), "an entry tells what it names"
+    assert isinstance(inode, FileInode), "an entry holds the kind of what it names"
     if not step.place:
         page.files += 1
         if inode.open:
@@ -142,7 +142,7 @@ def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
 
 
 def conditions(need: Need) -> Iterator[Condition]:
-    """Yield everything that is wrong with a block that has these needs."""
+    """Yield the conditions of a block that has these needs."""
     if need.missing:
         yield Condition.CORRUPT if need.damaged else Condition.MISSING
     elif need.lacks:

@@ -1,10 +1,10 @@
 """The replication monitor: finds blocks that lack replicas, and has them copied. Leader only.
 
-The loss of a storage shows by its blocks: when one is lost, asked to leave, or back, the monitor
-looks at the blocks that it reported. A slow walk over all blocks finds everything else (a member
-that says it has nothing, a file that asks for more), and reminds members that should hold a decided
-block and have not reported it. Blocks that need anything are remembered and looked at again and
-again, so whatever mends them is noticed.
+When a storage is lost, asked to leave, or back, the monitor looks at the blocks that it reported. A
+slow walk over all blocks finds everything else (a member that says it has nothing, a file that asks
+for more), and reminds members that should hold a decided block and have not reported it. Blocks
+that need anything are remembered and looked at again and again, so that the monitor notices
+whatever mends them.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 SLICE: Final = 128
-"""Blocks that are looked at before others get a turn: about a millisecond."""
+"""Blocks that are looked at before other tasks get a turn: about a millisecond."""
 LOOKED_AT_AGAIN: Final = 256
 """Blocks that need something and are looked at again with each view."""
 TRIED_MAX: Final = 64
-"""Blocks that find all sources or targets busy, after which the others wait for a turn, too."""
+"""Once so many blocks have found all sources or targets busy, the others wait for the next turn."""
 PLANNED: Final = 16
-"""Copies that are planned before others get a turn: with a thousand DataNodes some milliseconds."""
+"""Copies planned before other tasks get a turn: with a thousand DataNodes some milliseconds."""
 ADOPTED_AT_ONCE: Final = 64
 """Copies that become members at a time."""
 WALKED_PER_S: Final = 1000
 """Blocks that the walk over all of them looks at in a second: a million cost less than a second of
 processor time in each minute."""
 WALKED_PER_S_AT_FIRST: Final = 15_000
-"""The same for the first walk of a term, before which nobody knows what lacks."""
+"""The same for the first walk of a term, before which no need is known."""
 WALK_PAUSE_S: Final = 30.0
 MISSING_NAMED: Final = 20
 """Missing blocks that an alarm names; beyond that it gives their number."""
 ELSEWHERE: Final = 1 << 16
-"""The rank of a block that should only be in another place: after all that lack replicas."""
+"""The rank of a block that should only be in another place, after all that lack replicas."""
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """A block that needs something, since when, and what is counted of it."""
+    """A block that has needed something since `since_s`, and the counts that include it."""
 
     since_s: float
     missing: bool = False
@@ -69,7 +69,7 @@ class _Trouble:
 
 
 class Monitor:
-    """Keeps count of what lacks, and begins copies."""
+    """Keeps count of blocks that need something, and begins copies."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Monitor:
         self._interval_s = interval_s
         self._clock_s = clock_s
         self.looked: Callable[[BlockEntry, Need, View], object] = lambda *_: None
-        """Called with every block that was found not to be simply in order."""
+        """Called with every block that is not simply in order."""
         copies.ended = self.look_at
         self._wake = asyncio.Event()
         self._view = View({})
@@ -111,7 +111,7 @@ class Monitor:
         self._targets: frozenset[StorageId] = frozenset()
         self._waiting = Waiting()
         self._troubles: dict[BlockId, _Trouble] = {}
-        """In the order in which they were looked at."""
+        """Blocks that need something, in the order in which they were looked at."""
         self._missing = self._corrupt = self._named = 0
         self._news: dict[BlockId, None] = {}
         self._finished: dict[tuple[BlockId, StorageId], Generation] = {}
@@ -125,7 +125,7 @@ class Monitor:
         self._background.repeat("walk over all blocks", self.walk, WALK_PAUSE_S)
 
     def clear(self) -> None:
-        """Forget all: the term is over, or a new one begins."""
+        """Forget everything, as the term is over or a new one begins."""
         self._copies.clear()
         self._waiting.clear()
         self._troubles.clear()
@@ -162,10 +162,10 @@ class Monitor:
         self._wake.set()
 
     def take_finished(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
-        """Take a copy for a member (K12): a storage that is none reported the decided version.
+        """Let a storage that is not a member, and reported the decided version, become one (K12).
 
-        This holds even for a block that has enough: one is then removed (K13). A Delete of the
-        current version might arrive after somebody else has made this storage a member (D7).
+        This holds even if the block has enough members, of which one then leaves (K13): a Delete
+        of the current version might arrive after another NameNode made this storage a member (D7).
         """
         self._finished[block, storage] = generation
         self._wake.set()
@@ -180,7 +180,7 @@ class Monitor:
                 await self._wake.wait()
 
     async def turn(self) -> None:
-        """Take in what happened, and begin what copies there is room for."""
+        """Take in what happened, and begin as many copies as there is room for."""
         await self._adopt_finished()
         if self._clock_s() - self._looked_s >= self._interval_s:
             await self._look()
@@ -211,9 +211,9 @@ class Monitor:
         return self._view
 
     def _matters(self, storage: StorageId, place: Place) -> bool:
-        """True if blocks of a storage may need something else than they did before.
+        """True if blocks of a storage may need something else than before.
 
-        Not when it has reported what it holds: each report is judged by itself.
+        A storage that has reported what it holds is no reason: each report is judged by itself.
         """
         before = self._seen.get(storage)
         return (_worth(before) if before else _COUNTS) != _worth(place)
@@ -234,7 +234,7 @@ class Monitor:
     # -- one block ------------------------------------------------------------------------------
 
     def _assess(self, block: BlockId, demand: Demand | None) -> Need | None:
-        """Find out what a block needs, and remember it; None: nothing, or it is not decided."""
+        """Find out what a block needs, and remember it; None if nothing, or if not decided."""
         if demand is None or not demand.wanted or not _is_settled(demand.entry.record):
             self._forget(block)
             return None
@@ -245,7 +245,7 @@ class Monitor:
             return None
         need = self._sight.need(demand, self._view)
         if any(each not in self._view.places and self._datanodes.home(each) for each in need.gone):
-            # It registered since the view was made.
+            # Its DataNode registered since the view was made.
             need = self._sight.need(demand, self._renew_view())
         if need.in_order:
             self._forget(block)
@@ -283,7 +283,7 @@ class Monitor:
         trouble.missing, trouble.corrupt = missing, corrupt
         if not self._missing:
             self._named = 0
-        # In safe mode it may only be that nobody has reported yet.
+        # In safe mode the block may be missing only because nobody has reported it yet.
         if missing and not trouble.named and self._named < MISSING_NAMED and not self._holds():
             trouble.named = True
             self._named += 1
@@ -321,7 +321,7 @@ class Monitor:
             await asyncio.sleep(0)
 
     def _begin_copy(self, entry: BlockEntry, need: Need) -> bool:
-        """Copy a block if there is a source and a target; False: not before others are done."""
+        """Copy a block if there is a source and a target; False if others must be done first."""
         block = entry.record.block
         try:
             copy = self._copies.plan(entry.record, need)
@@ -361,7 +361,7 @@ _COUNTS: Final = 2
 
 
 def _worth(place: Place) -> int:
-    """Return whether the replicas of a storage do not count, count for a while, or simply count."""
+    """Return 0 if the replicas of a storage do not count, 1 if they do for a while, 2 if always."""
     if place.standing in {Standing.LOST, Standing.LEAVING}:
         return 0
     return 1 if place.standing is Standing.MAINTENANCE else _COUNTS

@@ -1,7 +1,7 @@
-"""The needs of a finalized block: a pure look at its members, who holds it, and where they are.
+"""The needs of a finalized block: a pure function of its members, its holders and their places.
 
-Everything that cares for replicas goes by it (copying, removing, reporting), so that none undoes
-the work of another.
+Everything that cares for replicas (copying, removing, reporting) uses it, so that none undoes the
+work of another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Standing(enum.Enum):
     """The worth of a storage to the blocks that it holds."""
 
     IN_SERVICE = "in_service"
-    """Live, and it has reported all that it holds: what it did not report, it does not hold."""
+    """Live, and it has reported all that it holds."""
     AWAY = "away"
     """It may be back, or report what it holds, in a moment: counted, and not read from."""
     LEAVING = "leaving"
@@ -31,7 +31,7 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A storage as the blocks that it holds see it; `live`: it can be read from now."""
+    """The place and standing of a storage; it can be read from now if it is `live`."""
 
     node: str
     standing: Standing = Standing.IN_SERVICE
@@ -56,7 +56,7 @@ class View:
     min_live: int = 1
 
     def place(self, storage: StorageId) -> Place:
-        """Return where a storage is."""
+        """Return the place of a storage."""
         return self.places.get(storage, self.unknown)
 
 
@@ -64,7 +64,7 @@ class View:
 class Need:
     """The needs of one block. Storages are in the order of the record's members.
 
-    `wanted` is how many replicas are asked for, 0 if that no longer matters.
+    `wanted` is the number of replicas that are asked for, 0 if that no longer matters.
     """
 
     wanted: int
@@ -81,16 +81,16 @@ class Need:
     damaged: tuple[StorageId, ...] = ()
     """Members whose replica is known to be damaged; they are told to replace it (D9)."""
     gone: tuple[StorageId, ...] = ()
-    """Members that do not count: lost, or asked to leave. They go once others are enough."""
+    """Members that do not count: lost, or asked to leave. They leave once others are enough."""
     misplaced: tuple[StorageId, ...] = ()
-    """Members one of which may give way to one in another place: together on a node, or all in one
-    rack, although there are others."""
+    """Members of which one may give way to a storage in another place, as they are together on a
+    node, or all in one rack although there are others."""
     missing: bool = False
     """No readable replica is left, nor one that may come back in a moment."""
 
     @property
     def in_order(self) -> bool:
-        """True if nothing is to be done."""
+        """True if the block needs nothing."""
         return not (
             self.lacks
             or self.surplus
@@ -103,15 +103,13 @@ class Need:
 
     @property
     def may_mend(self) -> bool:
-        """True if nothing will be missing once all members in service have what they were told to
-        get.
-        """
+        """True if the block lacks nothing once all members in service have the decided version."""
         return self.lacks <= len(self.lagging) + len(self.damaged)
 
 
 @dataclass(slots=True)
 class _Sorted:
-    """The members of a block by what they are worth; `in_maintenance` of `counted` are that."""
+    """The members of a block by their worth; `in_maintenance` counts those of `counted`."""
 
     counted: list[StorageId] = field(default_factory=list)
     in_maintenance: int = 0
@@ -130,7 +128,7 @@ def assess(
     """Return what a finalized block needs.
 
     Args:
-        wanted: replicas that are asked for; 0: its file is gone, and so will the block be.
+        wanted: replicas that are asked for; 0 if its file is gone, as the block will be, too.
         holders: members that reported the decided version, or one that counts for it meanwhile.
         damaged: members whose replica is known to be damaged, and was not replaced since.
     """
@@ -154,10 +152,10 @@ def assess(
 
 
 def is_well(record: BlockRecord, wanted: int, holders: Collection[StorageId], view: View) -> bool:
-    """True only if `assess` would find a block without damage in order; most are in order at first
-    sight.
+    """True only if `assess` would find a block without damage in order; most blocks are.
 
-    Takes a third of its time, and all blocks of a cluster are looked at again and again.
+    This takes a third of the time of `assess`, and all blocks of a cluster are looked at again and
+    again.
     """
     if not len(record.members) == len(holders) == wanted:
         return False
@@ -194,12 +192,12 @@ def _lacks(seen: _Sorted, wanted: int, view: View) -> int:
 
 
 def _may_be_back(place: Place) -> bool:
-    """True of a storage that may hold what it did not report to this NameNode."""
+    """True for a storage that may hold what it did not report to this NameNode."""
     return place.standing is Standing.AWAY or place.standing is Standing.MAINTENANCE
 
 
 def _misplaced(counted: tuple[StorageId, ...], wanted: int, view: View) -> tuple[StorageId, ...]:
-    """Members that share a node, or else all of them if they share the only rack they are in."""
+    """Return the members that share a node; or else all of them, if they share one rack."""
     places = [view.place(member) for member in counted]
     nodes = [place.node for place in places]
     crowded = tuple(

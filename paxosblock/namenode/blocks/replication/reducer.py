@@ -2,8 +2,7 @@
 
 `leaver`, which is pure, makes the choice. `Reducer` carries it out, one member of a block at a
 time: the guard of K13 counts members that reported the present version, and after one has left none
-have, until those that stay have answered (P5). So the next one of the block waits for that by
-itself.
+have, until those that stay have answered (P5). So the guard makes the next member wait for that.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, StorageId
 
 FULLNESS_STEPS: Final = 20
-"""Storages are as full as others to within a twentieth of their room."""
+"""Storages count as equally full if they differ by less than a twentieth of their room."""
 UNDER_WAY_MAX: Final = 64
-"""Members that leave at a time: they share entries of the log, and writers wait behind these."""
+"""Members that leave at a time: they share entries of the log, for which writers wait."""
 
 Fullness = Callable[[StorageId], float]
 """The share of a storage's room that is taken, from 0 to 1."""
@@ -36,9 +35,7 @@ Fullness = Callable[[StorageId], float]
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A member that is to leave, why, and the ones that stay: others that have reported this
-    version.
-    """
+    """A member that is to leave, the reason, and the members that stay with this version."""
 
     storage: StorageId
     why: str
@@ -56,15 +53,15 @@ def leaver(
 ) -> Leaver | None:
     """Return the member that leaves a finalized block next; None if none does, or none may yet.
 
-    Damaged and lagging members go first, then those that are lost or asked to leave, then of too
-    many the one in the most crowded place, in the fullest storage. As many as are wanted stay that
-    are sound, in service, and have reported this version; and a block that is in two racks stays
-    in two, unless the member that goes is of no use there.
+    Damaged and lagging members leave first, then those that are lost or asked to leave, and of too
+    many members the one in the most crowded place, in the fullest storage. As many members as are
+    wanted stay that are sound, in service, and have reported this version; and a block that is in
+    two racks stays in two, unless the member that leaves is of no use there.
 
     Args:
-        need: as `needs.assess` found it with the same `view`.
+        need: the result of `needs.assess` with the same `view`.
         reported: members that reported the present version, under its own generation.
-        preferred: the one that goes first if there are too many.
+        preferred: the member that leaves first if there are too many.
     """
     if not need.wanted:
         return None
@@ -97,7 +94,7 @@ def leaver(
 def _worth(
     record: BlockRecord, members: tuple[StorageId, ...], view: View, fullness: Fullness
 ) -> Callable[[StorageId], tuple[int, int, int, int]]:
-    """Sort the one of least worth first: on a node or in a rack with others, in a full storage.
+    """Return a key that sorts members on crowded nodes, in crowded racks and full storages first.
 
     Storages that are about as full take turns, block by block.
     """
@@ -115,7 +112,7 @@ def _worth(
 def _keeps_racks(
     storage: StorageId, staying: tuple[StorageId, ...], wanted: int, view: View
 ) -> bool:
-    """True if the block stays in as many racks as are wanted of those it is in, and could be in."""
+    """True if the block stays in as many racks as are wanted, of those it is in or could be in."""
     left = {view.place(each).rack for each in staying}
     had = left | {view.place(storage).rack}
     return len(left) >= min(wanted, len(had), view.racks)
@@ -135,7 +132,7 @@ class Reducer:
         fullness: Fullness,
         holds: Callable[[], bool],
     ) -> None:
-        """Use these parts of the node; nobody leaves while `holds()`."""
+        """Use these parts of the node; no member leaves while `holds()`."""
         self._catalog = catalog
         self._replicas = replicas
         self._finalizer = finalizer
@@ -152,7 +149,7 @@ class Reducer:
         return bool(self._leaving)
 
     def prefer(self, block: BlockId, storage: StorageId | None) -> None:
-        """Let this member leave first if the block has too many; None: whichever is best."""
+        """Let this member leave first if the block has too many; None for the best choice."""
         self._preferred.pop(block, None)
         if storage is not None:
             self._preferred[block] = storage
@@ -160,8 +157,8 @@ class Reducer:
     def look(self, entry: BlockEntry, need: Need, view: View) -> bool:
         """Let the next member of a finalized block leave, if one is to and may; True if it does.
 
-        `need` is as `needs.assess` finds it with the same `view`. What is not begun now, because of
-        a member that has not answered yet or because enough is under way, waits for another look.
+        `need` is the result of `needs.assess` with the same `view`. If a member has not answered
+        yet, or enough is under way, the block waits for another look.
         """
         record = entry.record
         apart = record.generation == record.finalized_generation  # else K4 prepares an APPEND
@@ -178,16 +175,16 @@ class Reducer:
         return True
 
     async def _part(self, record: BlockRecord, found: Leaver, *, told: bool) -> None:
-        """K13, then P5 to those who stay and D7 to who left.
+        """K13, then P5 to the members that stay and D7 to the one that left.
 
-        If this ends in between, the walk over all blocks tells those that stay, and the one that
-        left hears it when it reports.
+        If this is interrupted, the walk over all blocks tells those that stay, and the one that
+        left is told when it reports.
         """
         block, storage, generation = record.block, found.storage, record.finalized_generation
         try:
             entry = await self._catalog.remove_replica(block, storage, generation, found.staying)
         except NotFoundError:
-            return  # the block goes as a whole
+            return  # the whole block was deleted
         finally:
             self._leaving.discard(block)
         if isinstance(entry, Refused):

@@ -1,9 +1,9 @@
-"""Safe mode: whether replicas may be copied and taken away, or too little is known of them yet.
+"""Safe mode: replicas are neither copied nor taken away while too little is known of them.
 
 A NameNode that begins to lead knows replicas only from reports. If it acted before they are in, it
-would take what was not reported for lost. So nothing is copied or taken away until enough of the
-finalized blocks were reported, and for a moment longer; and never while an operator says so.
-Writers and readers do not wait for any of it. (HDFS: BlockManagerSafeMode, with the same threshold
+would take unreported replicas for lost. So nothing is copied or taken away until enough of the
+finalized blocks were reported, and for a moment longer; and never while an operator wants safe
+mode. Writers and readers do not wait for it. (HDFS: BlockManagerSafeMode, with the same threshold
 and moment.)
 
 Time is an argument: seconds on a clock that does not go back.
@@ -26,8 +26,7 @@ class SafeMode:
         self, threshold: float, extension_s: float, by_hand: Callable[[], bool] = lambda: False
     ) -> None:
         """Wait until the share `threshold` (0 to 1) of the finalized blocks was reported, and
-        `extension_s` longer. `by_hand` says whether an operator entered it and did not leave it
-        yet.
+        `extension_s` longer. `by_hand` returns True from an operator's entering it to the leaving.
         """
         assert 0 <= threshold <= 1, "a share"
         self._threshold = threshold
@@ -47,19 +46,19 @@ class SafeMode:
 
     @property
     def waits(self) -> bool:
-        """True while it needs to hear what was reported; it ends by itself when that is enough."""
+        """True while it waits for reports; it ends by itself when there are enough."""
         return self._waits
 
     def begin(self) -> None:
-        """Begin a term: what this NameNode heard before must be heard again."""
+        """Begin a term, in which earlier reports must come again."""
         self._waits = True
         self._met_s = None
 
     def look(self, reported: int, blocks: int, now_s: float) -> None:
         """Take in how many of the finalized `blocks` were `reported` with enough replicas.
 
-        If there is none there is nothing to wait for. If the share falls again before the moment is
-        over, that moment begins anew.
+        Without blocks there is nothing to wait for. If the share falls again before the extension
+        is over, the extension begins anew.
         """
         self._reported, self._blocks = min(reported, blocks), blocks
         if not blocks:
@@ -72,11 +71,11 @@ class SafeMode:
             self._waits = False
 
     def leave(self) -> None:
-        """End the wait for reports, as an operator asked: what is missing now stays missing."""
+        """End the wait for reports, as an operator asked; unreported blocks count as missing."""
         self._waits = False
 
     def status(self, now_s: float) -> SafeModeStatus:
-        """Return it as people see it, with what the last look saw."""
+        """Return the state for people, with the numbers of the last look."""
         return SafeModeStatus(
             on=self.holds,
             by_hand=self._by_hand(),
@@ -87,8 +86,8 @@ class SafeMode:
         )
 
     def _needed(self, blocks: int) -> int:
-        """Return how many of `blocks` are enough. It is rounded down, as in HDFS: one block that is
-        lost must not keep the others of a small cluster from being copied at each fail-over."""
+        """Return how many of `blocks` are enough, rounded down as in HDFS: a lost block must not
+        keep the others of a small cluster from being copied at each fail-over."""
         share = math.floor(self._threshold * blocks)
         return max(1, share) if self._threshold else 0
 
@@ -102,7 +101,7 @@ class SafeMode:
 async def look(
     safe_mode: SafeMode, catalog: Catalog, replicas: Replicas, clock_s: Callable[[], float]
 ) -> None:
-    """Tell safe mode what was reported up to now, while it waits for that."""
+    """Tell safe mode how much was reported up to now, while it waits for that."""
     if safe_mode.waits:
         blocks = await catalog.finalized_blocks()
         safe_mode.look(replicas.complete, blocks, clock_s())

@@ -1,4 +1,4 @@
-"""The needs of blocks as they are now, for everything that looks at them, so that all agree."""
+"""The present needs of blocks, computed in one place for all that look at them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paxosblock.namenode.catalog.members import Demand
 
 
 class Sight:
-    """Combines what was heard of DataNodes and replicas."""
+    """Combines the states of DataNodes and replicas."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Sight:
         min_live: int,
         clock_s: Callable[[], float],
     ) -> None:
-        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        """Judge by `clock_s` which DataNodes are alive."""
         self._datanodes = datanodes
         self._replicas = replicas
         self._patience = patience
@@ -32,9 +32,7 @@ class Sight:
 
     @property
     def replicate_after_s(self) -> float:
-        """Return the seconds for which a dead DataNode may come back before its replicas are
-        copied.
-        """
+        """Return the seconds that a dead DataNode has to come back before its blocks are copied."""
         return self._patience.replicate_after_s
 
     def view(self) -> View:

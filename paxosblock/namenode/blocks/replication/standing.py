@@ -1,4 +1,4 @@
-"""The standing of every storage at a moment, by what DataNodes and operators said of it.
+"""The standing of every storage at a moment, from the words of DataNodes and operators.
 
 Time is an argument: seconds on a clock that does not go back.
 """
@@ -22,10 +22,9 @@ _ASKED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The seconds for which a dead DataNode may come back before its replicas are copied, and their
-    start.
+    """The seconds that a dead DataNode has to come back before its replicas are copied.
 
-    One that was never heard from may have been dead since before `since_s`.
+    A DataNode that was never heard from may have been dead since before `since_s`.
     """
 
     replicate_after_s: float

@@ -11,7 +11,7 @@ from paxosblock.protocol.types import BlockId
 class Waiting:
     """Blocks by rank; within a rank the one that has waited longest comes first.
 
-    A block for which nothing can be done is parked, so that it stands in nobody's way.
+    A block for which nothing can be done is parked, so that it does not hold up others.
     """
 
     def __init__(self) -> None:
@@ -21,19 +21,19 @@ class Waiting:
         self._parked: dict[BlockId, None] = {}
 
     def __len__(self) -> int:
-        """Return how many wait, those that are parked too."""
+        """Return the number of blocks that wait, parked ones included."""
         return len(self._rank_of)
 
     def __contains__(self, block: BlockId) -> bool:
         return block in self._rank_of
 
     def __iter__(self) -> Iterator[BlockId]:
-        """Yield those that are not parked, in the order in which they are to be served."""
+        """Yield the blocks that are not parked, in the order in which they are served."""
         for rank in sorted(self._ranks):
             yield from self._ranks[rank]
 
     def first(self, most: int) -> tuple[BlockId, ...]:
-        """Return the first of them."""
+        """Return the first blocks in that order, at most `most`."""
         return tuple(islice(self, most))
 
     def put(self, block: BlockId, rank: int) -> None:
