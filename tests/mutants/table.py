@@ -464,7 +464,8 @@ SOURCE: tuple[Mutant, ...] = (
         "a force joins an attempt whose record says nothing of it",
         "blocks/recoverer.py",
         "            if run.given_up != given_up:\n"
-        "                continue  # a force came meanwhile, of which this record says nothing\n",
+        "                continue  "
+        "# a forced recovery came meanwhile, and this record does not show it\n",
         "            given_up = run.given_up\n",
         "tests/namenode/test_recoverer.py",
     ),
@@ -1271,9 +1272,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a member that lost its folder may come in as a new one",
         "raft/seed.py",
-        "        if asked.caller in self._heard or asked.caller in "
-        "await asyncio.to_thread(self._joined):\n",
-        "        if asked.caller in self._heard:\n",
+        "        if caller in self._heard or caller in await asyncio.to_thread(self._joined):\n",
+        "        if caller in self._heard:\n",
         "tests/raft/test_seed.py",
     ),
     _recovery(
