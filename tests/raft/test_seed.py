@@ -190,7 +190,7 @@ async def test_who_does_not_know_the_secret_gets_nothing(giver: Giver, tmp_path:
 async def test_a_stranger_gets_nothing(giver: Giver) -> None:
     async with giver.serving():
         stranger = free_port()
-        with pytest.raises(ConfigError, match="only NameNodes of this cluster are told"):
+        with pytest.raises(ConfigError, match="only NameNodes of this cluster get its catalog"):
             await giver.fetch(stranger)
 
 

@@ -107,7 +107,7 @@ class Seeds:
         question = _Question.read(request)
         known = question is not None and question.caller in self._others
         if question is None or not known or question.called != self._address:
-            return _refusal(403, "only NameNodes of this cluster are told")
+            return _refusal(403, "only NameNodes of this cluster get its catalog")
         if not hmac.compare_digest(question.proof(self._secret), request.headers[PROOF].encode()):
             return _refusal(403, f"{question.caller} does not know the cluster's secret")
         if not self._lineage:
