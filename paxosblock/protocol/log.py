@@ -109,7 +109,14 @@ class ChunkLog:
 
     def index_at(self, offset_bytes: int) -> int:
         """Return the index of the chunk with byte `offset_bytes`, or `len(self)` past the end."""
+        if offset_bytes >= self.size_bytes:
+            return self._count
         low, high = 0, self._count
+        first_bytes = self.start_of(1)
+        if first_bytes:  # most often all are as long as the first one
+            guess = min(offset_bytes // first_bytes, high - 1)
+            if self.start_of(guess) <= offset_bytes < self.start_of(guess + 1):
+                return guess
         while low < high:
             middle = (low + high) // 2
             if self.start_of(middle + 1) <= offset_bytes:

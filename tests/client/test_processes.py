@@ -288,6 +288,32 @@ def test_a_bit_flipped_on_disk_is_served_from_another_replica_and_reported(
     wait_until(read_and_healed, 30, "the NameNode, which was told, to replace both replicas")
 
 
+def test_a_part_of_a_chunk_is_served_from_another_replica_where_a_bit_flipped_since_it_was_checked(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    data = os.urandom(3 * MIB)
+    with fs.create("/parts") as out:
+        out.write(data)
+        block = out.hflush().block
+    wait_until(lambda: fs.get_block(block).complete)
+    members = fs.get_block(block).members
+    with fs.open("/parts") as file:
+
+        def part_is_good() -> bool:
+            assert file.pread(MIB - 4 * KIB, 4 * KIB) == data[MIB - 4 * KIB : MIB]
+            return True
+
+        for _ in members:  # in turn: each has checked the chunk then
+            part_is_good()
+        files = [stored(node_of(cluster, member.storage), block) for member in members]
+        sound = files[0].read_bytes()
+        for member in members[:2]:
+            flip_a_bit(node_of(cluster, member.storage), block)
+        assert [path.read_bytes() == sound for path in files] == [False, False, True]
+        for _ in members:
+            part_is_good()
+
+
 def stored(node: Node, block: int) -> Path:
     """The block file of a finalized replica, which may be a moment away, or be replaced now."""
 

@@ -25,6 +25,7 @@ from paxosblock.api.datanode import (
     ReadBytes,
 )
 from paxosblock.api.datanode import StorageAddress as At
+from paxosblock.checksum import crc32c
 from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net import control
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
@@ -164,6 +165,12 @@ async def test_what_was_finalized_is_read_back_from_a_running_node(node: DataNod
         run, payload = await client.read(ReadBytes(BLOCK, node.storage, version, 0, 300))
         assert payload == b"".join(map(chunk, range(3)))
         assert [end for end, _ in read_entries(run.names)] == [100, 200, 300]
+        for _ in range(2):
+            part = ReadBytes(BLOCK, node.storage, version, 150, 9, exact=True)
+            run, payload = await client.read(part)
+            assert payload == chunk(1)[50:59]
+            assert (run.first, run.offset) == (1, 150)
+            assert [*read_entries(run.names)] == [(159, crc32c(payload))]
 
 
 async def test_a_lagging_node_fetches_what_it_lacks_from_the_next_holder_that_answers(

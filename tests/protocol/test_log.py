@@ -57,6 +57,16 @@ def test_offsets_and_indexes_agree_with_sums(entries: list[Entry], data: st.Data
     assert log.index_at(log.size_bytes) == len(entries)
 
 
+@given(st.integers(1, 5), st.lists(st.integers(0, 5), max_size=5), st.integers(1, 9))
+def test_each_byte_is_in_the_chunk_that_begins_before_it_and_ends_behind_it(
+    first: int, others: list[int], equal: int
+) -> None:
+    sizes = [first] * equal + others
+    log = ChunkLog(names([(size, 0) for size in sizes]))
+    found = [log.index_at(offset) for offset in range(log.size_bytes + 2)]
+    assert found == [i for i, size in enumerate(sizes) for _ in range(size)] + [len(sizes)] * 2
+
+
 @given(st.lists(ENTRIES, max_size=8), st.integers(0, 10))
 def test_a_tail_is_the_end_of_the_list(entries: list[Entry], window: int) -> None:
     log = ChunkLog(names(entries))
