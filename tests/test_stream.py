@@ -108,6 +108,16 @@ async def test_a_handler_may_have_payloads_put_where_it_needs_them() -> None:
         assert (await client.frames.get())[0].kind is FrameKind.VOTE
 
 
+async def test_only_behind_large_payloads_nothing_but_a_header_is_read() -> None:
+    """A small answer comes with one read, a large one without a copy."""
+    client = IntoOneBuffer()
+    async with node(lambda _request: Echo()) as port, stream_to(port, client) as connection:
+        for count, (size, room) in enumerate([(1 << 20, HEADER_BYTES), (4096, 1 << 16)], 1):
+            connection.send(chunk(some_bytes(size, size)))
+            await wait_until_async(lambda: client.chunks == count)  # noqa: B023
+            assert len(connection.get_buffer(-1)) == room
+
+
 async def test_a_sender_waits_while_the_receiver_is_slow() -> None:
     servers: list[FrameConnection] = []
 

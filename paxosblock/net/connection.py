@@ -295,7 +295,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._sunk < header.payload_length:
             return False
         payload, self._sink, self._header = self._sink, None, None
-        self._ahead = HEADER_BYTES  # so that the next payload, too, is read to its place directly
+        # The next payload, too, is read to its place directly, unless copying it costs less.
+        large = len(payload) > SMALL_BUFFER_BYTES
+        self._ahead = HEADER_BYTES if large else SMALL_BUFFER_BYTES
         self._handler.payload_received(self, header, payload)
         return True
 
@@ -313,6 +315,8 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Choose how far the next read may go, and have that much room."""
+        if self._sink is not None:
+            return
         held = self._end - self._start
         wanted = self._ahead if self._header is None else self._header.frame_length
         if held == 0 or self._header is None or self._start + wanted > len(self._view):
