@@ -7,13 +7,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import OsDisk
-from paxosblock.errors import CorruptionError, StorageError
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Expect, Transaction, Versioned
 from paxosblock.namenode.kv.memory_table import MEMORY
+from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import pieces
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
@@ -242,6 +245,56 @@ def test_a_checkpoint_is_the_map_after_an_entry_while_files_come_and_go(tmp_path
                 assert receiver.check() == index
                 receiver.discard()
         assert len(list((folder / "db").glob("*.sst"))) < 20, "some were compacted"
+
+
+def test_a_file_that_a_compaction_has_only_begun_keeps_nobody_from_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    with closing(opened(tmp_path / "leader")) as member:
+        apply_to(member, 3)
+        (tmp_path / "leader" / "db" / "999999.sst").touch()
+        with closing(member.machine.checkpoint().make()) as checkpoint:
+            stream = b"".join(pieces(checkpoint, 1 << 20))
+    receiver = ROCKS.receive(OsDisk(), tmp_path)
+    receiver.write(stream)
+    assert receiver.check() == 3
+
+
+def test_what_a_leader_sent_is_read_in_another_process_and_opened_here_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening it holds the interpreter, and the event loop with it."""
+    stream = stream_after(9, tmp_path / "leader")
+    here = []
+
+    def count(path: str, *rest: object, **more: object) -> Rdict:
+        here.append(Path(path).name)
+        return Rdict(path, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rocks_table, "Rdict", count)
+    with closing(opened(tmp_path / "member")) as member:
+        install(member, stream)
+    assert here == ["db.new", "db", f"db-{9:020d}"], "the first two were its own"
+
+
+def test_who_reads_a_table_apart_says_what_is_wrong_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks_table, "_FORMAT", 2)
+    with closing(RocksTable(OsDisk(), tmp_path / "db", new=True)) as table:
+        table.write(1, {b"a": Versioned(b"", 1)})
+    before = {path.name: path.read_bytes() for path in (tmp_path / "db").glob("[!L]*")}
+    with pytest.raises(ConfigError, match=r"db is of format 2, .* start the newer one"):
+        check_apart(tmp_path / "db")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "db").glob("[!L]*")} == before
+    with pytest.raises(CorruptionError, match="none: damaged: "):
+        check_apart(tmp_path / "none")
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(CorruptionError, match="who read it ended with code 1"):
+        check_apart(tmp_path / "db")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
+    with pytest.raises(NoSpaceError, match="cannot start a process that reads it"):
+        check_apart(tmp_path / "db")
 
 
 def test_reading_all_of_a_table_finds_keys_that_are_missing(tmp_path: Path) -> None:

@@ -93,17 +93,15 @@ class FileCheckpoint:
     """The copy of a database in a folder of its own, as a stream; see `Checkpoint`."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """List the files."""
+        """List the files. One that a compaction has only begun is empty, and does not count."""
         self._disk = disk
         self._folder = folder
-        self._files: _List = [
-            (name, disk.size_of(folder / name)) for name in sorted(disk.names(folder))
-        ]
+        sizes = ((name, disk.size_of(folder / name)) for name in sorted(disk.names(folder)))
+        self._files: _List = [(name, size) for name, size in sizes if size]
         listed = _ENCODER.encode(self._files)
         head = _HEAD.pack(_MAGIC, len(listed))
         self._head = head + _CRC.pack(crc32c(head)) + listed + _CRC.pack(crc32c(listed))
-        sizes = (size for _, size in self._files)
-        self._begins = list(accumulate(sizes, initial=len(self._head)))
+        self._begins = list(accumulate((size for _, size in self._files), initial=len(self._head)))
 
     @property
     def size_bytes(self) -> int:

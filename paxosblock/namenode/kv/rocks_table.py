@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import struct
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -28,6 +27,7 @@ from typing import Final
 
 import msgspec
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -46,6 +46,7 @@ from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.namenode.kv.files import numbered, numbers
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 from paxosblock.namenode.kv.journal import check_formats
+from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_files import (
     FileCheckpoint,
     FileReceiver,
@@ -83,10 +84,6 @@ CACHED_KEYS: Final = 32_768
 CACHED_VALUE_BYTES: Final = KIB
 """Longer values are not cached, so that the cache takes some 20 MiB, and at most 80."""
 
-CHECKED_AT_ONCE: Final = 500
-CHECK_PAUSE_S: Final = 0.001
-"""A check of all keys leaves the interpreter to the event loop after so many keys for so long."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -107,14 +104,21 @@ _META_DECODER = msgpack_decoder(Meta)
 class RocksTable:
     """A table in the folder of a RocksDB database."""
 
-    def __init__(self, disk: Disk, path: Path, *, new: bool = False) -> None:
-        """Open the database at `path`, or make a `new` one there; `open_rocks` calls this."""
+    def __init__(
+        self, disk: Disk, path: Path, *, new: bool = False, read_only: bool = False
+    ) -> None:
+        """Open the database at `path`, or make a `new` one there; `open_rocks` calls this.
+
+        A `read_only` one takes no changes, and its files stay as they are.
+        """
         self._disk = disk
         self._path = path
+        self._read_only = read_only
+        access = AccessType.read_only(False) if read_only else AccessType.read_write()
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # its stubs err
         try:
-            self._db = Rdict(str(path), _options(new))
+            self._db = Rdict(str(path), _options(new), access_type=access)
         except Exception as error:
             raise _translated(path, error) from error
         try:
@@ -227,7 +231,10 @@ class RocksTable:
 
     def close(self) -> None:
         # The journal has whatever cannot be flushed.
-        for step in (self._settle, self._db.flush, self._db.close):
+        steps = (
+            (self._db.close,) if self._read_only else (self._settle, self._db.flush, self._db.close)
+        )
+        for step in steps:
             try:
                 step()
             except Exception as error:
@@ -247,16 +254,12 @@ class RocksTable:
         self.flush().write()
 
     def check(self) -> None:
-        """Read everything; blocks for long.
+        """Read everything; blocks for long, and holds the interpreter nearly all the time.
 
         Raises:
             CorruptionError: the table is damaged, or not whole.
         """
-        found: Counter[int] = Counter()
-        for number, (key, _) in enumerate(self.scan(b"", b"")):
-            found[key[0]] += 1
-            if number % CHECKED_AT_ONCE == 0:
-                time.sleep(CHECK_PAUSE_S)
+        found = Counter(key[0] for key, _ in self.scan(b"", b""))
         if found != self._keys:
             keys = f"{found.total()} keys of {len(self)}"
             raise CorruptionError(f"{self._path}: damaged: {keys}")
@@ -366,13 +369,7 @@ class RocksReceiver:
 
     def check(self) -> int:
         self._files.finish()
-        table = RocksTable(self._disk, self._files.folder)
-        try:
-            table.check()
-        finally:
-            table.close()
-        self._disk.sync_folder(self._files.folder)
-        self._revision = table.revision
+        self._revision = check_apart(self._files.folder)
         return self._revision
 
     def install(self) -> RocksTable:
