@@ -31,6 +31,8 @@ admin = DashGroup(
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
         "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
+        "backup": Entry("paxosblock.cli.backup", "Write the catalog to files in a folder."),
+        "restore": Entry("paxosblock.cli.backup", "Make a NameNode's folder of a backup."),
         "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
         "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
         "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
@@ -70,7 +72,7 @@ def report(session: Session) -> None:
     `admin leaving`. Exit code 1 when a node does not answer, is not live (unless it is to leave) or
     cannot store changes, and when a block is missing.
     """
-    standings = _ask_all(session)
+    standings = ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
     for address, standing in standings.items():
         words = ", ".join(_standing_words(standing) + _lag_words(lag.get(address)))
@@ -105,7 +107,7 @@ def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
     return list(dict.fromkeys(alarm for each in standings if each for alarm in each.alarms))
 
 
-def _ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
+def ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
     """Ask all NameNodes, those given and those that they name; None for each that is silent."""
     standings: dict[str, NameNodeStatus | None] = {}
     waiting = list(session.addresses)

@@ -20,7 +20,7 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.kv.table import Receiver, Tables, pieces
+from paxosblock.namenode.kv.table import Receiver, Table, Tables, pieces
 from paxosblock.namenode.raft import member_folder, vote_file
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
@@ -69,14 +69,19 @@ def grow_folder(folder: Path, members: Sequence[str]) -> Grown:
         CorruptionError: the catalog is damaged.
         NoSpaceError, StorageError: the disk refuses. Do it again; until then it is as it was.
     """
-    if len(members) < 3 or len(members) % 2 == 0 or len(set(members)) < len(members):
-        raise ConfigError(
-            f"--peers {','.join(members)}: name three or five NameNodes, each once, this one too"
-        )
+    check_members(members)
     if not (folder / ALONE).exists():
         what = "one of several NameNodes already" if (folder / REPLICATED).exists() else "none"
         raise ConfigError(f"{folder} is not the folder of a cluster's only NameNode, but of {what}")
     return grow(OsDisk(), folder, members, secrets.token_hex(16))
+
+
+def check_members(members: Sequence[str]) -> None:
+    """Raise ConfigError if a cluster cannot have these NameNodes."""
+    if len(members) < 3 or len(members) % 2 == 0 or len(set(members)) < len(members):
+        raise ConfigError(
+            f"--peers {','.join(members)}: name three or five NameNodes, each once, this one too"
+        )
 
 
 def grow(
@@ -105,7 +110,7 @@ def grow(
         try:
             receiver = tables.receive(disk, replicated)
             _copy(machine, receiver)
-            plant(disk, replicated, receiver, members=members, lineage=lineage, term=FIRST_TERM)
+            plant(disk, replicated, receiver, members=members, lineage=lineage, prepare=_begin)
         finally:
             disk.close(lock)
         _check_same(disk, replicated, machine, tables)
@@ -119,6 +124,12 @@ def _copy(machine: StateMachine, receiver: Receiver) -> None:
     with closing(machine.checkpoint().make()) as checkpoint:
         for piece in pieces(checkpoint, COPIED_BYTES):
             receiver.write(piece)
+
+
+def _begin(table: Table) -> None:
+    """The catalog is the last entry of the first term."""
+    table.write(table.revision, {}, FIRST_TERM)
+    table.flush().write()
 
 
 def _check_same(disk: Disk, folder: Path, machine: StateMachine, tables: Tables) -> None:

@@ -14,6 +14,8 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.disk import OF_A_VOLUME, OsDisk
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.metrics import NodeMetrics
+from paxosblock.namenode.backups import COMMAND as RESTORE
+from paxosblock.namenode.backups import RESTORING
 from paxosblock.namenode.growing import (
     ALONE,
     COMMAND,
@@ -74,6 +76,8 @@ class Engine:
     """Lets another member lead, if one can: a node that closes should not cost an election."""
     observe: Callable[[NodeMetrics], None]
     """Adds what the engine counts."""
+    checkpoint: Callable[[], Awaitable[Checkpoint]]
+    """Copies what is applied here."""
 
 
 def read_peers(
@@ -108,7 +112,7 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     Raises:
         ConfigError: the folder is that of one of several.
     """
-    _refuse_volume(folder)
+    _refuse_strange(folder)
     if not is_unfinished(folder):
         cut_short = (folder / ALONE).exists() and not is_converted(folder)
         how = f"run `{COMMAND}` again" if cut_short else "start it with --peers"
@@ -121,7 +125,9 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         revision = store.view().revision
         return Standing("alone", commit_index=revision, applied_index=revision)
 
-    return Engine(store, (), standing, lambda app: None, _stay, lambda metrics: None)
+    return Engine(
+        store, (), standing, lambda app: None, _stay, lambda metrics: None, store.checkpoint
+    )
 
 
 def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
@@ -132,7 +138,7 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
             only NameNode, it holds no member and the cluster is not new, or the other way round,
             or it is that of a member of another cluster.
     """
-    _refuse_volume(folder)
+    _refuse_strange(folder)
     if not is_converted(folder):
         _refuse_other(
             folder, ALONE, f"a cluster's only NameNode: `{COMMAND}` makes it the first of several"
@@ -176,14 +182,10 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     async def resign() -> None:
         await store.resign(RESIGN_S)
 
-    return Engine(
-        store,
-        peers.members,
-        standing,
-        add_to,
-        resign,
-        lambda metrics: observe(metrics, store, transport),
-    )
+    def report(metrics: NodeMetrics) -> None:
+        observe(metrics, store, transport)
+
+    return Engine(store, peers.members, standing, add_to, resign, report, checkpoint)
 
 
 async def join(folder: Path, peers: Peers) -> None:
@@ -200,7 +202,7 @@ async def join(folder: Path, peers: Peers) -> None:
     from paxosblock.namenode.raft.seed import fetch_seed  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.vote_file import NAME  # noqa: PLC0415 - not needed alone
 
-    _refuse_volume(folder)
+    _refuse_strange(folder)
     _refuse_other(folder, ALONE, "a cluster's only NameNode: --join is for the others")
     if (folder / REPLICATED / NAME).exists():
         raise ConfigError(f"--join: {folder} holds a member already; start without it")
@@ -232,7 +234,8 @@ def _read_secret(file: Path) -> bytes:
     return secret
 
 
-def _refuse_volume(folder: Path) -> None:
+def _refuse_strange(folder: Path) -> None:
+    _refuse_other(folder, RESTORING, f"no NameNode yet: run `{RESTORE}` again, which was cut short")
     for name in OF_A_VOLUME:
         _refuse_other(folder, name, "a DataNode's volume: a NameNode needs one of its own")
 

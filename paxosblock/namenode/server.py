@@ -21,6 +21,7 @@ from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.disk import OsDisk
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
+from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
@@ -110,6 +111,7 @@ async def running(
 def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Application:
     app = web.Application()
     engine.add_to(app)
+    Backups(engine.checkpoint).add_to(app)
 
     async def healthz(_: web.Request) -> web.Response:
         trouble = node.trouble

@@ -10,11 +10,12 @@ import msgspec
 
 from paxosblock.api.namenode import DeletePath, ListDirectory
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.interface import Transaction, Versioned
+from paxosblock.namenode.kv.memory_table import MemoryTable
 from paxosblock.namenode.node import NameNode
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
@@ -77,6 +78,21 @@ async def test_ids_and_the_clusters_tag_survive_and_ids_are_not_reused(tmp_path:
         assert catalog.was_allocated(first)
     assert first >> 32 == second >> 32 == 5
     assert second > first
+
+
+def test_no_id_that_was_given_since_a_backup_is_given_again_however_often_one_is_brought_back() -> (
+    None
+):
+    table, before = MemoryTable(), {keys.FILE_COUNTER: 1, keys.BLOCK_COUNTER: 1}
+    for index in range(1, 101):
+        found = {key: keys.unpack_number(value) for key, value in ids.skipped(table).items()}
+        left = (1 << ids.NUMBER_BITS) - before[keys.BLOCK_COUNTER]
+        assert found[keys.BLOCK_COUNTER] - before[keys.BLOCK_COUNTER] == left // 16 > 0
+        assert found[keys.BLOCK_COUNTER] < 1 << ids.NUMBER_BITS
+        assert found[keys.FILE_COUNTER] - before[keys.FILE_COUNTER] == ids.FILES_SKIPPED
+        changes = {key: Versioned(keys.pack_number(each), index) for key, each in found.items()}
+        table.write(index, changes)
+        before = found
 
 
 async def test_the_id_of_the_cluster_survives(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rocksdict import Rdict
+from rocksdict import AccessType, Options, Rdict
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import OsDisk
@@ -267,9 +267,9 @@ def test_what_a_leader_sent_is_read_in_another_process_and_opened_here_once(
     stream = stream_after(9, tmp_path / "leader")
     here = []
 
-    def count(path: str, *rest: object, **more: object) -> Rdict:
+    def count(path: str, options: Options, *, access_type: AccessType) -> Rdict:
         here.append(Path(path).name)
-        return Rdict(path, *rest, **more)  # type: ignore[arg-type]
+        return Rdict(path, options, access_type=access_type)
 
     monkeypatch.setattr(rocks_table, "Rdict", count)
     with closing(opened(tmp_path / "member")) as member:

@@ -33,7 +33,7 @@ from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.kv.table import OpenTable
+from paxosblock.namenode.kv.table import Checkpoint, OpenTable
 from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
@@ -174,6 +174,16 @@ class SingleMemberStore:
         await self._failed.wait()
         assert self._failure is not None, "it is set before the event"
         return self._failure
+
+    async def checkpoint(self) -> Checkpoint:
+        """Return a copy of what is applied here.
+
+        Raises:
+            NoSpaceError, StorageError: the disk refuses.
+            UnavailableError: the store is not open.
+        """
+        self._check()
+        return await asyncio.to_thread(self._machine.checkpoint().make)
 
     @property
     def _open(self) -> bool:

@@ -14,7 +14,7 @@ catalog.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from paxosblock.disk import Disk, FileHandle
 from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.rocks_files import remove_database
 from paxosblock.namenode.kv.rocks_table import NAME as DATABASE
-from paxosblock.namenode.kv.table import Receiver
+from paxosblock.namenode.kv.table import Receiver, Table
 from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.log import load_tail
 from paxosblock.namenode.raft.member_folder import (
@@ -60,7 +60,7 @@ def plant(
     *,
     members: Sequence[str],
     lineage: str,
-    term: int | None = None,
+    prepare: Callable[[Table], None] = lambda table: None,
 ) -> None:
     """Make a cleared folder that of a member; it is durable on return.
 
@@ -70,7 +70,7 @@ def plant(
         receiver: has the checkpoint with which the member begins.
         members: the addresses of all members.
         lineage: the cluster's lineage.
-        term: replaces the term that the checkpoint gives its last entry.
+        prepare: changes durably what the checkpoint held; what it raises is raised.
 
     Raises:
         CorruptionError: the checkpoint is damaged.
@@ -79,9 +79,7 @@ def plant(
     receiver.check()
     table = receiver.install()
     try:
-        if term is not None:
-            table.write(table.revision, {}, term)
-            table.flush().write()
+        prepare(table)
         write_lines(disk, folder / LINEAGE, [lineage])
         write_members(disk, folder, members)
         _, journal = load_tail(disk, folder, table.revision, table.term, Limits().segment_bytes)

@@ -240,7 +240,7 @@ class ReplicatedStore:
                     await asyncio.sleep(GIVE_WAY_S)
 
     async def checkpoint(self) -> Checkpoint:
-        """Return a copy of the map as applied here, for a member that begins with it.
+        """Return a copy of the map as applied here.
 
         Raises:
             NoSpaceError, StorageError: the disk refuses.

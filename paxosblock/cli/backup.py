@@ -1,0 +1,86 @@
+"""`paxosblock admin backup` and `restore`: the catalog as files in a folder, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from paxosblock.cli.admin import ask_all
+from paxosblock.cli.group import LocalVerb, Verb
+from paxosblock.cli.session import Session
+from paxosblock.errors import UnavailableError
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(cls=Verb)
+@click.argument("folder", type=_FOLDER)
+@click.option(
+    "--from",
+    "source",
+    metavar="HOST:PORT",
+    help="Take it from this NameNode, even if it does not lead: without a majority none does.",
+)
+@click.pass_obj
+def backup(session: Session, *, folder: Path, source: str | None) -> None:
+    """Write the catalog, as it is at one moment, to files in a FOLDER on this machine.
+
+    \b
+      $ paxosblock admin backup /backups/monday
+      /backups/monday holds the catalog up to entry 4711
+
+    The folder is new or empty. The cluster goes on meanwhile. What was answered before is in it,
+    unless --from names a NameNode that is behind. Bytes of files are not: they are what DataNodes
+    hold. All of it is read back before the command says that it is done. `admin restore` makes a
+    cluster of it.
+    """
+    from paxosblock.client.url import cluster_addresses
+    from paxosblock.namenode.backups import take_backup
+
+    session.namenodes = source or session.namenodes
+    standings = {at: seen for at, seen in ask_all(session).items() if seen}
+    chosen = [at for at, seen in standings.items() if seen.serves]
+    if source is not None:
+        chosen = [at for at in cluster_addresses(source) if at in standings]
+        if not chosen:
+            raise UnavailableError(f"{source} does not answer")
+    if not chosen:
+        raise UnavailableError("no NameNode leads: wait, or name one with --from")
+    found = take_backup(chosen[0], folder, standings[chosen[0]].cluster)
+    session.say(f"{folder} holds the catalog up to entry {found.entry}", found)
+
+
+@click.command(cls=LocalVerb)
+@click.argument("folder", type=_FOLDER)
+@click.option("--path", required=True, type=_FOLDER, help="The new folder of a NameNode.")
+@click.option(
+    "--peers",
+    metavar="HOST:PORT,...",
+    help="All NameNodes that there will be, this one too, if it is not to be the only one.",
+)
+@click.pass_obj
+def restore(session: Session, *, folder: Path, path: Path, peers: str | None) -> None:
+    """Make the folder of a NameNode of what `admin backup` wrote to a FOLDER, which stays.
+
+    \b
+      $ paxosblock admin restore /backups/monday --path /srv/nn
+      /srv/nn holds the catalog up to entry 4711: start it, then `paxosblock admin safemode leave`
+
+    Do it when the catalog is lost on all NameNodes. The DataNodes keep their folders. Files come
+    back as they were at the backup; what was made or appended since is lost. Never start a NameNode
+    of before again.
+
+    Start it as the only NameNode, or with the same --peers as here; then the others, each with an
+    empty folder and, this once, with --join. The cluster is in safe mode until you end that: look
+    at `admin report` and `admin fsck` first, for replicas that the backup does not know are removed
+    then.
+
+    All of the backup is read. You may end the command at any step and run it again.
+    """
+    from paxosblock.client.url import cluster_addresses
+    from paxosblock.namenode.backups import restore as bring_back
+
+    found = bring_back(folder, path, cluster_addresses(peers) if peers else ())
+    then = "start it, then `paxosblock admin safemode leave`"
+    session.say(f"{path} holds the catalog up to entry {found.entry}: {then}", found)

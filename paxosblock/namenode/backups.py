@@ -1,0 +1,218 @@
+"""A backup: the catalog as files in a folder, and the folder of a new cluster that is made of one.
+
+    FOLDER/db/       the database, as one consistent state (kv/rocks_files.py)
+    FOLDER/backup    JSON: the format, the entry that it is after, the cluster. It is written last:
+                     a folder without it is no backup
+
+A catalog that was brought back does not know what happened since, but DataNodes may. So
+
+- it begins in safe mode: no replica is taken away until an operator has looked;
+- ids go on far behind those that it knows, so that none that was given since is given again;
+- several NameNodes begin as those of a cluster that grew (raft/planting.py): with a lineage of
+  their own, so that members of the cluster that was are strangers to them.
+
+The folder is made under another name, and gets its own when it is whole and durable.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from paxosblock.decoders import json_decoder
+from paxosblock.disk import Disk, OsDisk, read_file
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    PaxosBlockError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.formats import FROM_A_COPY, refuse_later
+from paxosblock.namenode.catalog import ids, keys
+from paxosblock.namenode.catalog.catalog import wall_clock_ms
+from paxosblock.namenode.growing import ALONE, REPLICATED, check_members
+from paxosblock.namenode.kv.files import publish
+from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.kv.rocks_check import check_apart
+from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
+from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.kv.table import Table, pieces
+from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
+from paxosblock.units import MIB
+
+BACKUP_PATH: Final = "/backup"
+"""The path at which a NameNode gives its catalog, as the stream of a checkpoint."""
+
+RESTORING: Final = "restoring"
+"""The part of a NameNode's folder that is being made of a backup."""
+
+COMMAND: Final = "paxosblock admin restore"
+
+_SILENCE_S: Final = 60.0
+_PIECE_BYTES: Final = MIB
+_DATABASE: Final = "db"
+_DRAFT: Final = "db.new"
+_NOTE: Final = "backup"
+_FORMAT: Final = 1
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """The state that a backup holds: the catalog of a `cluster` after log entry `entry`."""
+
+    entry: int
+    cluster: str
+    format: int = _FORMAT
+
+
+_BACKUP: Final = json_decoder(Backup)
+
+
+def take_backup(address: str, folder: Path, cluster: str) -> Backup:
+    """Write what the NameNode at `address` has applied to a folder, and read it back; blocks.
+
+    Args:
+        address: host:port of a NameNode, which may lead or not.
+        folder: new, or empty.
+        cluster: the id of its cluster.
+
+    Raises:
+        ConfigError: the folder is not empty.
+        UnavailableError: the NameNode does not answer, or cannot give it now.
+        CorruptionError: what came is damaged.
+        NoSpaceError, StorageError: the disk refuses.
+    """
+    disk = OsDisk()
+    _check_empty(folder, "a backup goes to a new one")
+    disk.make_folder(folder)
+    receiver = FileReceiver(disk, folder / _DRAFT)
+    try:
+        _fetch(address, receiver)
+        receiver.finish()
+        found = Backup(check_apart(receiver.folder), cluster)
+        disk.rename(receiver.folder, folder / _DATABASE)
+    except BaseException:
+        with suppress(PaxosBlockError):
+            receiver.discard()
+        raise
+    disk.sync_folder(folder)
+    publish(disk, folder / _NOTE, [msgspec.json.encode(found)])
+    return found
+
+
+def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
+    """Make the folder of a new cluster's only NameNode, or of the first of several `members`.
+
+    Args:
+        backup: what `take_backup` wrote, which stays as it is.
+        folder: new, or empty, or one in which this was cut short.
+        members: host:port of all NameNodes, this one too; none if it is to be the only one.
+
+    Raises:
+        ConfigError: `backup` holds no backup, or one of a later version; `folder` is not empty; or
+            the list of members makes no sense.
+        CorruptionError: the backup is damaged.
+        NoSpaceError, StorageError: the disk refuses. Do it again.
+    """
+    disk = OsDisk()
+    if members:
+        check_members(members)
+    found = _read(disk, backup)
+    _check_empty(folder, "a backup is brought back to a new one", but=RESTORING)
+    disk.make_folder(folder)
+    draft = folder / RESTORING
+    lock = clear(disk, draft)
+    try:
+        receiver = ROCKS.receive(disk, draft)
+        begin = partial(_begin, found, FIRST_TERM if members else 0)
+        for piece in pieces(FileCheckpoint(disk, backup / _DATABASE), _PIECE_BYTES):
+            receiver.write(piece)
+        if members:
+            lineage = secrets.token_hex(16)
+            plant(disk, draft, receiver, members=members, lineage=lineage, prepare=begin)
+        else:
+            receiver.check()
+            with closing(receiver.install()) as table:
+                begin(table)
+                Journal(disk, draft, table.revision + 1, Limits().segment_bytes).close()
+    finally:
+        disk.close(lock)
+    disk.rename(draft, folder / (REPLICATED if members else ALONE))
+    disk.sync_folder(folder)
+    return found
+
+
+def _begin(found: Backup, term: int, table: Table) -> None:
+    """Write, durably, what a catalog that was brought back begins with, as an entry of `term`.
+
+    Raises:
+        CorruptionError: it is another state than that of the backup `found`.
+        NoSpaceError, StorageError: the disk refuses.
+    """
+    if table.revision != found.entry:
+        raise CorruptionError(
+            f"damaged: its files are of entry {table.revision}, its note of entry {found.entry}"
+        )
+    revision = table.revision + 1
+    values = {keys.SAFE_MODE: keys.pack_number(wall_clock_ms())} | ids.skipped(table)
+    changes = {key: Versioned(value, revision) for key, value in values.items()}
+    table.write(revision, changes, term)
+    table.flush().write()
+
+
+def _check_empty(folder: Path, why: str, but: str = "") -> None:
+    try:
+        names = [each.name for each in folder.iterdir()] if folder.exists() else []
+    except OSError as error:
+        raise StorageError.of(folder, error) from error
+    if names not in ([], [but]):
+        raise ConfigError(f"{folder} is not empty: {why}")
+
+
+def _read(disk: Disk, folder: Path) -> Backup:
+    """Return what the backup in `folder` says of itself. Raises as `restore`."""
+    note = folder / _NOTE
+    if not note.is_file() or _DATABASE not in disk.names(folder):
+        raise ConfigError(f"{folder} holds no backup, or one that was cut short")
+    try:
+        found = _BACKUP.decode(read_file(disk, note))
+    except msgspec.MsgspecError as error:
+        raise CorruptionError(f"{note}: damaged: {error}", file=str(note)) from error
+    refuse_later(note, found.format, _FORMAT, FROM_A_COPY)
+    return found
+
+
+def _fetch(address: str, receiver: FileReceiver) -> None:
+    """Write to `receiver` what the NameNode gives. Raises as `take_backup`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with closing(HTTPConnection(host.strip("[]"), int(port), timeout=_SILENCE_S)) as connection:
+            connection.request("GET", BACKUP_PATH)
+            for piece in _body(address, connection.getresponse()):
+                receiver.write(piece)
+    except PaxosBlockError:
+        raise
+    except (OSError, HTTPException) as error:
+        words = str(error) or type(error).__name__
+        raise UnavailableError(f"{address} gives no whole backup: {words}; try again") from error
+
+
+def _body(address: str, answer: HTTPResponse) -> Iterator[bytes]:
+    if answer.status != 200:
+        words = " ".join(answer.read(1000).decode(errors="replace").split())
+        raise UnavailableError(f"{address} gives no backup: {words} ({answer.status})")
+    left = answer.length or 0
+    while piece := answer.read(_PIECE_BYTES):
+        left -= len(piece)
+        yield piece
+    if left:
+        raise UnavailableError(f"{address} gives no whole backup: {left} bytes are missing")

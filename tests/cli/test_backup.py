@@ -1,0 +1,207 @@
+"""`paxosblock admin backup` and `restore`: a cluster that lost its catalog has that of a backup."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.errors import SafeModeError
+from paxosblock.local.cluster_folder import ClusterFolder
+from paxosblock.namenode.catalog.ids import FILES_SKIPPED
+from tests.cli.conftest import Paxosblock, Result
+from tests.services.conftest import QUICK
+from tests.services.content import content
+
+SIZES = (0, 10, 5_000, 100_000, 300_000)
+"""Some share a log at the DataNodes, some have files there."""
+
+
+def write(fs: Client, folder: str, kind: str) -> None:
+    for size in SIZES:
+        with fs.create(f"{folder}/{size}") as out:
+            out.write(content(f"{kind} {size}", 0, size))
+
+
+def check(fs: Client, folder: str, kind: str) -> None:
+    for size in SIZES:
+        with fs.open(f"{folder}/{size}") as file:
+            assert file.read() == content(f"{kind} {size}", 0, size)
+
+
+@contextmanager
+def writing(fs: Client) -> Iterator[None]:
+    """Small files are written, one after the other, before the body begins until it ends."""
+    stop, wrote = Event(), Event()
+
+    def write_on() -> None:
+        number = 0
+        while not stop.is_set():
+            with fs.create(f"/beside/{number}") as out:
+                out.write(b"%d" % number)
+            number += 1
+            wrote.set()
+
+    thread = Thread(target=write_on)
+    thread.start()
+    try:
+        assert wrote.wait(20)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_lost_catalog_is_brought_back_with_every_file_that_was_there(
+    count: int, tmp_path: Path, paxosblock: Paxosblock
+) -> None:
+    backup = tmp_path / "backup"
+    with LocalCluster(3, count, tmp_path / "cluster") as cluster, Client(cluster.url, QUICK) as fs:
+        where = ("--namenodes", ",".join(cluster.addresses))
+        write(fs, "/before", "before")
+        with writing(fs):
+            told = paxosblock("admin", "backup", backup, *where)
+            assert (told.code, told.err) == (0, "")
+            assert told.out.startswith(f"{backup} holds the catalog up to entry ")
+        write(fs, "/since", "since")
+        for node in cluster.namenodes:
+            node.kill()
+            shutil.rmtree(node.volumes[0])
+        bring_back(cluster, tmp_path, paxosblock, backup)
+        check(fs, "/before", "before")
+        beside = [status for status in fs.list("/beside") if not status.open]
+        assert beside, "the backup began when some were there"
+        for status in beside:
+            with fs.open(status.path) as file:
+                assert file.read() == status.path.removeprefix("/beside/").encode()
+        assert not fs.exists("/since")
+        with pytest.raises(SafeModeError):
+            fs.mkdirs("/since")
+        assert paxosblock("admin", "safemode", "leave", *where).code == 0
+        # The DataNodes still have blocks of the files that were there since the backup.
+        write(fs, "/since", "again")
+        assert fs.stat("/since/10").file_id > FILES_SKIPPED, "and so no id is given again"
+        check(fs, "/since", "again")
+        check(fs, "/before", "before")
+
+
+def bring_back(cluster: LocalCluster, path: Path, paxosblock: Paxosblock, backup: Path) -> None:
+    """Restore the first NameNode, and start all of them."""
+    first, *others = cluster.namenodes
+    peers = ("--peers", ",".join(cluster.addresses)) if others else ()
+    told = paxosblock("admin", "restore", backup, "--path", first.volumes[0], *peers)
+    assert (told.code, told.err, told.out.count("\n")) == (0, "", 1)
+    assert told.out.startswith(f"{first.volumes[0]} holds the catalog up to entry ")
+    if others:
+        ClusterFolder(path / "cluster").mark_growing()  # so the others start with --join
+    for node in cluster.namenodes:
+        node.launch()
+    for node in cluster.namenodes:
+        node.wait_ready()
+    cluster.wait_registered()
+
+
+@pytest.fixture
+def backup(cluster: LocalCluster, paxosblock: Paxosblock, tmp_path: Path) -> Path:
+    """A backup of the shared cluster."""
+    folder = tmp_path / "backup"
+    told = paxosblock("admin", "backup", folder, "--from", cluster.addresses[0])
+    assert (told.code, told.err) == (0, "")
+    return folder
+
+
+def test_a_folder_that_is_not_empty_is_refused_in_one_line(
+    cluster: LocalCluster, backup: Path, paxosblock: Paxosblock, tmp_path: Path
+) -> None:
+    before = sorted(backup.rglob("*"))
+    where = ("--namenodes", ",".join(cluster.addresses))
+    again = paxosblock("admin", "backup", backup, *where)
+    assert again == Result(1, "", f"backup: {backup} is not empty: a backup goes to a new one\n")
+    assert sorted(backup.rglob("*")) == before
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes").touch()
+    refused = paxosblock("admin", "restore", backup, "--path", mine)
+    why = f"restore: {mine} is not empty: a backup is brought back to a new one\n"
+    assert refused == Result(1, "", why)
+    assert [each.name for each in mine.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("none", "holds no backup, or one that was cut short"),
+        ("no database", "holds no backup, or one that was cut short"),
+        ("note", "backup: damaged: "),
+        ("other entry", "damaged: its files are of entry "),
+        ("later", "is of format 2, and this version of paxosblock knows up to 1"),
+        ("bytes", "damaged: Corruption"),
+        ("a file", "damaged: "),
+    ],
+)
+def test_what_is_no_backup_or_a_damaged_one_is_refused_in_one_line(
+    damage: str, words: str, backup: Path, paxosblock: Paxosblock, tmp_path: Path
+) -> None:
+    note, database = backup / "backup", backup / "db"
+    table = max(database.glob("*.sst"), key=lambda path: path.stat().st_size)
+    match damage:
+        case "none":
+            note.unlink()
+        case "no database":
+            shutil.rmtree(database)
+        case "note":
+            note.write_text("{")
+        case "other entry":
+            note.write_text('{"entry":99999,"cluster":"c","format":1}')
+        case "later":
+            note.write_text(note.read_text().replace('"format":1', '"format":2'))
+        case "bytes":
+            data = bytearray(table.read_bytes())
+            data[20] ^= 1
+            table.write_bytes(data)
+        case _:
+            table.unlink()
+    new = tmp_path / "new"
+    refused = paxosblock("admin", "restore", backup, "--path", new)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert words in refused.err
+    assert not (new / "kv").exists()
+    assert not (new / "raft").exists()
+
+
+def test_one_that_was_cut_short_is_no_namenode_until_it_is_done_again(
+    backup: Path, paxosblock: Paxosblock, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    sound = tmp_path / "sound"
+    shutil.copytree(backup, sound)
+    shutil.rmtree(backup / "db")
+    (backup / "db").mkdir()
+    assert paxosblock("admin", "restore", backup, "--path", new).code == 1
+    start = ("namenode", "--path", new, "--listen", "127.0.0.1:0")
+    refused = paxosblock(*start)
+    again = "run `paxosblock admin restore` again, which was cut short"
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert again in refused.err
+    assert paxosblock("admin", "restore", sound, "--path", new).code == 0
+    assert [each.name for each in new.iterdir()] == ["kv"]
+
+
+def test_nobody_there_is_one_line_and_nothing_is_made(
+    paxosblock: Paxosblock, tmp_path: Path
+) -> None:
+    nobody = "127.0.0.1:1"
+    silent = paxosblock("admin", "backup", tmp_path / "backup", "--from", nobody)
+    assert silent == Result(1, "", f"backup: {nobody} does not answer\n")
+    alone = paxosblock("admin", "backup", tmp_path / "backup", "--namenodes", nobody)
+    assert alone.err == "backup: no NameNode leads: wait, or name one with --from\n"
+    peers = ("--peers", "a:1,b:1")
+    two = paxosblock("admin", "restore", tmp_path, "--path", tmp_path / "new", *peers)
+    assert "name three or five NameNodes" in two.err
+    assert not list(tmp_path.iterdir())
