@@ -51,7 +51,7 @@ _LAST_PORT: Final = (1 << 16) - 1
 _NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError, StorageError)
 
 _FREE: Final = (15_000, 32_000)
-"""Ports to try for a free one: below those that the system gives to those who ask for any port."""
+"""Ports to try for a free one, below the range from which the system chooses for port 0."""
 
 
 class LocalCluster:
@@ -73,9 +73,9 @@ class LocalCluster:
 
         Args:
             namenodes: an odd number; three go on when one of them is lost, five when two are.
-            path: the cluster's folder. One that holds a cluster already is used as it is, and
-                the numbers of nodes must agree. None: a temporary one, removed at the end.
-            base_port: the first NameNode's port, the other nodes' follow; 0: any free ports.
+            path: the cluster's folder. If it already holds a cluster, the numbers of nodes must
+                agree with it. None: a temporary folder, removed at the end.
+            base_port: the first NameNode's port; those of other nodes follow. 0: any free ports.
             volumes: folders per DataNode, each a storage of its own.
             racks: the DataNodes are in `/rack-0`, `/rack-1` and so on in turn, with 1 in none.
             settings: by section and name, as in the configuration file.
@@ -119,8 +119,8 @@ class LocalCluster:
 
     @staticmethod
     def grow(path: str | os.PathLike[str], namenodes: int = 3) -> None:
-        """Let the cluster of one NameNode in a folder, which must be down, have more of them when
-        it next starts. Files and DataNodes stay. Nothing is done if it has that many already.
+        """Let the cluster of one NameNode in a folder have more of them at its next start; it must
+        be down. Files and DataNodes stay. If it has so many already, nothing changes.
 
         Raises:
             NotFoundError: no cluster lives there.
@@ -164,7 +164,7 @@ class LocalCluster:
         """Return the NameNode that serves, None while there is none."""
         standing = ((node, self.standing(node)) for node in self.namenodes if node.alive)
         serving = [(seen.term, node) for node, seen in standing if seen is not None and seen.serves]
-        # One that hung for a while still believes that it leads an older term.
+        # A NameNode that hung for a while still believes that it leads an older term.
         return max(serving, key=lambda each: each[0], default=(0, None))[1]
 
     @property
@@ -188,9 +188,9 @@ class LocalCluster:
         return any(node.alive for node in self.nodes)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start all nodes; returns when every NameNode has heard of every DataNode.
+        """Start all nodes; return when every NameNode has heard of every DataNode.
 
-        When one of them fails, those that were started are stopped again.
+        If a node fails, stop those that were started.
 
         Raises:
             ExistsError: the cluster in this folder runs already.
@@ -206,10 +206,10 @@ class LocalCluster:
             raise
 
     def start_missing(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start the nodes that do not run, and leave alone those that do; returns as `start`.
+        """Start the nodes that do not run, and leave alone those that do; return as `start`.
 
         Raises:
-            UnavailableError, DeadlineError: as `start`; what was started stays.
+            UnavailableError, DeadlineError: as `start`; the nodes that were started stay.
         """
         self._hold_ports()
         self._folder.prepare(self._membership)
@@ -223,7 +223,7 @@ class LocalCluster:
             self._ports.release()
 
     def close(self) -> bool:
-        """Stop all nodes and remove a temporary folder; False when one had to be killed."""
+        """Stop all nodes and remove a temporary folder; return False if one had to be killed."""
         for node in self.nodes:
             node.ask_to_stop()
         clean = [node.wait_stopped() for node in self.nodes]
@@ -237,7 +237,7 @@ class LocalCluster:
         return control.NameNodes(self.addresses, 5.0).call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def standing(self, node: Node) -> NameNodeStatus | None:
-        """Return the state of one of the NameNodes; None when it does not answer."""
+        """Return the state of one of the NameNodes; None if it does not answer."""
         with contextlib.suppress(*_NO_ANSWER):
             return control.call(
                 node.address, NAMENODE_STATUS, NameNodeStatusRequest(), STANDING_TIMEOUT_S
@@ -307,8 +307,8 @@ class LocalCluster:
         return tuple(node for node in self.nodes if node.member.role is role)
 
     def _hold_ports(self) -> None:
-        """Choose the ports that are not chosen yet. A node that was killed comes back to a port
-        that nobody took meanwhile.
+        """Choose the ports that are not chosen yet, and hold those of nodes that were killed, so
+        that they find them free when they come back.
         """
         for node in self.nodes:
             node.member = replace(node.member, listen=self._ports.hold(node.address))
@@ -376,21 +376,20 @@ def _members(
 
 
 class HeldPorts:
-    """Keeps the ports of killed nodes from being given to somebody else before the nodes are back.
+    """Keeps other programs from getting the ports of killed nodes before the nodes are back.
 
-    A socket that is bound to each port and does not listen holds it: a connection is refused as if
-    nobody were there. Linux lets a server bind it as well, since both say SO_REUSEADDR.
+    A socket that is bound to a port and does not listen holds it: the system refuses connections as
+    if nothing were there. Linux lets a server bind the port as well, since both set SO_REUSEADDR.
     """
 
     def __init__(self) -> None:
-        """Hold none yet."""
+        """Start without ports."""
         self._holders: list[socket.socket] = []
 
     def hold(self, address: str) -> str:
-        """Hold the port of host:port until `release`, and any free one instead of port 0.
+        """Hold the port of host:port until `release`, any free one for port 0; return the address.
 
-        Returns the address. A port that somebody listens at already is not held: the node will
-        say so when it starts.
+        A port at which a program listens already is not held: the node says so when it starts.
         """
         host, _, port = address.rpartition(":")
         if port == "0":
@@ -400,7 +399,7 @@ class HeldPorts:
         return address
 
     def release(self) -> None:
-        """Let them go."""
+        """Release all ports."""
         for holder in self._holders:
             holder.close()
         self._holders.clear()
@@ -413,7 +412,8 @@ class HeldPorts:
                 return port
 
     def _bind(self, host: str, port: int, *, exclusive: bool) -> None:
-        """`exclusive`: refuse one that somebody else holds; otherwise only one with a listener."""
+        """Bind a port; `exclusive` refuses one that is held, otherwise only one with a listener is
+        refused."""
         holder = socket.socket()
         try:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not exclusive)

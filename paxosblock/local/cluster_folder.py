@@ -1,14 +1,14 @@
-"""The folder a local cluster lives in: what it remembers between two commands.
+"""The folder of a local cluster: what it remembers between two commands.
 
 ::
 
     cluster.json        members, ports, settings
     config.toml         the settings as the nodes read them
-    secret              what several NameNodes know each other by, for its owner only
+    secret              proves NameNodes to each other; only its owner may read it
     growing             says that the first NameNode was the only one, and the others join it
 started             says that all NameNodes have been up: an empty folder is a lost one
-    logs/NAME.log       what a node said
-    run/NAME.json       the process a node was last started as
+    logs/NAME.log       the output of a node
+    run/NAME.json       the process of a node that was last started
     NAME/               a node's own files
 """
 
@@ -124,7 +124,7 @@ class ClusterFolder:
         return self.path / "started"
 
     def log(self, name: str) -> Path:
-        """Return where the node `name` writes what it has to say."""
+        """Return the file for the output of the node `name`."""
         return self.path / "logs" / f"{name}.log"
 
     def volumes(self, member: NodeEntry) -> tuple[Path, ...]:
@@ -161,7 +161,7 @@ class ClusterFolder:
         return self._growing.exists()
 
     def mark_growing(self) -> None:
-        """Note that the cluster of one NameNode is to have more.
+        """Note that the cluster of one NameNode will have more.
 
         Raises:
             StorageError: the operating system refuses.
@@ -194,7 +194,7 @@ class ClusterFolder:
             raise StorageError.of(self._started, error) from error
 
     def read(self) -> Membership | None:
-        """Return the cluster that lives here, None when there is none.
+        """Return the cluster that lives here; None if there is none.
 
         Raises:
             ConfigError: `cluster.json` is not one, or a later version wrote it.
@@ -217,7 +217,7 @@ class ClusterFolder:
         _write_whole(self.path / "cluster.json", encoded + b"\n")
 
     def read_process(self, name: str) -> ProcessId | None:
-        """Return the process that the node `name` runs as; None when it has ended since."""
+        """Return the process of the node `name`; None if it has ended since."""
         try:
             process = json_decoder(ProcessId).decode(self._process_file(name).read_bytes())
         except (FileNotFoundError, msgspec.DecodeError):
@@ -256,7 +256,7 @@ def _toml(settings: Settings) -> str:
 
 
 def _make_secret(path: Path) -> None:
-    """Draw a secret, once; its file must not be readable by others even for a moment."""
+    """Make a secret, once; others must not be able to read its file even for a moment."""
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w") as file:
@@ -264,7 +264,7 @@ def _make_secret(path: Path) -> None:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Replace a file so that a reader sees the old one or the new one."""
+    """Replace a file so that a reader sees either all of the old one or all of the new one."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_bytes(data)
     scratch.replace(path)

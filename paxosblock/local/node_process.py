@@ -19,18 +19,18 @@ STOP_TIMEOUT_S: Final = 10.0
 _POLL_FIRST_S: Final = 0.005
 _POLL_MOST_S: Final = 0.05
 _POLL_GROWTH: Final = 1.2
-"""A look may cost calls of several nodes: what takes long is looked for less often, which leaves
-the processors to the nodes that are waited for."""
+"""A look may call several nodes: the longer a wait takes, the rarer are the looks, which leaves the
+processors to the nodes."""
 _ADDRESS_FILE: Final = "address"
 
 
 class Node:
-    """A member of a local cluster and the process it runs as, if it does."""
+    """A member of a local cluster, and its process if it runs."""
 
     def __init__(
         self, folder: ClusterFolder, member: NodeEntry, command: Callable[[NodeEntry], list[str]]
     ) -> None:
-        """`command` tells the command line that runs a member."""
+        """`command` returns the command line that runs a member."""
         self.member = member
         self._folder = folder
         self._command = command
@@ -54,7 +54,7 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Number of its process, None when it does not run."""
+        """The number of its process; None if it does not run."""
         return self._process.pid if self._process is not None and self._process.alive else None
 
     @property
@@ -64,21 +64,21 @@ class Node:
 
     @property
     def exit_code(self) -> int | None:
-        """Return how the process that this object started has ended, negative for a signal."""
+        """The exit code of the process that this object started, negative for a signal."""
         return None if self._child is None else self._child.exit_code()
 
     @property
     def log(self) -> Path:
-        """Return the file that its output goes to."""
+        """The file that its output goes to."""
         return self._folder.log(self.name)
 
     @property
     def volumes(self) -> tuple[Path, ...]:
-        """Return the folders it keeps its files in."""
+        """The folders in which it keeps its files."""
         return self._folder.volumes(self.member)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start it where it was, on the same port, and wait until it is ready.
+        """Start it in the same folders, on the same port, and wait until it is ready.
 
         Raises:
             UnavailableError: it ended instead; the message quotes its last line.
@@ -106,12 +106,12 @@ class Node:
         self.member = replace(self.member, listen=self._real_address())
 
     def kill(self) -> None:
-        """SIGKILL, the end that a crash makes; returns when it has ended."""
+        """Send SIGKILL, an end like a crash's; return when the process has ended."""
         self._signal(signal.SIGKILL)
         self._ended(STOP_TIMEOUT_S)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """SIGTERM; False when it did not close by itself within `timeout_s` and was killed."""
+        """Send SIGTERM; return False if it did not end within `timeout_s` and was killed."""
         self.ask_to_stop()
         return self.wait_stopped(timeout_s)
 
@@ -121,14 +121,14 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def wait_stopped(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """Wait for the end of a node that was asked to stop; returns as `stop`."""
+        """Wait for the end of a node that was asked to stop; return as `stop`."""
         if self._ended(timeout_s):
             return True
         self.kill()
         return False
 
     def pause(self) -> None:
-        """SIGSTOP: it stays connected and says nothing, like a machine that hangs."""
+        """Send SIGSTOP: it stays connected and says nothing, like a machine that hangs."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -174,7 +174,7 @@ class Node:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
-    """Return once `condition` holds; DeadlineError saying `otherwise` after `timeout_s`."""
+    """Return once `condition` holds; raise DeadlineError with `otherwise` after `timeout_s`."""
     deadline, pause_s = time.monotonic() + timeout_s, _POLL_FIRST_S
     while not condition():
         if time.monotonic() > deadline:

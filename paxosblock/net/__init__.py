@@ -1,1 +1,1 @@
-"""The ways in which roles talk: frames, streams, control calls, and the port of a node."""
+"""Communication between the roles: frames, streams, control calls, and the port of a node."""

@@ -1,7 +1,7 @@
 """The listening sockets of a node.
 
-It accepts connections itself: the servers of asyncio and uvloop take all waiting ones at once, up
-to the last descriptor, before anybody can say no.
+A node accepts connections itself: the servers of asyncio and uvloop accept all waiting ones at
+once, up to the last descriptor, before the node could refuse any.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from paxosblock.net.admission import Admission, Slot
 from paxosblock.net.refusals import Refusal, Refusals
 
 BACKLOG: Final = 4096
-"""Connections that may wait to be accepted, if the system allows that many. With the usual 128, the
-system dropped the rest of a program's thousand calls, which were tried again only after seconds."""
+"""Connections that may wait to be accepted, if the system allows so many. With the usual 128, the
+system dropped the rest of a program's thousand calls, and the program tried again only seconds
+later."""
 ACCEPTED_TOGETHER: Final = 64
 """Connections accepted in one turn of the event loop."""
 PAUSE_S: Final = 0.2
@@ -52,12 +53,12 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Return the port it listens on; the first one's if there are several sockets."""
+        """The port it listens on, of the first socket if there are several."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         for pause in self._pauses:
             pause.cancel()
         for each in self._sockets:
@@ -129,7 +130,7 @@ async def open_sockets(host: str | None, port: int) -> list[socket.socket]:
         for family, kind, protocol, _, place in dict.fromkeys(found):
             try:
                 sockets.append(socket.socket(family, kind, protocol))
-            except OSError:  # a machine may know addresses of a kind that it does not speak
+            except OSError:  # a host may have addresses of a family that this machine lacks
                 continue
             _listen(sockets[-1], place)
     except BaseException:

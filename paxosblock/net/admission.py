@@ -1,13 +1,13 @@
-"""The number of connections that a node bears, and the choice of those that go when more come.
+"""Limits the connections of a node, and chooses which ones to close when more come.
 
-Every connection has a slot, counted for the node and for the address it comes from. When there is
-no free one, connections that wait for a next request give up theirs: at the address that has the
-most, first those on which none ever came, then those that have waited longest. So a client that
-only holds connections open keeps nobody out.
+Every connection has a slot, counted for the node and for the address it comes from. If no slot is
+free, connections that wait for their next request give up theirs: at the address that has the most,
+first those that never had a request, then those that have waited longest. So a client that only
+holds connections open keeps nobody out.
 
-When all are in use, a few more are let in for one request each: a peer or a DataNode is known only
-by what it says, and must be heard. A link between NameNodes no longer counts once it has proven
-that it is one.
+When all are in use, a few more are let in for one request each: only its first request shows that a
+connection is a peer's or a DataNode's, which must be heard. A link between NameNodes no longer
+counts once it has proven that it is one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from paxosblock.net.refusals import Refusal, Refusals
 SPARE_COUNT: Final = 32
 """Connections beyond the cap that are let in for one request each."""
 CLOSED_TOGETHER: Final = 16
-"""Idle connections that make room at a time, so that they are not searched for each new one."""
+"""Idle connections to close at a time, so that not every new one needs a search."""
 SEARCH_AGAIN_S: Final = 0.1
-"""Seconds without another search after none was idle. A flood of new connections while all are
-in use would otherwise keep the event loop busy with looking, and cost a NameNode its leadership."""
+"""Seconds without another search after one found no idle connection. Otherwise a flood of new ones
+while all are in use would keep the event loop busy, and cost a NameNode its leadership."""
 _ANYWHERE: Final = ""
 
 
@@ -53,11 +53,11 @@ class Holder(Protocol):
 
     @property
     def idle(self) -> bool:
-        """True while it waits for a next request."""
+        """True while it waits for its next request."""
 
     @property
     def idle_rank(self) -> tuple[bool, float]:
-        """The lower, the sooner it goes."""
+        """The connections with the lowest ranks are closed first."""
 
     def dismiss(self) -> None:
         """Close it; it is idle."""
@@ -69,7 +69,7 @@ class Slot:
     __slots__ = ("_admission", "address", "holder", "spare")
 
     def __init__(self, admission: Admission | None, address: str, *, spare: bool = False) -> None:
-        """`spare`: good for one request only. Without an admission it is not counted."""
+        """A `spare` slot is for one request only. Without an admission it is not counted."""
         self._admission = admission
         self.address = address
         self.spare = spare
@@ -88,12 +88,12 @@ class Admission:
     def __init__(
         self, caps: Caps, refusals: Refusals, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """No connection yet."""
+        """Start without connections."""
         self._caps = caps
         self._refusals = refusals
         self._clock_s = clock_s
         self._none_idle_s: dict[str, float] = {}
-        """The times at which the connections of an address, or of all, were searched in vain."""
+        """The times at which a search of an address, or of all, found no idle connection."""
         self._slots: dict[str, dict[Slot, None]] = {}
         self._count = 0
         self._spare_count = 0
@@ -104,7 +104,7 @@ class Admission:
         return self._count + self._spare_count
 
     def admit(self, address: str) -> Slot | None:
-        """Return a slot for a new connection from `address`, None when it must be refused."""
+        """Return a slot for a new connection from `address`; None if it must be refused."""
         own = self._slots.get(address, {})
         if len(own) >= self._caps.address:
             why, has_room = Refusal.ADDRESS_FULL, self._make_room(address)
@@ -121,7 +121,7 @@ class Admission:
         return None
 
     def make_room(self) -> None:
-        """Close some idle connections, if there are any: something else ran out."""
+        """Close some idle connections, if there are any, because something else ran out."""
         if self._slots:
             self._make_room_anywhere()
 
@@ -144,7 +144,7 @@ class Admission:
         return slot
 
     def _make_room_anywhere(self) -> bool:
-        """Begin with addresses that have many; return True if one gave way."""
+        """Begin with addresses that have many; return True if a connection was closed."""
         if self._searched_in_vain(_ANYWHERE):
             return False
         crowds = sorted(self._slots, key=lambda each: len(self._slots[each]), reverse=True)
@@ -154,12 +154,12 @@ class Admission:
         return found
 
     def _searched_in_vain(self, where: str) -> bool:
-        """True if there was none a moment ago."""
+        """True if a search here found no idle connection a moment ago."""
         before_s = self._none_idle_s.get(where)
         return before_s is not None and self._clock_s() < before_s + SEARCH_AGAIN_S
 
     def _make_room(self, address: str) -> bool:
-        """Close idle connections of the address; False when it has none."""
+        """Close idle connections of the address; return False if it has none."""
         if self._searched_in_vain(address):
             return False
         holders = ((slot.holder, slot) for slot in self._slots[address])

@@ -1,10 +1,10 @@
 """Beats on a data stream: a sign of life of a node's event loop, whatever its disk does.
 
-A client that waits for votes sends a BEAT frame that says how often it wants to hear of the node.
+A client that waits for votes sends a BEAT frame that says how often it wants to hear from the node.
 From then on the node sends BEAT frames at that pace, by its clock alone, even while the disk is
 slow, and while it does not read this connection because too many votes wait for the disk. A beat
 says how many of the client's bytes have arrived and how many answers the node owes, so that the
-client notices when its way to the node is broken and only the way back is whole.
+client notices if its way to the node is broken and only the way back works.
 
 A node that is stopped or unreachable is silent; a node whose disk is slow beats and owes votes.
 """
@@ -46,13 +46,13 @@ class BeatSender:
         self._timer: asyncio.TimerHandle | None = None
 
     def asked(self, connection: FrameConnection, wish: Header) -> None:
-        """A BEAT frame came from the client."""
+        """Handle a BEAT frame from the client."""
         self.stop()
         if wish.index:
             self._wait(connection, max(wish.index, SHORTEST_MS) / 1000)
 
     def stop(self) -> None:
-        """Send no more beats: they are not wanted, or the connection is lost."""
+        """Stop sending beats: the client wants none, or the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Reading the bodies of requests: not too long, not too slowly, not too many bytes at once."""
+"""Reads the bodies of requests, and limits their length, their time and their memory."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
 
 SMALL_BODY_BYTES: Final = 16 * KIB
-"""A body of at most this many bytes is always taken; the cap on connections bounds them."""
+"""A body of at most this many bytes is always accepted; the cap on connections bounds them."""
 PROGRESS_BYTES: Final = 64 * KIB
-"""Bytes of a body, or its end, that must come in each `stall_s`: one now and then is not enough."""
+"""So many bytes of a body, or its end, must come in each `stall_s`: a byte now and then is not
+enough."""
 STALL_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Bytes that all bodies under way may have, and seconds in which one may make no progress."""
+    """Bytes that all bodies under way may have, and seconds for which one may stand still."""
 
     memory_bytes: int = 128 * MIB
     stall_s: float = STALL_S
@@ -39,7 +40,7 @@ class Bodies:
     """The bodies that are being read."""
 
     def __init__(self, limits: BodyLimits | None = None, refusals: Refusals | None = None) -> None:
-        """None under way."""
+        """Start without a body under way."""
         self.limits = limits or BodyLimits()
         self.refusals = refusals or Refusals()
         self.held_bytes = 0
@@ -49,7 +50,7 @@ class Bodies:
 
         Raises:
             InvalidRequestError: it is too long, or ended before its end.
-            UnavailableError: other bodies take all the memory for them.
+            UnavailableError: other bodies use all the memory for bodies.
             DeadlineError: it stood still or came too slowly; the connection is closed.
         """
         if request.content.is_eof():  # it came together with the head, as nearly all bodies do
@@ -63,7 +64,7 @@ class Bodies:
             raise
         except TimeoutError as error:
             self.refusals.count(Refusal.BODY_STALLED, request.remote or "")
-            request.protocol.force_close()  # who sends nothing may read nothing, either
+            request.protocol.force_close()  # a peer that sends nothing may read nothing, either
             raise DeadlineError("the rest of the request did not come") from error
         except (RequestPayloadError, HttpProcessingError, ConnectionError) as error:
             raise InvalidRequestError(f"the request ended before its end: {error}") from error
@@ -72,7 +73,7 @@ class Bodies:
         return body
 
     async def _read_parts(self, request: web.BaseRequest, body: bytearray) -> None:
-        """Raises TimeoutError when it comes too slowly, and as `read`."""
+        """Raise TimeoutError if the body comes too slowly, and as `read`."""
         stall_s, goal = self.limits.stall_s, PROGRESS_BYTES
         clock_s = asyncio.get_running_loop().time
         async with asyncio.timeout(stall_s) as patience:
@@ -91,10 +92,10 @@ class Bodies:
     def count(self, size_bytes: int, before_bytes: int, address: str) -> int:
         """Count a request of which `size_bytes` are here now; return how many of them count.
 
-        `before_bytes` is what this returned the last time; 0 gives all back.
+        `before_bytes` is the number that the last call returned, 0 before the first.
 
         Raises:
-            UnavailableError: other requests take all the memory for them; nothing is changed.
+            UnavailableError: other requests use all the memory for requests; nothing is changed.
         """
         now_bytes = counted(size_bytes)
         growth = now_bytes - before_bytes

@@ -1,14 +1,14 @@
-"""Memory for bytes that pass through, used again and again.
+"""Memory for bytes that pass through, which is used again and again.
 
 New memory costs about as much as receiving the bytes that go into it: the system clears it, and a
-virtual machine may have to ask its host for it first.
+virtual machine may first have to ask its host for it.
 """
 
 from __future__ import annotations
 
 
 class BufferPool:
-    """Lends buffers. One comes back by itself when nobody has a view of it any more."""
+    """Lends buffers. A buffer comes back by itself when nobody has a view of it any more."""
 
     def __init__(self, most: int) -> None:
         """Remember at most `most` buffers; those lent beyond that are used once."""

@@ -1,4 +1,4 @@
-"""Control calls as frames: the layout of what goes both ways after the Upgrade. No I/O.
+"""Control calls as frames: the layout of the frames in both directions after the Upgrade. No I/O.
 
 A caller asks `GET /calls` with `Upgrade: paxosblock-calls/1` on a node's only port (`upgrade.py`).
 After the `101` the caller sends CALL frames, as many as it likes without waiting; the node answers
@@ -49,8 +49,8 @@ class CallFrameKind(enum.IntEnum):
     ERROR = 3
     """Its payload is `wire.encode_error` of a `PaxosBlockError`."""
     GOODBYE = 4
-    """From the node: no call after `number` was taken or will be; those before are still answered.
-    Its payload is the error that says why."""
+    """From the node: it takes no call after `number`, and still answers those up to it. The payload
+    is the error that says why."""
 
 
 _KINDS: Final = {int(kind): kind for kind in CallFrameKind}
@@ -76,7 +76,7 @@ def pack(
     """Return a whole frame.
 
     Raises:
-        ProtocolError: it is too long, and the other end would not take it.
+        ProtocolError: it is too long for the other end.
     """
     inner = _INNER.pack(number, kind, len(method), len(name), 0)
     body = b"".join((inner, method, name, payload))
@@ -86,22 +86,22 @@ def pack(
 
 
 class CallFrames:
-    """The frames in a stream of bytes, whatever the pieces are in which it comes."""
+    """Finds the frames in a stream of bytes, in whichever pieces it comes."""
 
     __slots__ = ("_data", "_start")
 
     def __init__(self) -> None:
-        """Nothing came yet."""
+        """Start before the first byte."""
         self._data: bytes | bytearray = b""
         self._start = 0
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that have come and are not part of a frame that was taken."""
+        """Bytes that came and belong to no frame that `next` returned."""
         return len(self._data) - self._start
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         if self._start == len(self._data):
             self._data = data
         elif isinstance(self._data, bytearray):
@@ -112,11 +112,11 @@ class CallFrames:
         self._start = 0
 
     def next(self) -> CallFrame | None:
-        """Take the next frame; None while it is not all there.
+        """Return the next frame; None until all of it has come.
 
         Raises:
-            ProtocolError: these bytes are no frame; nothing that comes after them can be read.
-            CorruptionError: a frame is not what its sender had.
+            ProtocolError: these bytes are no frame; nothing after them can be read.
+            CorruptionError: a frame differs from the one that was sent.
         """
         data, start = self._data, self._start
         if len(data) - start < HEADER_BYTES:

@@ -34,7 +34,7 @@ _ANSWER: Final = CallFrameKind.ANSWER
 
 
 class Question(msgspec.Struct, frozen=True, gc=False):
-    """A call, and how its answer is read."""
+    """A call, and the way to read its answer."""
 
     method: str
     name: str
@@ -44,7 +44,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     timeout_s: float
 
     def read(self, address: str, payload: bytes | bytearray) -> Any:
-        """Return the answer. Raises ProtocolError when it is none."""
+        """Return the answer. Raises ProtocolError if these bytes are no answer."""
         try:
             return self.decoder.decode(payload)
         except msgspec.DecodeError as error:
@@ -87,7 +87,7 @@ class CallLink(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heard_s = self._used_s = self._loop.time()
         self._leaving = False
-        """No further call may be sent."""
+        """True if no further call may be sent."""
         self._ended_by = "the node"
         self._closed = asyncio.Event()
 
@@ -98,16 +98,16 @@ class CallLink(asyncio.Protocol):
         return bool(self._pending) or self._loop.time() - self._used_s < idle_s
 
     def send(self, question: Question, due_s: float = 0) -> asyncio.Future[Any]:
-        """Send a call; the future that it returns gets the answer, or the error.
+        """Send a call; return a future that gets the answer, or the error.
 
-        It is given up at `due_s` by the clock of the loop; 0: after its time-out.
+        The call is given up at `due_s` by the clock of the loop; 0: after its time-out.
 
         Calls that are sent in one turn of the loop leave together.
         """
         now_s = self._loop.time()
         answer: asyncio.Future[Any] = self._loop.create_future()
         number = next(self._numbers)
-        if self._leaving:  # it was lost while this caller waited for it to be opened
+        if self._leaving:  # the connection was lost while this caller waited for it to open
             answer.set_exception(self._error(UnavailableError, question, "connection lost"))
             return answer
         method, name = question.method.encode(), question.name.encode()[:NAME_BYTES_MAX]
@@ -124,20 +124,20 @@ class CallLink(asyncio.Protocol):
         return answer
 
     def retire(self) -> None:
-        """Send nothing more; close when what is under way is over."""
+        """Send nothing more; close when the calls under way are over."""
         self._leaving = True
         if not self._pending:
             self.close()
 
     def close(self) -> None:
-        """Close; of what is under way the outcome is unknown."""
+        """Close; the outcome of calls under way is unknown."""
         self._leaving, self._ended_by = True, "this client"
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is gone, and nothing is under way."""
+        """Wait until the connection is gone, and no call is under way."""
         await self._closed.wait()
 
     # -- the connection ---------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class CallLink(asyncio.Protocol):
             self._goodbye(frame)
             return
         pending = self._pending.pop(frame.number, None)
-        if pending is None:  # nobody waits any more
+        if pending is None:  # nobody waits for this answer any more
             return
         question, answer = pending.question, pending.answer
         if answer.done():
@@ -198,7 +198,7 @@ class CallLink(asyncio.Protocol):
             answer.set_exception(error)
 
     def _goodbye(self, frame: CallFrame) -> None:
-        """The node takes no more calls on this connection; those after a number it did not take."""
+        """Handle the end of a connection: the node takes no calls after the number in `frame`."""
         self._leaving = True
         why = decode_error(frame.payload)
         for number in [number for number in self._pending if number > frame.number]:
@@ -224,7 +224,7 @@ class CallLink(asyncio.Protocol):
         self._timer = self._loop.call_at(due_s, self._look)
 
     def _look(self) -> None:
-        """Give up what is due. A connection on which nothing came since is not used again."""
+        """Give up the calls that are due. A connection on which nothing came is not used again."""
         self._timer = None
         now_s = self._loop.time()
         late = [number for number, each in self._pending.items() if each.due_s <= now_s]

@@ -1,8 +1,8 @@
 """The node's end of connections for control calls (`call_frames.py`).
 
 The cost of a connection is bounded: the calls under way on it, the bytes of an incomplete request,
-the answers that its caller does not read. At a bound the node stops reading until there is room. A
-caller with many calls at once takes turns with others.
+and the answers that its caller does not read. At a bound the node stops reading until there is
+room. A caller with many calls at once takes turns with others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNDER_WAY_MAX: Final = 1024
 CALLS_TOGETHER: Final = 64
 """Calls of one connection that are begun in one turn of the event loop."""
 FLUSH_BYTES: Final = 64 * KIB
-"""Answers of one turn leave together, this many bytes at once."""
+"""Answers of one turn leave together, in pieces of this many bytes."""
 SHUTDOWN_S: Final = 2.0
 """Seconds that calls under way may take to end when the node closes."""
 
@@ -47,8 +47,8 @@ _CALL: Final = CallFrameKind.CALL
 def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = None) -> None:
     """Let `app` answer `GET /calls`: the calls of `router`, as frames.
 
-    `bodies` bounds incomplete requests; None: the default. When `app` shuts down, callers get word
-    of it, and the calls under way have `SHUTDOWN_S` to end.
+    `bodies` bounds incomplete requests; None: the default. When `app` shuts down, it tells callers,
+    and the calls under way have `SHUTDOWN_S` to end.
     """
     bounds = bodies or Bodies()
     sessions: set[CallSession] = set()
@@ -62,7 +62,7 @@ def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = N
             sessions.add(session)
             answer = {"Upgrade": UPGRADE}
             session.hold(upgrade_server.take_over(request, transport, session, answer))
-        return web.Response(status=101)  # for the access log; it finds the connection gone
+        return web.Response(status=101)  # only the access log sees it: the connection is gone
 
     async def close_all(_app: web.Application) -> None:
         closing = [asyncio.ensure_future(session.close()) for session in sessions]
@@ -90,7 +90,7 @@ class CallSession(asyncio.Protocol):
         self._received_bytes = 0
         self._counted_bytes = 0
         self._last = 0
-        """The number of the call that was taken last."""
+        """The number of the last call that was taken."""
         self._used_s = self._loop.time()
         self._under_way: set[asyncio.Task[None] | Steps] = set()
         self._answers: list[bytes] = []
@@ -99,7 +99,7 @@ class CallSession(asyncio.Protocol):
         self._writable = True
         self._leaving = False
         self._resting = False
-        """Others have their turn; then calls are taken again."""
+        """Takes calls again, after others had their turn."""
         self._reading = True
         self._stall: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
@@ -107,7 +107,7 @@ class CallSession(asyncio.Protocol):
     # -- for the admission ------------------------------------------------------------------------
 
     def hold(self, slot: Slot) -> None:
-        """Count for this slot; a spare one is good for one call."""
+        """Hold this slot; a spare one is good for one call."""
         self._slot = slot
         if self._transport is None:
             slot.release()
@@ -116,12 +116,12 @@ class CallSession(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """True while it waits for a next call."""
+        """True while it waits for its next call."""
         return not (self._under_way or self._frames.held_bytes or self._answers or self._leaving)
 
     @property
     def idle_rank(self) -> tuple[bool, float]:
-        """First those on which no call ever came, then those that wait longest."""
+        """Ranks connections that never had a call first, then those that wait longest."""
         return self._last > 0, self._used_s
 
     def dismiss(self) -> None:
@@ -151,7 +151,7 @@ class CallSession(asyncio.Protocol):
         self._watch_stall()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything; calls under way go on to their end, though nobody hears of it."""
+        """Release everything; calls under way go on to their end, though nobody gets an answer."""
         self._transport = None
         self._leaving = True
         self._watch_no_stall()
@@ -185,7 +185,7 @@ class CallSession(asyncio.Protocol):
         )
 
     def _take(self) -> None:
-        """Begin the calls that are here; then read on, unless a bound is reached."""
+        """Begin the calls that have come; then go on reading, unless a bound is reached."""
         begun = 0
         self._flush_waits = True  # until the end of this
         try:
@@ -272,7 +272,7 @@ class CallSession(asyncio.Protocol):
     # -- answers ----------------------------------------------------------------------------------
 
     def _send(self, kind: CallFrameKind, number: int, payload: bytes) -> None:
-        """Send a frame, together with what else is sent in this turn of the loop."""
+        """Send a frame, together with the others of this turn of the loop."""
         frame = pack(kind, number, payload)
         self._answers.append(frame)
         self._answers_bytes += len(frame)

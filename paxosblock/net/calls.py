@@ -40,7 +40,7 @@ _NO_BLOCK = BlockId(0)
 
 
 class ChunkSink(Protocol):
-    """The receiver of the frames that follow a reply, of whichever kind the reply promises.
+    """The receiver of the frames that follow a reply, of the kind that the reply promises.
 
     An error raised here fails the call.
     """
@@ -49,12 +49,12 @@ class ChunkSink(Protocol):
         """Take `reply`; `count` frames with user data follow."""
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """Return where the next frame's payload shall land; None for a buffer lent briefly."""
+        """Return the buffer for the next frame's payload; None for one that is lent briefly."""
 
     def chunk_received(self, header: Header, payload: memoryview) -> None:
         """Take the next frame: in its place, or in a view that is valid during this call only.
 
-        No checksum was checked (`wire.verify_payload`, or the names of a `Run`).
+        Its checksum was not checked (`wire.verify_payload`, or the names of a `Run`).
         """
 
 
@@ -65,15 +65,15 @@ class VoteHandler(Protocol):
         """Take a VOTE or NACK frame; `payload` is only valid during this call, and not checked."""
 
     def beat_received(self, header: Header) -> None:
-        """A BEAT frame: the peer lives (`beats.py`)."""
+        """Take a BEAT frame: the peer lives (`beats.py`)."""
 
     def connection_lost(self, error: PaxosBlockError) -> None:
-        """No more votes come."""
+        """Note that no more votes will come."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A call on its way; `chunks_left` counts once the reply is there."""
+    """A call under way; `chunks_left` is valid once the reply has come."""
 
     future: asyncio.Future[Any]
     sink: ChunkSink | None
@@ -144,7 +144,7 @@ class CallChannel:
             self._let_go(pending)
 
     def _let_go(self, pending: _Pending) -> None:
-        """Forget the call, which is over; chunks that still come for it are dropped."""
+        """Forget a call that is over; chunks that still come for it are dropped."""
         pending.sink = None
         if self._receiving is pending:
             self.connection.discard_payload()
@@ -207,7 +207,7 @@ class CallChannel:
             self._votes.connection_lost(error)
 
     def _answer_received(self, header: Header, payload: memoryview) -> None:
-        """A REPLY or ERROR. Nobody may wait for it any more; the chunks come all the same."""
+        """Handle a REPLY or ERROR. Even if nobody waits for it any more, its chunks come."""
         pending = self._pending.get(header.request)
         if header.kind is FrameKind.ERROR:
             if pending is not None:

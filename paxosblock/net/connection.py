@@ -38,16 +38,16 @@ class FrameHandler(Protocol):
     """The receiver of a connection's frames. All methods are called from the event loop."""
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """Return where the payload of this frame shall land; None for the connection's own buffer.
+        """Return the buffer for this frame's payload; None for the connection's own buffer.
 
         A buffer must hold `header.payload_length` bytes. The frame then comes to
-        `payload_received`, otherwise to `frame_received`. It is not called for empty payloads.
+        `payload_received`, otherwise to `frame_received`. Empty payloads do not call this.
         """
 
     def frame_received(
         self, connection: FrameConnection, header: Header, frame: memoryview
     ) -> None:
-        """A whole frame, header and payload; `frame` is valid during this call only.
+        """Handle a whole frame, header and payload; `frame` is valid during this call only.
 
         A `PaxosBlockError` raised here is sent to the peer, and the connection is closed.
         """
@@ -55,16 +55,16 @@ class FrameHandler(Protocol):
     def payload_received(
         self, connection: FrameConnection, header: Header, payload: memoryview
     ) -> None:
-        """The buffer given by `payload_buffer` now holds `payload`."""
+        """Handle `payload`, which the buffer from `payload_buffer` now holds."""
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
-        """The last call: no frame comes or goes any more, because of `error`."""
+        """Note, as the last call, that no frame comes or goes any more, because of `error`."""
 
 
 _PYTHON: Final = sys.version_info[:3]
 WRITELINES_PAUSES: Final = not ((3, 12) <= _PYTHON < (3, 12, 9) or (3, 13) <= _PYTHON < (3, 13, 2))
 """False where asyncio's `writelines` never calls `pause_writing`, however much is unsent (CPython's
-CVE-2024-12254): nobody would wait for a peer that takes nothing. There, `write` copies nothing."""
+CVE-2024-12254): no sender would wait for a peer that does not read. There `write` does not copy."""
 
 
 class FrameConnection(asyncio.BufferedProtocol):
@@ -94,9 +94,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._closed = asyncio.Event()
         self._view = memoryview(bytearray(SMALL_BUFFER_BYTES))
         self._start = 0  # of the frame that is being received
-        self._end = 0  # of what was received
+        self._end = 0  # of the bytes received so far
         self._limit = SMALL_BUFFER_BYTES  # read no further than this
-        self._ahead = SMALL_BUFFER_BYTES  # how much to read when nothing of a frame is known
+        self._ahead = SMALL_BUFFER_BYTES  # bytes to read while the next frame's length is unknown
         self._header: Header | None = None
         self._sink: memoryview | None = None
         self._sunk = 0
@@ -112,8 +112,8 @@ class FrameConnection(asyncio.BufferedProtocol):
     def send(self, *buffers: Buffer) -> None:
         """Send the buffers one after the other; together they are whole frames.
 
-        They are not copied: leave their bytes alone until the peer has answered. Sending on a
-        closed connection does nothing; `connection_lost` tells.
+        They are not copied: do not change their bytes until the peer has answered. Sending on a
+        closed connection does nothing; `connection_lost` was called or will be.
         """
         if self._transport is not None and self._error is None:
             self.sent_bytes += sum(map(len, buffers))
@@ -139,7 +139,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         """Wait until less than the high-water mark is unsent.
 
         Raises:
-            OutcomeUnknownError: the connection is lost; what was sent may have arrived.
+            OutcomeUnknownError: the connection is lost; the bytes sent may have arrived.
         """
         if not self._writable.is_set():
             await self._writable.wait()
@@ -166,17 +166,17 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     @property
     def error(self) -> PaxosBlockError | None:
-        """Return why the connection is closed; None while it is open."""
+        """The reason why the connection is closed; None while it is open."""
         return self._error
 
     @property
     def awaits_rest(self) -> bool:
-        """True while a frame has come in part and its rest would be read if it came."""
+        """True while only a part of a frame has come, and its rest would be read."""
         in_part = self._header is not None or self._start < self._end
         return in_part and not self._reading_paused
 
     def pause_reading(self) -> None:
-        """Read no more from the socket; frames that were read already still come."""
+        """Stop reading from the socket; frames that were read already still come."""
         self._reading_paused = True
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
@@ -253,7 +253,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             self.close(OutcomeUnknownError("internal error; the node's log tells more"))
 
     def discard_payload(self) -> None:
-        """Let go of a buffer from `payload_buffer` at once; the rest of the payload is dropped."""
+        """Release the buffer from `payload_buffer` at once; the rest of the payload is dropped."""
         if self._sink is not None:
             self._sink = memoryview(bytearray(len(self._sink)))
 
@@ -295,14 +295,14 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._sunk < header.payload_length:
             return False
         payload, self._sink, self._header = self._sink, None, None
-        # The next payload, too, is read to its place directly, unless copying it costs less.
+        # The next payload, too, is read into its own buffer, unless copying it costs less.
         large = len(payload) > SMALL_BUFFER_BYTES
         self._ahead = HEADER_BYTES if large else SMALL_BUFFER_BYTES
         self._handler.payload_received(self, header, payload)
         return True
 
     def _find_sink(self, header: Header) -> None:
-        """Ask for the payload's place, and put there what is in our buffer already."""
+        """Ask for the payload's buffer, and copy into it the part that our buffer already has."""
         sink = self._handler.payload_buffer(header)
         if sink is None:
             return
@@ -314,7 +314,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._sink = sink[: header.payload_length]
 
     def _make_room(self) -> None:
-        """Choose how far the next read may go, and have that much room."""
+        """Choose how much the next read may take, and make room for it."""
         if self._sink is not None:
             return
         held = self._end - self._start
@@ -351,7 +351,8 @@ class FrameConnection(asyncio.BufferedProtocol):
 
 
 def tune_socket(sock: socket.socket) -> None:
-    """Large buffers carry large chunks 2-3x faster; small frames must not wait for an ack."""
+    """Set large buffers, which carry large chunks 2-3x faster, and let no small frame wait for an
+    ack."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

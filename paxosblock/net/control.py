@@ -51,10 +51,10 @@ def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0
 
     Raises:
         PaxosBlockError: what the node reported.
-        InvalidRequestError: the request cannot even be written down.
-        UnavailableError: nobody takes calls there; nothing was done.
+        InvalidRequestError: the request cannot be encoded.
+        UnavailableError: nothing takes calls there; nothing was done.
         OutcomeUnknownError, DeadlineError: the request was sent and no answer came.
-        ProtocolError: what answers there is not a paxosblock node.
+        ProtocolError: something else than a paxosblock node answers there.
     """
     with Line(address, timeout_s) as line:
         return line.ask(method, request, timeout_s)
@@ -64,7 +64,7 @@ class Line:
     """A connection to a node for control calls, one after the other."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        """Connect. Raises what `call` raises before anything was asked."""
+        """Connect. Raises what `call` raises before it sends the request."""
         self._address = address
         self._frames = CallFrames()
         self._asked = 0
@@ -94,7 +94,7 @@ class Line:
 
     @property
     def usable(self) -> bool:
-        """True if the node has sent nothing unasked, such as that it closes."""
+        """True if the node has not sent anything by itself, such as that it closes."""
         looking = select.poll()  # select() takes no descriptor above 1,023
         looking.register(self._socket, select.POLLIN)
         return not looking.poll(0)
@@ -120,14 +120,14 @@ class Line:
             raise _strange(address, error) from error
 
     def _begin(self, timeout_s: float) -> None:
-        """Agree with the node on what is spoken from now on."""
+        """Agree with the node on the protocol from now on."""
         address, until_s = self._address, time.monotonic() + timeout_s
         answer = upgrade.answer(address, UPGRADE)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.sendall(upgrade.head(address, CALLS_PATH, UPGRADE, {}))
             next(answer)
-            with suppress(StopIteration):  # it has all that it needs
+            with suppress(StopIteration):  # the whole answer has come
                 while True:
                     answer.send(self._read(until_s, upgrade.READ_BYTES))
         except PaxosBlockError as error:
@@ -167,7 +167,7 @@ class Line:
             return _strange(address, malformed)
         if answer.kind is CallFrameKind.GOODBYE:
             return UnavailableError(f"{address}: {error}", address=address)
-        # If a node objects to our protocol, it is about the node: most likely the port is wrong.
+        # A node that objects to our protocol is most likely on another port than we meant.
         return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error
 
 
@@ -210,7 +210,7 @@ class NameNodes:
         self._search.retry_for_s = seconds
 
     def call(self, method: Method[Q, A], request: Q) -> A:
-        """Ask until a NameNode answers, as `LeaderSearch.run`, which says what may be asked."""
+        """Ask until a NameNode answers, as `LeaderSearch.run`, with the same condition."""
         return run_through(self._search.run(method, lambda: request))
 
     def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
@@ -222,7 +222,7 @@ class NameNodes:
 
 
 class _Shell:
-    """The shell of a search that blocks: what is awaited has happened when its call returns."""
+    """The shell of a search that blocks: its coroutines never suspend."""
 
     def __init__(self) -> None:
         self._idle: dict[str, list[Line]] = {}
@@ -233,7 +233,7 @@ class _Shell:
     def ask(
         self, address: str, method: Method[Q, A], request: Q, timeout_s: float
     ) -> futures.Future[A]:
-        """Ask in a thread that the end of this process does not wait for."""
+        """Ask in a thread, for which the end of this process does not wait."""
         future: futures.Future[A] = futures.Future()
         future.set_running_or_notify_cancel()
 
@@ -247,7 +247,7 @@ class _Shell:
         return future
 
     def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:
-        """Ask on a line that was used before, if there is one; do not keep one that failed."""
+        """Ask on an earlier line if there is one; do not keep a line that failed."""
         idle = self._idle.setdefault(address, [])
         line = idle.pop() if idle else None
         if line is None or not line.usable:
@@ -277,7 +277,7 @@ def healthy(address: str, timeout_s: float = 5.0) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of "host:port" or "[ipv6]:port".
+    """Return host and port of "host:port" or "[ipv6]:port".
 
     Raises:
         UnavailableError: it is not an address.

@@ -18,7 +18,7 @@ HEAD_TIMEOUT_S: Final = 10.0
 
 
 class Guard:
-    """The bounds of one node, and the counts of what reached them."""
+    """The bounds of one node, and the counts of the connections and requests beyond them."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Guard:
 
     @classmethod
     def of(cls, config: NodeConfig, descriptors: int) -> Self:
-        """Make it by a node's settings; its connections may use `descriptors` file descriptors."""
+        """Make it from a node's settings; its connections may use so many file `descriptors`."""
         caps = Caps.within(config.max_connections, config.max_connections_per_address, descriptors)
         return cls(
             caps,
@@ -46,7 +46,7 @@ class Guard:
         )
 
     def add_to(self, metrics: NodeMetrics) -> None:
-        """Show on `/metrics` what is counted."""
+        """Show the counts on `/metrics`."""
         connections = self.admission
         metrics.observe(
             "connections", "Connections that count for the cap.", lambda: connections.count

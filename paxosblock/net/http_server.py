@@ -1,4 +1,5 @@
-"""The HTTP of a node: aiohttp's, with a time-out for heads, and quiet about what is not HTTP."""
+"""The HTTP of a node: aiohttp's, with a time-out for heads, and without tracebacks for bytes that
+are not HTTP."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from paxosblock.net.admission import Slot
 from paxosblock.net.refusals import Refusal, Refusals
 
 _STRANGE: Final = (HttpProcessingError, RequestPayloadError, ConnectionResetError)
-"""Errors that peers cause: no mistake of ours, so no traceback."""
+"""Errors that peers cause: they are no defect of ours, so they get no traceback."""
 
 
 class HeadWatch:
-    """The connections that wait for the head of a request, closed when it comes too late."""
+    """Closes connections that wait too long for the head of a request."""
 
     def __init__(self, timeout_s: float, refusals: Refusals) -> None:
-        """Nothing is awaited yet."""
+        """Start without connections."""
         self.refusals = refusals
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
@@ -30,18 +31,18 @@ class HeadWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, connection: HttpConnection) -> None:
-        """Wait for its head from now on, unless that is so already."""
+        """Wait for its head from now on, unless it waits already."""
         if connection not in self._due_s:
             self._due_s[connection] = self._loop.time() + self._timeout_s
             if self._timer is None:
                 self._timer = self._loop.call_later(self._timeout_s, self._close_late)
 
     def end(self, connection: HttpConnection) -> None:
-        """Note that it came, or that nobody waits any more."""
+        """Note that the head came, or that the connection no longer waits."""
         self._due_s.pop(connection, None)
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._due_s.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -82,12 +83,12 @@ class HttpConnection(RequestHandler):
 
     @property
     def idle(self) -> bool:
-        """True while it waits for a next request."""
+        """True while it waits for its next request."""
         return self._waiter is not None and not self._waiter.done()
 
     @property
     def idle_rank(self) -> tuple[bool, float]:
-        """First those on which no request ever came, then those that wait longest."""
+        """Ranks connections that never had a request first, then those that wait longest."""
         return self._request_count > 0, self._used_s
 
     def dismiss(self) -> None:
@@ -97,7 +98,7 @@ class HttpConnection(RequestHandler):
     # -- its life ---------------------------------------------------------------------------------
 
     def hand_over(self) -> Slot:
-        """Return the slot, which whoever goes on with the connection must release."""
+        """Return the slot; the next owner of the connection must release it."""
         self._handed_over = True
         self.slot.holder = None
         return self.slot
@@ -107,7 +108,7 @@ class HttpConnection(RequestHandler):
         self._heads.begin(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        # Between requests its task may read the rest of a body that was refused: no more comes.
+        # Between requests its task may read the rest of a refused body, of which no more comes.
         idle_task = None if self._request_in_progress else self._task_handler
         super().connection_lost(exc)
         if idle_task is not None:
@@ -134,18 +135,18 @@ class HttpConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """As aiohttp's; what is no HTTP is counted."""
+        """As aiohttp's; count bytes that are no HTTP."""
         if isinstance(exc, HttpProcessingError):
             self._heads.refusals.count(Refusal.MALFORMED, self.slot.address)
         return super().handle_error(request, status, exc, message)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log mistakes of ours only."""
+        """Log only our own defects."""
         if not isinstance(kw.get("exc_info"), _STRANGE):
             super().log_exception(*args, **kw)
 
 
 def _the_last(make: Any, message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
-    """Make a request after whose answer the connection is closed."""
+    """Make a request whose answer closes the connection."""
     request: web.BaseRequest = make(message._replace(should_close=True), *rest)
     return request

@@ -1,7 +1,7 @@
-"""The search for the NameNode that leads: which to ask, whom next, how long, when to give up.
+"""The search for the NameNode that leads: which to ask, which one next, for how long.
 
-It does no I/O. It awaits only what a `Shell` does and nothing of an event loop, so that a command
-can run the same search without one: there no await suspends it (`control.py`).
+It does no I/O. It awaits only the methods of a `Shell` and nothing of an event loop, so that a
+command can run the same search without one, where no await suspends it (`control.py`).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ leads.
 """
 
 LOOKS_EVERY_S: Final = 0.15
-"""Pause before the others are asked again while none of them leads."""
+"""Seconds until the others are asked again while none of them leads."""
 
 ALIVE_FOR_S: Final = 1.0
 """Seconds that a NameNode that reported its state may take, and that the others may take to report
 theirs."""
 
 LEAST_S: Final = 0.5
-"""Seconds of every try: with less, its failure would only say that the time was up."""
+"""The least seconds for a try: with less, its failure would only say that the time was up."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ _DISK = (StorageError, NoSpaceError)
 
 
 class Shell(Protocol):
-    """The shell that asks and waits for a search. A call is a future of whichever kind."""
+    """The shell that asks and waits for a search. A call is a future of asyncio or of a thread."""
 
     def now_s(self) -> float:
         """Return the time of a clock that runs evenly."""
@@ -109,7 +109,7 @@ class LeaderSearch:
         self._leads = self._addresses[0]
         self._shows = CHANCE.choice(self._addresses)
         self.closed = False
-        """Set it in order to refuse every further try."""
+        """Set to True to refuse every further try."""
 
     async def run(
         self, method: Method[Q, A], make: Callable[[], Q], retry_for_s: float | None = None
@@ -174,7 +174,7 @@ class LeaderSearch:
                 gravest = _graver(gravest, error)
                 waiting = tuple(each for each in self._after(address, error) if each not in asked)
                 if self._shows == address and waiting and not isinstance(error, NotLeaderError):
-                    self._shows = waiting[0]  # whatever it was asked: it may hang, or be gone
+                    self._shows = waiting[0]  # even if it only shows things: it may hang or be gone
         assert gravest is not None, "somebody was asked"
         raise gravest
 
@@ -198,7 +198,7 @@ class LeaderSearch:
             call.cancel()
 
     def _after(self, address: str, error: PaxosBlockError) -> tuple[str, ...]:
-        """Return which to ask after this answer: the leader it names, then those next in line.
+        """Return whom to ask after this answer: the leader that it names, then the next ones.
 
         Only the leader reports safe mode; the others' answers that they do not lead would hide it.
         """
@@ -213,9 +213,9 @@ class LeaderSearch:
 async def _leader_instead_of(
     shell: Shell, address: str, others: Sequence[str], call: Call[A], timeout_s: float
 ) -> str:
-    """Return which one serves while the NameNode at `address` does not even report its state.
+    """Return the NameNode that serves while the one at `address` does not even report its state.
 
-    "" once it does, or once its `call` is over, if nobody did until then.
+    Return "" once that one reports it, or once its `call` is over, if no other served until then.
     """
     sign = shell.ask(address, NAMENODE_STATUS, NameNodeStatusRequest(), timeout_s)
     try:
@@ -247,7 +247,7 @@ async def _serving(shell: Shell, addresses: Sequence[str], timeout_s: float) -> 
 
 
 def _heard(call: Call[A]) -> A | None:
-    """Return the answer; None while there is none, or where it is an error."""
+    """Return the answer; None if there is none yet, or it is an error."""
     with suppress(PaxosBlockError):
         return call.result() if call.done() else None
     return None
@@ -264,20 +264,20 @@ class Sessions:
 
     @contextmanager
     def once(self) -> Iterator[Once]:
-        """Name the request that is made inside."""
+        """Name the request that the block makes."""
         latest = self._idle.pop() if self._idle else Once(f"{self._name}-{next(self._numbers)}", 0)
         once = Once(latest.session, latest.sequence + 1)
         try:
             yield once
         finally:
-            # A request that was given up may still be under way. Once a later one is done, it is
-            # refused.
+            # A request that was given up may still be under way. Once a later one of the session is
+            # done, the NameNode refuses it.
             self._idle.append(once)
 
 
 def pauses_s(longest_s: float) -> Iterator[float]:
-    """Seconds between tries: doubled from 10 ms up to `longest_s`, and each shortened by up to a
-    quarter at random, so that clients do not come in step.
+    """Yield seconds between tries, doubled from 10 ms up to `longest_s`, and each shortened at
+    random by up to a quarter, so that clients do not keep in step.
     """
     pause_s = FIRST_PAUSE_S
     while True:
@@ -286,8 +286,8 @@ def pauses_s(longest_s: float) -> Iterator[float]:
 
 
 def _may_succeed_later(error: PaxosBlockError) -> bool:
-    """True if it says nothing about the request itself. A NameNode's disk is one of several;
-    whoever asked for a block must hear that DataNodes have no room.
+    """True if the error is not about the request itself. A full disk of one NameNode is no reason
+    to give up; but a caller that asked for a block must hear that DataNodes have no room.
     """
     if isinstance(error, NoSpaceError):
         return error.of_namenode
@@ -315,7 +315,7 @@ def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockE
 
 
 def _tells(error: PaxosBlockError) -> int:
-    """Rank what an error says about why nobody serves: what is broken, who leads, who is gone."""
+    """Rank errors by how well they explain why nobody serves: broken, not leading, or gone."""
     if isinstance(error, _DISK) or isinstance(error.__cause__, _DISK):
         return 3
     silent = isinstance(error, DeadlineError)

@@ -45,7 +45,8 @@ class Refusals:
     """Counts of one node. Used on its event loop."""
 
     def __init__(self, log_every_s: float = LOG_EVERY_S) -> None:
-        """Log the first one of a kind at once, how many came since after `log_every_s`."""
+        """Log the first refusal of a kind at once, and the number of later ones after
+        `log_every_s`."""
         self.counts: Counter[Refusal] = Counter()
         self.on_count: Callable[[Refusal, int], None] = lambda why, times: None
         self._log_every_s = log_every_s
@@ -53,7 +54,7 @@ class Refusals:
         self._told: Counter[Refusal] = Counter()
 
     def count(self, why: Refusal, address: str, times: int = 1) -> None:
-        """Count it, and log it now or soon; `address` is an example."""
+        """Count a refusal, and log it now or soon; `address` is an example."""
         self.counts[why] += times
         self.on_count(why, times)
         if why not in self._quiet:

@@ -1,7 +1,7 @@
 """Control calls: a node's table of them, and the client's end.
 
-They go as frames (`call_frames.py`), many at once on one connection. A call has a name, by which
-the logs of both sides refer to it; calls made while a call is answered keep its name
+Calls are sent as frames (`call_frames.py`), many at once on one connection. A call has a name, by
+which the logs of both sides refer to it; calls made while a call is answered keep its name
 (`REQUEST_ID`). `POST /rpc/<method>` answers the same calls for people (`call_http.py`).
 """
 
@@ -35,8 +35,8 @@ A = TypeVar("A")
 REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
 """The name of the call that is being answered."""
 IDLE_S: Final = 30.0
-"""A connection that nobody used for this long is replaced: something in between may have forgotten
-it, and would let the next call wait for its time-out."""
+"""A connection that was not used for so many seconds is replaced: a router in between may have
+forgotten it, and the next call would wait for its time-out."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class RpcRouter:
     """The calls that a node answers, by their names."""
 
     def __init__(self) -> None:
-        """Start with none; they may be registered when others are answered already."""
+        """Start without calls; calls may be registered while others are answered already."""
         self._methods: dict[str, Registered] = {}
 
     def register(
@@ -69,8 +69,8 @@ class RpcRouter:
     ) -> None:
         """Let `handler` answer the calls of `method`; it gets a `request_type`.
 
-        `at_once`: it is begun where its frame is read, and goes on without a task (`steps.py` says
-        what it may not do then).
+        `at_once`: begin it where its frame is read, and run it without a task (`steps.py` says what
+        it must not do then).
         """
         assert method not in self._methods
         decoder = msgpack_decoder(request_type)
@@ -80,7 +80,7 @@ class RpcRouter:
         """Return the row of a call.
 
         Raises:
-            ProtocolError: there is none.
+            ProtocolError: there is no such call.
         """
         found = self._methods.get(method)
         if found is None:
@@ -93,7 +93,7 @@ async def answer(call: Registered, name: str, body: bytes | bytearray) -> bytes:
     """Return the msgpack of the answer to a call, which is called `name` in the logs.
 
     Raises:
-        PaxosBlockError: what the caller gets instead.
+        PaxosBlockError: the error that the caller gets instead.
     """
     REQUEST_ID.set(name)
     try:
@@ -111,13 +111,13 @@ async def answer(call: Registered, name: str, body: bytes | bytearray) -> bytes:
 
 
 class RpcClient:
-    """The client's end: keeps connections open and turns every failure into one of our errors."""
+    """The client's end: it keeps connections open and raises every failure as one of our errors."""
 
     def __init__(self) -> None:
-        """Not connected."""
+        """Start without connections."""
         self._links: dict[str, CallLink] = {}
         self._open: set[CallLink] = set()
-        """These, and others on which something is still under way."""
+        """These, and others on which a call is still under way."""
         self._connecting: dict[str, asyncio.Task[CallLink]] = {}
 
     async def __aenter__(self) -> Self:
@@ -145,7 +145,7 @@ class RpcClient:
         """Ask the node at `address` (host:port); every error names it and the method.
 
         Raises:
-            InvalidRequestError: the request cannot even be written down.
+            InvalidRequestError: the request cannot be encoded.
             UnavailableError: the node cannot be reached; nothing was done.
             OutcomeUnknownError: the connection broke after the request was sent.
             DeadlineError: no answer within `timeout_s`; the request may have happened.
@@ -157,9 +157,9 @@ class RpcClient:
     def send(
         self, address: str, method: str, request: object, response_type: type[A], timeout_s: float
     ) -> asyncio.Future[A]:
-        """Ask as `call`, and return what the answer, or its error, is put into.
+        """Ask as `call`, and return a future that gets the answer, or its error.
 
-        Raises InvalidRequestError at once. To cancel it leaves the outcome unknown.
+        Raises InvalidRequestError at once. Cancelling the future leaves the outcome unknown.
         """
         body = encode(request)
         name = REQUEST_ID.get(None) or new_name()
@@ -175,7 +175,7 @@ class RpcClient:
         return await link.send(question, due_s)
 
     async def _connected(self, address: str, question: Question) -> CallLink:
-        """Return a connection; all who ask meanwhile share one try, and its failure."""
+        """Return a connection; all callers meanwhile share one try, and its failure."""
         trying = self._connecting.get(address)
         if trying is None:
             trying = asyncio.create_task(self._connect(address, question.timeout_s / 2))
@@ -191,7 +191,7 @@ class RpcClient:
             late = f"{question.method} of {address}: cannot be reached in time"
             raise UnavailableError(late, address=address) from error
         except asyncio.CancelledError:
-            if trying.cancelled():  # by `close`; the caller was not
+            if trying.cancelled():  # by `close`: the caller itself was not cancelled
                 raise UnavailableError("the client is closed") from None
             raise
 

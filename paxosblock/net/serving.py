@@ -1,4 +1,4 @@
-"""The life of a node's port: it is opened, its address is written down, it is closed."""
+"""Opens and closes a node's port, and publishes its address."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ ADDRESS_FILE: Final = "address"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A node that serves at `address` (host:port); `failure` waits until it cannot any more.
-
-    That is a StorageError when its disks failed.
+    """A node that serves at `address` (host:port); `failure` waits until it no longer can, and
+    returns the reason: a StorageError if its disks failed.
     """
 
     address: str
     failure: Callable[[], Awaitable[PaxosBlockError]]
     busy: Callable[[], str] = lambda: ""
-    """Name the disks that do something for it at this moment; any thread may ask."""
+    """Names the disks that work for it at this moment; any thread may call it."""
 
 
 def stop_signal() -> asyncio.Event:
@@ -52,13 +51,14 @@ def stop_signal() -> asyncio.Event:
 
 
 async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
-    """Return when `stop` is set. When the disks of `node` fail before, end this process.
+    """Return when `stop` is set. If the disks of `node` fail before that, end this process.
 
-    Only a process that reads what is really there may go on after a failed sync: what the system
-    could not write it drops, and a second sync succeeds without it (fsyncgate, 2018).
+    Only a new process, which reads what is really on the disk, may go on after a failed sync: the
+    system drops bytes that it could not write, and a second sync succeeds without them (fsyncgate,
+    2018).
 
     Raises:
-        ConfigError: it cannot go on for another reason, which is no fault of its disks.
+        ConfigError: the node cannot go on for another reason than its disks.
     """
     stopped = asyncio.ensure_future(stop.wait())
     failed = asyncio.ensure_future(node.failure())
@@ -74,8 +74,8 @@ async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
 
 
 def end_within(seconds: float, role: str, node: Running) -> None:
-    """End this process after so long if it has not ended by itself: while a disk hangs, nobody can
-    wait for the threads that hang in it."""
+    """End this process after so many `seconds` if it has not ended by itself: its threads cannot
+    end while a disk hangs."""
 
     def end() -> None:
         busy = node.busy() or "a thread"
@@ -87,7 +87,7 @@ def end_within(seconds: float, role: str, node: Running) -> None:
 
 
 def _end(role: str, failure: StorageError) -> NoReturn:
-    """End like a crash, which every file of a node is made for: a thread may hang in the disk."""
+    """End like a crash, which every file of a node survives: a thread may hang in the disk."""
     logging.shutdown()
     sys.stderr.write(f"{role}: {failure}\n")
     sys.stderr.flush()
@@ -105,10 +105,10 @@ async def listen(
 
     Args:
         address: host:port; port 0 lets the system choose.
-        guard: what bounds connections; None: as by default.
+        guard: the bounds on connections; None: the default ones.
 
     Returns:
-        The address it really has.
+        The address that it really has.
 
     Raises:
         ConfigError: this is no address, or it is taken.
@@ -141,7 +141,7 @@ async def listen(
 def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str) -> None:
     """Write `address` to `folder`/address, where it stays until `stack` closes.
 
-    Whoever finds the file finds all of it. Raises StorageError when it cannot be written.
+    A reader never sees a part of the file. Raises StorageError if it cannot be written.
     """
     target = folder / ADDRESS_FILE
     try:

@@ -1,7 +1,7 @@
 """Coroutines that go on without a task: a call on the catalog waits once, for the journal.
 
-A task costs as much as a tenth of such a call. What runs like this may await futures, locks and
-pauses; it must not ask for the task that it is (`asyncio.current_task`, `asyncio.timeout`).
+A task costs as much as a tenth of such a call. A coroutine that runs like this may await futures,
+locks and pauses; it must not ask for its task (`asyncio.current_task`, `asyncio.timeout`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Steps:
         context: contextvars.Context,
         ended: Callable[[Steps], None],
     ) -> None:
-        """Go on with it in `context`; `waits_for` is what its first step yielded.
+        """Go on with it in `context`; its first step yielded `waits_for`.
 
         `ended` is called after its last step, but not after `cancel`.
         """
@@ -44,7 +44,7 @@ class Steps:
         if waits_for is None:  # a turn for others
             asyncio.get_running_loop().call_soon(self._step, context=self._context)
         else:
-            waits_for._asyncio_future_blocking = False  # as a task says that it took it
+            waits_for._asyncio_future_blocking = False  # as a task does when it takes a future
             waits_for.add_done_callback(self._step, context=self._context)
 
     def _step(self, _: object = None) -> None:

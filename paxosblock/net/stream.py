@@ -2,8 +2,8 @@
 
 A client asks `GET /stream` with `Upgrade: paxosblock-stream/2` on a node's only port. After the
 `101` both ends speak frames (wire.py) and nothing else; the client sends its first frame when it
-has the `101`. `connection.py` is what each end does then; `calls.py` puts requests and replies on
-top. Here a client finds the node; `stream_server.py` is the node's side of that.
+has the `101`. `connection.py` is each end from then on; `calls.py` puts requests and replies on
+top. This module is the client's side of the Upgrade; `stream_server.py` is the node's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 
 
 async def close_connections(connections: tuple[FrameConnection, ...]) -> None:
-    """Close all; what a peer does not read within a second is dropped."""
+    """Close all; drop the bytes that a peer does not read within a second."""
     for connection in connections:
         connection.close()
     closing = [asyncio.create_task(connection.wait_closed()) for connection in connections]

@@ -31,8 +31,8 @@ def upgrade_handler(
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
     refuses the connection. When `app` shuts down, the open streams are closed.
 
-    One on which no frame ever comes, or the rest of one does not come, is closed when that has
-    lasted for `stall_s`, and counted in `refusals`; any other may be silent.
+    A connection on which no first frame, or not the rest of a frame, comes for `stall_s` is closed
+    and counted in `refusals`; any other may be silent.
     """
     connections: dict[FrameConnection, Slot] = {}
     watch = _StallWatch(stall_s, refusals or Refusals())
@@ -55,7 +55,7 @@ def upgrade_handler(
             slot = upgrade_server.take_over(request, transport, connection, {"Upgrade": UPGRADE})
             connections[connection] = slot
             watch.begin(connection)
-        return web.Response(status=101)  # for the access log; it finds the connection gone
+        return web.Response(status=101)  # only the access log sees it: the connection is gone
 
     async def close_all(_app: web.Application) -> None:
         await close_connections(tuple(connections))
@@ -65,7 +65,7 @@ def upgrade_handler(
 
 
 class _StallWatch:
-    """Looks every `stall_s` for streams whose peer has begun something and does not go on."""
+    """Looks every `stall_s` for streams whose peer has begun a frame and does not go on."""
 
     def __init__(self, stall_s: float, refusals: Refusals) -> None:
         self._stall_s, self._refusals = stall_s, refusals
@@ -99,7 +99,7 @@ class _StallWatch:
 
 
 def _refuse_spare(request: web.Request) -> None:
-    """Raise UnavailableError when the connection is one beyond the cap, which must not stay."""
+    """Raise UnavailableError if the connection is beyond the cap, and so must not stay."""
     http = request.protocol
     if isinstance(http, HttpConnection) and http.slot.spare:
         raise UnavailableError("the node has as many connections as it takes; try again")

@@ -1,8 +1,8 @@
 """A connection that begins as an HTTP Upgrade and speaks something else afterwards.
 
 A caller asks `GET <path>` with `Upgrade: <protocol>` on a node's only port. The node answers `101`,
-with headers of the protocol's own, and nothing after them: the caller speaks first. Here is the
-calling end; `upgrade_server.py` is the called one.
+with headers of the protocol's own, and nothing after them: the caller speaks first. This is the
+caller's end; `upgrade_server.py` is the node's.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def head(peer: str, path: str, protocol: str, headers: Mapping[str, str]) -> byt
 
 
 def answer(peer: str, protocol: str) -> Answer:
-    """Read the answer to that request; begun, it is sent what comes.
+    """Read the answer to that request; begin it, then send it the bytes that come.
 
     Raises:
-        ProtocolError: somebody answers, but nobody who speaks `protocol`.
+        ProtocolError: something answers that does not speak `protocol`.
         PaxosBlockError: the node refuses the connection and says why.
     """
     came = b""
@@ -83,8 +83,8 @@ async def call(
         small letters.
 
     Raises:
-        UnavailableError: nobody answers there within `timeout_s`.
-        ProtocolError: somebody answers, but nobody who speaks `protocol`.
+        UnavailableError: nothing answers there within `timeout_s`.
+        ProtocolError: something answers that does not speak `protocol`.
         PaxosBlockError: the node refuses the connection and says why.
         In each case nothing was asked yet.
     """
@@ -106,7 +106,7 @@ async def call(
         why = f"{peer} did not answer within {timeout_s:.3g} s"
         raise UnavailableError(why, peer=peer) from error
     except OSError as error:
-        number = error.errno or 0  # negative where a name has no address
+        number = error.errno or 0  # negative if a name has no address
         reason = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
         raise UnavailableError(f"{peer} cannot be reached: {reason}", peer=peer) from error
 
@@ -139,7 +139,7 @@ async def _resolve(host: str, port: int) -> Sequence[tuple[Any, ...]]:
     try:
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except RuntimeError:
-        # The program ends, and its pools of threads take no more work: nothing else waits here.
+        # The program ends, and its pools of threads take no more work: nothing else runs meanwhile.
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 

@@ -1,4 +1,4 @@
-"""The called end of an HTTP Upgrade: a connection goes from aiohttp to another protocol."""
+"""The node's end of an HTTP Upgrade: a connection goes from aiohttp to another protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paxosblock.net.wire import encode_error
 
 
 def unknown_protocol(path: str, protocol: str) -> web.Response:
-    """Return the answer to a caller that wants to speak something else at `path`."""
+    """Return the answer to a caller that asks for another protocol at `path`."""
     return web.Response(
         status=426,
         headers={"Upgrade": protocol, "Connection": "Upgrade"},
@@ -24,7 +24,7 @@ def unknown_protocol(path: str, protocol: str) -> web.Response:
 
 
 def refusal(error: PaxosBlockError) -> web.Response:
-    """Return the answer to a caller that is not let in."""
+    """Return the answer to a caller that is refused."""
     return web.Response(status=error.http_status, body=encode_error(error), content_type=ERROR_TYPE)
 
 
@@ -36,10 +36,10 @@ def take_over(
 ) -> Slot:
     """Move the request's transport from aiohttp to `protocol`; to aiohttp it looks closed.
 
-    `headers` of the `101` name what is spoken from now on.
+    `headers` of the `101` name the protocol that both speak from now on.
 
     Returns:
-        The connection's slot, to be released when it is lost, or need not count any more.
+        The connection's slot, to release when the connection is lost or no longer counts.
     """
     http = request.protocol
     slot = http.hand_over() if isinstance(http, HttpConnection) else Slot(None, "")

@@ -74,8 +74,8 @@ class FrameKind(enum.IntEnum):
     ERROR = 6
     """Its payload is `encode_error` of a `PaxosBlockError`."""
     BEAT = 7
-    """From a client: send a BEAT every `index` milliseconds from now on, or (0) no more of them.
-    From a DataNode: I live, and owe `index` votes and answers. `beats.py` says what follows."""
+    """From a client: send a BEAT every `index` milliseconds from now on, or (0) none any more. From
+    a DataNode: it lives, and owes `index` votes and answers. `beats.py` says what follows."""
     RUN = 8
     """The user bytes of successive chunks, side by side, from chunk `index` on, as the `Run` in the
     REPLY before it names them. Its payload crc is 0: each chunk is checked by its own name."""
@@ -102,9 +102,9 @@ def max_payload_bytes(kind: FrameKind) -> int:
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """The first 48 bytes of a frame, without what is the same in each.
+    """The first 48 bytes of a frame, without the fields that are the same in each.
 
-    Made twice for each chunk and vote: a frozen dataclass takes ten times as long to make.
+    It is made twice for each chunk and vote: a frozen dataclass takes ten times as long to make.
     """
 
     kind: FrameKind
@@ -143,7 +143,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def unpack(cls, buffer: Buffer, offset: int = 0) -> Header:
-        """Read the header at `offset` of `buffer`, which may go on after it.
+        """Return the header at `offset` of `buffer`, which may go on after it.
 
         Raises:
             ProtocolError: these bytes are no header of a frame; the message says why.
@@ -182,10 +182,10 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
 
 def verify_payload(header: Header, payload: Buffer) -> None:
-    """Check the payload against its header; who uses a payload calls this first.
+    """Check the payload against its header; call this before you use a payload.
 
     Raises:
-        CorruptionError: the payload is not what the sender had.
+        CorruptionError: the payload differs from the one that was sent.
     """
     if len(payload) != header.payload_length:
         raise CorruptionError(
@@ -238,10 +238,10 @@ def decode_error(payload: Buffer) -> PaxosBlockError:
 
 
 class MessageTable:
-    """The types that may travel in CALL or REPLY payloads: tagged structs, told by their tags."""
+    """The types that CALL or REPLY payloads may have: structs, distinguished by their tags."""
 
     def __init__(self, types: tuple[type[msgspec.Struct], ...]) -> None:
-        """`types` are structs with tags that are all different."""
+        """`types` are structs whose tags are all different."""
         assert all(kind.__struct_config__.tag for kind in types)
         self._types = types
         self._decoder = msgpack_decoder(functools.reduce(operator.or_, types))
@@ -251,7 +251,7 @@ class MessageTable:
 
         Raises:
             ProtocolError: its type is not in the table, or it is too long for a frame.
-            InvalidRequestError: it cannot even be written down.
+            InvalidRequestError: it cannot be encoded.
         """
         name = type(message).__name__
         if not isinstance(message, self._types):
