@@ -1,7 +1,7 @@
-"""A source of control calls: connections as clients have them, and callers in numbers.
+"""A source of control calls: many callers on connections like those of clients.
 
-The load generator shares the machine's cores with the nodes that it measures. What it does for a
-call is what `RpcClient` does, without the search for the NameNode that leads.
+The load generator shares the machine's cores with the nodes that it measures. It makes a call as
+`RpcClient` does, without the search for the NameNode that leads.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ async def run_load(
     clients: int,
     seconds: float = float("inf"),
 ) -> Load:
-    """Let `clients` call, each one after the other, until `seconds` are over or its requests are;
-    each calls some times at least.
+    """Let `clients` make one call after the other, until `seconds` are over or their requests are;
+    each makes a few calls at least.
 
-    `requests(client)` are those of one client.
+    `requests(client)` returns those of one client.
     """
     latencies: list[float] = []
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The machine: what it is, when its disk is quiet, and what processes have used of it."""
+"""The machine: its description, its quiet disk, and the processor time of processes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 LIBRARIES: Final = ("aiohttp", "crc32c", "msgspec", "rocksdict", "uvloop")
 
 QUIET_BYTES: Final = 4 * MIB
-"""So much may wait to be written on a quiet machine: logs of others always do."""
+"""So many bytes may wait to be written on a quiet machine: logs of others always do."""
 QUIET_SECTORS: Final = 256
-"""So much may be read and written between two looks."""
+"""So many sectors may be read and written between two looks."""
 LOOK_EVERY_S: Final = 0.1
 
 
@@ -62,7 +62,7 @@ def _own_version() -> str:
     try:
         told = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        progress("git is not installed: the records do not tell the revision of this checkout")
+        progress("git is not installed: the records lack the revision of this checkout")
         return __version__
     return f"{__version__} {told.stdout.strip()}".strip()
 
@@ -72,7 +72,7 @@ def _installed() -> dict[str, str]:
     for name in LIBRARIES:
         try:
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # not every version of ours needs each
+        except metadata.PackageNotFoundError:  # not every version of paxosblock needs each of them
             continue
     return found
 
@@ -97,7 +97,7 @@ def _mount(folder: Path) -> tuple[str, str, str]:
 
 
 def _memory() -> dict[str, int]:
-    """Return what /proc/meminfo tells, in bytes."""
+    """Return the numbers of /proc/meminfo, in bytes."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     return {name: int(rest.split()[0]) * KIB for name, _, rest in (x.partition(":") for x in lines)}
 
@@ -108,8 +108,8 @@ def _memory() -> dict[str, int]:
 async def quiet(within_s: float) -> bool:
     """Sync everything, and wait until nothing waits to be written and the disks stand still.
 
-    Deleted blocks are discarded by some disks for seconds after; what is measured meanwhile is
-    slower by half. False if it was not quiet after `within_s`: the machine does something else.
+    Some disks discard deleted blocks for seconds afterwards, which makes a measurement meanwhile
+    slower by half. Return False if it was not quiet `within_s`: the machine does something else.
     """
     await asyncio.to_thread(os.sync)
     end_s, moved = time.perf_counter() + within_s, _sectors()

@@ -18,7 +18,7 @@ PANEL_WIDTH, PANEL_HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 250, 56, 20, 44, 38
 PANELS_IN_A_ROW: Final = 3
 TICKS: Final = 4
 WIDE: Final = 30.0
-"""An axis whose last value is so many times its first one is logarithmic."""
+"""An axis is logarithmic if its last value is at least so many times its first one."""
 COLOURS: Final = ("#36c", "#c63", "#393", "#939", "#777")
 LIMIT: Final = "bare limit"
 

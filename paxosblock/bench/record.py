@@ -1,4 +1,4 @@
-"""A record: one figure of one round, with all that one must know to compare it."""
+"""A record: one figure of one round, with everything needed to compare it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Record(
 ):
     """One figure.
 
-    `case`, `what` and `unit` say what was measured, `side` of which system, `at` at which place of
-    a growth curve; records that agree in these are rounds of the same figure.
+    `case`, `what` and `unit` say what was measured, `side` in which system, `at` at which point of
+    a growth curve; records that agree in all of these are rounds of the same figure.
     """
 
     case: str
@@ -45,10 +45,10 @@ class Record(
     unit: str
     """Such as "MiB/s", "/s", "ms p50"."""
     round: int
-    """From 1."""
+    """The rounds are counted from 1."""
     host: Host
     side: str = OURS
-    """Or the name of a peer that does the same work in the same run."""
+    """The system: ours, or the name of a peer that does the same work in the same run."""
     at: float | None = None
     """The place on the horizontal axis, such as the number of files."""
     at_unit: str = ""
@@ -57,11 +57,11 @@ class Record(
     ratio: float | None = None
     """`value` / `limit`."""
     goal: float | None = None
-    """In the same unit."""
+    """The goal, in the same unit."""
     processor_s: dict[str, float] = {}
     """Seconds of processor of each role, for each `per`."""
     per: str = ""
-    """The thing that was done, such as "GiB", "call", "block"."""
+    """The unit of work, such as "GiB", "call", "block"."""
     durability: str = ""
     """"disk": acknowledged means synced; "memory": acknowledged means received by every replica;
     of peers as they call it."""
@@ -70,7 +70,7 @@ class Record(
     window: int | None = None
     clients: int | None = None
     settings: dict[str, str] = {}
-    """All else that was not as it is shipped, or that one must know."""
+    """Everything else that differed from the shipped settings, or that a reader must know."""
 
     def __post_init__(self) -> None:
         assert self.case, "a record says of which case it is"
@@ -80,7 +80,7 @@ class Record(
 
     @property
     def key(self) -> tuple[str, str, str, str, float | None]:
-        """Return what rounds of the same figure agree in."""
+        """The fields in which rounds of the same figure agree."""
         return (self.case, self.what, self.unit, self.side, self.at)
 
 

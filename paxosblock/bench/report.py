@@ -15,7 +15,7 @@ NONE: Final = ""
 
 
 def report(records: Sequence[Record], pictures: Mapping[str, str]) -> str:
-    """Return the tables of all cases; `pictures` are links to those that are drawn, by case."""
+    """Return the tables of all cases; `pictures` has the link to the picture of a case."""
     parts = ["# Figures", "\n".join(_hosts(records))]
     for name, those in by_case(records).items():
         parts.append(f"## {name}")

@@ -1,9 +1,10 @@
 """The work of the case `spark`; needs PySpark, pyarrow and Java.
 
-A cluster with three DataNodes and a `local[cores]` Spark on the same machine. Rows are a bigint, a
-double and a string of 64 characters, 88 bytes in Arrow; MiB are of those. Paths take turns, and the
-limit is what Spark does on the local disk in the same round. "Unweighed" writes have the setting
-that docs/spark.md recommends: Spark then does not add up the bytes of a batch before each row.
+It uses a cluster with three DataNodes and a `local[cores]` Spark on the same machine. Rows are a
+bigint, a double and a string of 64 characters, 88 bytes in Arrow; MiB are of those. Paths take
+turns, and the limit is Spark on the local disk in the same round. "Unweighed" writes have the
+setting that docs/spark.md recommends: Spark then does not add up the bytes of a batch before each
+row.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Run:
 
 
 class Discard(DataSource):
-    """A data source that takes Arrow batches and keeps nothing: what PySpark itself costs."""
+    """A data source that takes Arrow batches and drops them: it shows the cost of PySpark alone."""
 
     @classmethod
     def name(cls) -> str:
@@ -108,7 +109,7 @@ def in_turns(run: Run, question: str, paths: Paths, warm: Paths, baseline: str) 
 
 
 def bench_write(run: Run) -> None:
-    """The sink, against Spark's own parquet writer and against a writer that discards."""
+    """Compare the sink with Spark's own parquet writer and with a writer that discards."""
     run.spark.dataSource.register(Discard)
     warm = write_paths(run, run.frame(WARM_MIB * MIB // ROW_BYTES))
     in_turns(run, "write", write_paths(run, run.frame()), warm, "local parquet")
@@ -127,7 +128,7 @@ def write_paths(run: Run, frame: DataFrame) -> Paths:
 
 
 def unweighed(run: Run, work: Callable[[], object]) -> Callable[[], object]:
-    """`work` while Spark limits a batch by its number of rows only."""
+    """Return `work` such that Spark limits a batch by its number of rows only."""
 
     def job() -> None:
         run.spark.conf.set(BATCH_BYTES, UNWEIGHED)
@@ -157,7 +158,7 @@ def arrow_paths(run: Run, frame: DataFrame) -> Paths:
 
 
 def bench_read(run: Run) -> None:
-    """The batch source, against Spark's own parquet reader."""
+    """Compare the batch source with Spark's own parquet reader."""
     local = os.fspath(run.folder / "read.parquet")
     progress("writing what is read")
     run.frame().write.mode("overwrite").parquet(local)
@@ -167,7 +168,7 @@ def bench_read(run: Run) -> None:
         run.frame().write.format("paxosblock").mode("overwrite").options(**options).save(target)
 
     def total(frame: DataFrame) -> Row | None:
-        """Every column is read, and only sums leave the tasks."""
+        """Read every column; only sums leave the tasks."""
         sums = [sql.sum("id"), sql.sum("half"), sql.sum(sql.length(frame.columns[2]))]
         return frame.agg(*sums).first()
 
@@ -185,7 +186,7 @@ def bench_read(run: Run) -> None:
 
 
 def bench_commit(run: Run) -> None:
-    """One transaction that publishes that many files."""
+    """Measure one transaction that publishes that many files."""
     for count in COMMITTED_FILES:
         for number in run.bench.rounds:
             work, place = f"/bench/work-{count}-{number}", f"/bench/published-{count}-{number}"
@@ -205,7 +206,7 @@ def bench_commit(run: Run) -> None:
 
 
 def bench_batch(run: Run) -> None:
-    """A micro-batch of few rows: our sink against Spark's own file sink."""
+    """Compare our sink with Spark's own file sink, for a micro-batch of few rows."""
     lines = run.folder / "lines"
     lines.mkdir()
     for number in range(BATCHES):

@@ -1,4 +1,4 @@
-"""Cases: how they are registered, what they are given, and how they are run one after the other."""
+"""Cases: registers them, runs them one after the other, and gives each the means to measure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 QUIET_WITHIN_S: Final = 15.0
 RESTLESS: Final = 10
-"""After so many waits in vain somebody else uses the disk for good: it is hardly waited for."""
+"""After so many waits in vain another program uses the disk for good: later waits are short."""
 HARDLY_S: Final = 1.0
 SMALL_ROOM_BYTES: Final = 256 * MIB
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99}
@@ -57,7 +57,7 @@ Run = Callable[["Bench"], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question, and what answers it."""
+    """One question, and the function that answers it."""
 
     name: str
     question: str
@@ -74,8 +74,8 @@ def case(name: str, *, usual: bool = True, room_bytes: int = GIB) -> Callable[[R
     """Register a coroutine function as a case; the first line of its docstring is its question.
 
     Args:
-        usual: it belongs to a run that names no cases.
-        room_bytes: what its nodes and the limit write at most at the usual size.
+        usual: True if a run that names no cases includes it.
+        room_bytes: the most bytes that its nodes and the limit write at the usual size.
     """
 
     def register(run: Run) -> Run:
@@ -94,13 +94,13 @@ class Options:
 
     rounds: int = 3
     seconds: float = 2.0
-    """Of each measurement that lasts as long as one likes."""
+    """Duration of each measurement whose length is free."""
     most: int | None = None
-    """The largest place of growth curves; None: what fits into a run that one waits for."""
+    """The last point of growth curves; None: one that a usual run reaches in time."""
     small: bool = False
-    """Each case as small as it can be: to see that it runs."""
+    """True if each case is as small as it can be, only to see that it runs."""
     folder: Path | None = None
-    """The place where nodes and limits write; None: the temporary folder."""
+    """The folder where nodes and limits write; None: the temporary folder."""
 
 
 @dataclass(slots=True)
@@ -111,12 +111,12 @@ class Spent:
     processor_s: dict[str, float] = field(default_factory=dict)
 
     def per(self, count: float) -> dict[str, float]:
-        """Return the processor seconds of each role for one of so many."""
+        """Return the processor seconds of each role, divided by `count`."""
         return {role: round(used / count, 9) for role, used in self.processor_s.items() if used}
 
 
 class Bench:
-    """All that a case is given."""
+    """The means of a case."""
 
     def __init__(
         self,
@@ -142,19 +142,19 @@ class Bench:
 
     @property
     def seconds(self) -> float:
-        """Return how long a measurement goes on that lasts as long as one likes."""
+        """The duration of a measurement whose length is free."""
         return 0.1 if self.options.small else self.options.seconds
 
     def size(self, usual: int, small: int) -> int:
-        """Return one of the two."""
+        """Return `usual`, or `small` in a run that only sees that cases run."""
         return small if self.options.small else usual
 
     def some(self, all_of_them: Sequence[T]) -> Sequence[T]:
-        """Return them all, or only the first where it does not matter what is measured."""
+        """Return all of them, or only the first in a run that only sees that cases run."""
         return all_of_them[:1] if self.options.small else all_of_them
 
     def sizes(self, all_of_them: Sequence[int], usual_most: int, small: int) -> tuple[int, ...]:
-        """Return the places of a growth curve up to `--max`, or up to what is usual."""
+        """Return the points of a growth curve up to `--max`, or up to `usual_most`."""
         if self.options.small:
             return (small,)
         most = self.options.most or usual_most
@@ -169,9 +169,9 @@ class Bench:
         kind: type[LocalCluster] = LocalCluster,
         fresh: bool = False,
     ) -> LocalCluster:
-        """Return a running cluster: the one of the case before if it is of the same kind and whole,
-        and `fresh` is not asked for; else a new one. The suite ends it. Where it does not matter
-        what is measured, `fresh` does not either."""
+        """Return a running cluster, which the suite ends: that of the case before if it is of the
+        same kind and whole, and `fresh` is not asked for; otherwise a new one. A run that only sees
+        that cases run ignores `fresh`."""
         return await asyncio.to_thread(
             self._clusters.get,
             kind,
@@ -191,14 +191,14 @@ class Bench:
             host.progress(f"{self.case}: the disk was not quiet within {within_s:g} s")
 
     async def bare(self, measure: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return what a bare limit measures, in a thread, once the disk is quiet."""
+        """Return the result of `measure`, a bare limit, in a thread once the disk is quiet."""
         await self.quiet()
         return await asyncio.to_thread(measure, *args, **kwargs)
 
     @contextlib.asynccontextmanager
     async def measured(self, cluster: LocalCluster | None = None) -> AsyncIterator[Spent]:
-        """Wait until the disk is quiet; then measure what the block takes: its time, and the
-        processor time of this process and of the nodes, none of which may be started in it."""
+        """Wait until the disk is quiet; then measure the time of the block, and the processor time
+        of this process and of the nodes, none of which may be started in it."""
         pids = await asyncio.to_thread(_pids, cluster)
         await self.quiet()
         spent, before, begun_s = Spent(), _used(pids), time.perf_counter()
@@ -227,7 +227,7 @@ class Bench:
         clients: int | None = None,
         **settings: object,
     ) -> None:
-        """Emit the figure of round `number`; see `Record`. `at` is a place and its unit."""
+        """Emit the figure of round `number`; see `Record`. `at` is a point and its unit."""
         place, at_unit = at if at is not None else (None, "")
         self._take(
             Record(
@@ -276,7 +276,7 @@ class Bench:
 
 
 def _short(value: float) -> float:
-    """Return the value with six digits: nobody measures more."""
+    """Return the value with six digits: no measurement has more."""
     return float(f"{value:.6g}")
 
 
@@ -311,7 +311,7 @@ class Clusters:
         self._kept: LocalCluster | None = None
         self._started = 0
         self.restless = 0
-        """The times that a quiet disk was waited for in vain."""
+        """Number of waits for a quiet disk in vain."""
 
     def get(
         self,
@@ -359,7 +359,7 @@ async def run_cases(
 ) -> list[str]:
     """Run the cases one after the other and give each record to `take`, as soon as it is there.
 
-    Returns the names of those that failed; what went wrong was told on standard error.
+    Return the names of those that failed, after their errors went to standard error.
 
     Raises:
         StorageError: there is no room for one of the cases, before anything was run.
@@ -388,7 +388,7 @@ async def run_cases(
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """Say nothing of nodes that fail meanwhile: they are killed on purpose."""
+    """Log nothing of nodes that fail meanwhile: they are killed on purpose."""
     log = logging.getLogger("paxosblock")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -415,7 +415,7 @@ async def _run_one(case: Case, bench: Bench) -> bool:
 
 
 def check_room(cases: Iterable[Case], options: Options, folder: Path) -> None:
-    """Raises StorageError: the file system of `folder` has no room for one of the cases."""
+    """Raise StorageError if the file system of `folder` has no room for one of the cases."""
     free = shutil.disk_usage(folder).free
     for each in cases:
         needed = SMALL_ROOM_BYTES if options.small else each.room_bytes

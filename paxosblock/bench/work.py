@@ -1,4 +1,4 @@
-"""The work that several cases do: files written, read, flushed, and who holds their blocks."""
+"""Work that several cases share: writing, reading and flushing files, and finding their blocks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The cases, by what they are about; `paxosblock bench --list` shows them."""
+"""The cases by subject; `paxosblock bench --list` shows them."""

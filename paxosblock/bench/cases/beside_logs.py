@@ -1,8 +1,9 @@
 """BookKeeper, etcd and NATS JetStream in the same run, three replicas each, and HDFS where it fits.
 
-What is acknowledged is on disk at: every replica (ours, HDFS by `hsync`), two of three (BookKeeper,
-etcd, NATS with `sync_interval: always`). The load is made by each one's own client, as many callers
-in one process: in Java for HDFS and BookKeeper, in Go for etcd and NATS, in Python for ours.
+An acknowledged write is on the disks of every replica (ours, HDFS by `hsync`), or of two of three
+(BookKeeper, etcd, NATS with `sync_interval: always`). Each system's own client makes the load, with
+as many callers in one process: in Java for HDFS and BookKeeper, in Go for etcd and NATS, in Python
+for ours.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ async def _killed(
 
 
 def _storing(others: Others) -> list[tuple[Peer, list[Server], str]]:
-    """Return those that store what writers write, their nodes, and what is acknowledged there."""
+    """Return the systems that store what writers write, their nodes, and their durability."""
     found: list[tuple[Peer, list[Server], str]] = []
     hdfs, bookkeeper = others.get(Hdfs), others.get(BookKeeper)
     if isinstance(hdfs, Hdfs):
@@ -220,7 +221,7 @@ def _emit_wait(
 
 
 async def _taken_over(bench: Bench, cluster: LocalCluster, others: Others, number: int) -> None:
-    """Close a file of 1 MiB for a writer who is gone."""
+    """Close a file of 1 MiB whose writer is gone."""
     what, path = "an abandoned file taken over", f"/abandoned-{number}/0"
     async with AsyncClient(cluster.url) as writer, AsyncClient(cluster.url) as other:
         out = await writer.create(path, durability="memory")

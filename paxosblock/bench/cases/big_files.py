@@ -1,10 +1,10 @@
 """What does a file of many blocks cost whoever else waits for the NameNode?
 
-One NameNode with its store on disk, in this process and without sockets: what answers are made of
-and encoded is real, and so are the transactions. Beside each step stands the longest turn of the
-event loop in it, in processor time, so that other processes do not count; heartbeats between
-NameNodes wait for as long. No DataNode is there: who holds a block is noted beforehand, and what
-members are told in the end reaches nobody.
+One NameNode with its store on disk, in this process and without sockets: it makes and encodes real
+answers, and commits real transactions. Beside each step stands the longest turn of the event loop
+in it, in processor time, so that other processes do not count; heartbeats between NameNodes wait
+for as long. There is no DataNode: the members of each block are noted beforehand, and the messages
+to them are dropped.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ async def every_page(stage: Stage, clients: int) -> None:
             msgspec.msgpack.encode(view)
             request = GetFile(PATH, view.next_place, file_id=view.status.file_id)
             view = await stage.service.call(GET_FILE, request)
-            await asyncio.sleep(0)  # where a socket is, it would be waited for
+            await asyncio.sleep(0)  # with a socket, the call would wait for it here
 
     await asyncio.gather(*(client() for _ in range(clients)))
 
@@ -179,7 +179,7 @@ async def again(service: Service, method: Method[Q, object], request: Q, times: 
 async def swept(stage: Stage) -> None:
     """Delete the file, and wait until its blocks are gone."""
     await stage.service.call(DELETE, DeletePath(PATH))
-    while await stage.node.catalog.garbage():  # noqa: ASYNC110 - the sweep tells nobody
+    while await stage.node.catalog.garbage():  # noqa: ASYNC110 - the sweep has no event to wait for
         await asyncio.sleep(0.1)
 
 

@@ -25,7 +25,7 @@ class Watch:
     """Notes when the chunks of each block are sent, and when all members have voted for them."""
 
     def __init__(self) -> None:
-        """Looks on from here until `stop`."""
+        """Begin to watch, until `stop`."""
         self.sent: dict[BlockId, list[float]] = {}
         self.voted: dict[BlockId, list[float]] = {}
         self.last_sent_s = 0.0
@@ -46,7 +46,7 @@ class Watch:
         self._patch(send, on_vote)
 
     def stop(self) -> None:
-        """Look away."""
+        """Stop watching."""
         self._patch(self._send, self._on_vote)
 
     @staticmethod
@@ -55,8 +55,8 @@ class Watch:
         BlockWriter.on_vote = on_vote  # type: ignore[method-assign]  # the same
 
     def steps(self) -> tuple[list[float], list[float]]:
-        """Seconds from the last vote for a block to the first chunk and to the first vote of the
-        next one, for each step."""
+        """Return the seconds from the last vote for a block to the first chunk, and to the first
+        vote, of the next block, for each step."""
         blocks = sorted(self.sent, key=lambda block: self.sent[block][0])
         pairs = list(itertools.pairwise(blocks))
         still = [self.sent[after][0] - self.voted[before][-1] for before, after in pairs]
@@ -138,7 +138,7 @@ async def recovery(bench: Bench) -> None:
 
 
 async def abandon_and_take_over(cluster: LocalCluster, fs: AsyncClient, mib: int) -> float:
-    """Seconds that the take-over takes."""
+    """Return the seconds that the take-over takes."""
     piece = os.urandom(MIB)
     async with AsyncClient(cluster.url) as writing:
         out = await writing.create(

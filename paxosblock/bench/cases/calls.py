@@ -1,4 +1,4 @@
-"""How fast are NameNodes, asked as their users ask them: through RPC, as processes?
+"""How fast do NameNodes answer their users: through RPC, as processes?
 
 A cluster on loopback, `fdatasync` on, default settings. The clients share one process, one
 connection each, and ask one after the other (`call_load.py`). Beside the rates stands the processor
@@ -47,13 +47,13 @@ class Names:
     """Requests of clients, each about names of its own; they are named as a client's own are."""
 
     def __init__(self, run: str) -> None:
-        """`run` tells these clients from all others."""
+        """`run` distinguishes these clients from all others."""
         self._run = run
         self._made: dict[int, int] = {}
 
     def kinds(self) -> list[tuple[str, Method[Any, Any], Requests, bool]]:
-        """Return what is asked, in an order in which each finds what it needs, and whether it is
-        a change."""
+        """Return the calls in an order in which each finds what it needs, each with True if it is a
+        change."""
         return [
             ("mkdirs", MKDIRS, self.new_directories, True),
             ("create", CREATE, self.new_files, True),
@@ -64,28 +64,28 @@ class Names:
         ]
 
     def new_directories(self, client: int) -> Iterator[MakeDirectories]:
-        """More and more of them, in one of its own."""
+        """Yield more and more directories, in one of the client's own."""
         for number in count():
             self._made[client] = number
             yield MakeDirectories(self._path(client, number), once=self._once("d", client, number))
 
     def new_files(self, client: int) -> Iterator[CreateFile]:
-        """Each has a writer of its own, as a client's have."""
+        """Yield creates, each by a writer of its own, as a client's are."""
         for number in count():
             once = self._once("f", client, number)
             writer, path = WriterId(f"{once.session}-{number}"), f"/{self._run}f/{client}/{number}"
             yield CreateFile(path, writer, False, 3, 128 * MIB, Durability.DISK, once=once)
 
     def known_paths(self, client: int) -> Iterator[PathRequest]:
-        """One path again and again."""
+        """Yield one path again and again."""
         return (PathRequest(self._path(client, 0)) for _ in count())
 
     def known_directories(self, client: int) -> Iterator[ListDirectory]:
-        """One of no entries, again and again."""
+        """Yield a directory without entries, again and again."""
         return (ListDirectory(self._path(client, 0)) for _ in count())
 
     def moves(self, client: int) -> Iterator[Rename]:
-        """There and back, ending where it began."""
+        """Yield renames there and back, which end where they began."""
         one, other = self._path(client, 0), f"/{self._run}/{client}/moved"
         for number in count():
             source, target = (one, other) if number % 2 == 0 else (other, one)

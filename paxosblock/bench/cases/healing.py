@@ -1,18 +1,18 @@
-"""How fast do a dead node's blocks come back, and what does that cost who writes meanwhile?
+"""How fast do a dead node's blocks come back, and what does that cost a writer meanwhile?
 
-Six DataNodes on this machine, default settings but for the times after which a DataNode is dead and
-its replicas are missed, which are short; all of them share the machine's cores and its disk, which
-DataNodes on machines of their own do not. Three times a DataNode is killed for good, and every
-block it held gets a third replica again on another one:
+Six DataNodes run on this machine with default settings, except that the times after which a
+DataNode is dead and its replicas are missed are short. All of them share the machine's cores and
+its disk, which DataNodes on machines of their own do not. Three times a DataNode is killed for
+good, and every block that it held gets a third replica again on another one:
 
 1. large blocks: MiB/s, beside the smaller one of the bare-socket copy (`limit.py`: one sender, one
    receiver, CRC32C, `pwrite`) and of what the DataNodes that are left may receive together
    (`copy_bandwidth` of each); and beside what the model of large clusters says of this one;
 2. small blocks: blocks/s, and processor time of the NameNode for each;
-3. large blocks again, while a writer writes: what it loses against the same writer on the same
-   DataNodes once nothing is copied any more.
+3. large blocks again, while a writer writes: its loss against the same writer on the same DataNodes
+   once nothing is copied any more.
 
-Counted is from the first block that is whole again to the last.
+The time counts from the first block that is whole again to the last.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def healing(bench: Bench) -> None:
 
 
 async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
-    """Kill three DataNodes, one after the other, and look."""
+    """Kill three DataNodes, one after the other, and measure."""
     large, namenode = bench.size(96, 6), cluster.namenode
     *_, third, second, first = cluster.datanodes
     config = ClientConfig(chunk_size_bytes=CHUNK_BYTES)

@@ -70,7 +70,7 @@ async def growth_of_one(bench: Bench) -> None:
 
 
 async def _grow(bench: Bench, cluster: LocalCluster) -> None:
-    """One round, since a catalog takes long to fill: each size goes on from the one before."""
+    """Do one round, since a catalog takes long to fill: each size goes on from the one before."""
     leader = await asyncio.to_thread(cluster.wait_leader)
     empty_bytes, there = resident_bytes(leader.pid or 0), 0
     for files in bench.sizes(FILES, USUAL, 200):
@@ -102,7 +102,7 @@ def _known(files: int, client: int) -> Iterator[PathRequest]:
     number = client * files // CLIENTS
     while True:
         yield PathRequest(path_of(number % files))
-        number += 7919  # a prime, so that neighbours are not asked for one after the other
+        number += 7919  # a prime, so that one neighbour does not follow the other
 
 
 def path_of(number: int) -> str:
@@ -170,7 +170,7 @@ def wait_level(cluster: LocalCluster) -> None:
 
 
 def metrics(node: Node) -> dict[str, float]:
-    """Return what a node's /metrics shows, by name. Each look begins the longest stalls anew."""
+    """Return the values of a node's /metrics, by name. Each look resets the longest stalls."""
     prefix = "paxosblock_namenode_"
     with urlopen(f"http://{node.address}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()

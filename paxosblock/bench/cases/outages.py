@@ -14,8 +14,8 @@ from the failure on until something succeeds that was begun after it. Default se
     names/stop      SIGSTOP of it
     names/cut       its bytes are held back, those of its own connections, too
 
-Of writers the blocks that were ended are counted, too: none should be by a slow disk or a rebuild.
-What holds bytes back and slows disks are services of the tests: those kinds need a checkout.
+For writers it also counts the blocks that a failure ended: a slow disk or a rebuild should end
+none. Services of the tests hold bytes back and slow disks: those kinds need a checkout.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ SLOW_S: Final = 1.5
 
 
 class Activity:
-    """A client that does one thing after the other, and when each of them succeeded."""
+    """A client that does one thing after the other, and the times of its successes."""
 
     def __init__(self, act: Callable[[], Awaitable[object]]) -> None:
-        """`act` is what it does."""
+        """`act` does one thing."""
         self._act = act
         self.done: list[tuple[float, float]] = []
         """Begin and end of every success."""
@@ -89,14 +89,14 @@ class Activity:
                 await self._progress.wait()
 
     def longest_wait_s(self, since: float) -> float:
-        """Return the longest time without a success since then."""
+        """Return the longest time without a success since that instant."""
         ends = [end for _, end in self.done if end > since]
         return max(end - start for start, end in zip([since, *ends], ends, strict=False))
 
 
 @dataclass(frozen=True)
 class Fails:
-    """One way to fail: `fail` makes it so, `heal` undoes it; `is_over` once it had its effect."""
+    """One way to fail: `fail` causes it, `heal` undoes it; `is_over` is True after its effect."""
 
     fail: Callable[[], object]
     heal: Callable[[], object]
@@ -168,8 +168,8 @@ def owner_of(cluster: LocalCluster, storage: StorageId) -> Node:
 
 
 async def measure_names(cluster: LocalCluster, kind: Kind, count: int) -> list[float]:
-    """Return the outages of those who make directories while the NameNode that leads fails so many
-    times."""
+    """Return the outages of clients that make directories while the NameNode that leads fails so
+    many times."""
     outages = list[float]()
     async with AsyncClient(cluster.url) as fs:
         names = (f"/directory-{number}" for number in itertools.count())
@@ -189,7 +189,7 @@ async def measure_names(cluster: LocalCluster, kind: Kind, count: int) -> list[f
 
 @dataclass(frozen=True)
 class Kind:
-    """The thing that fails, and who waits for it."""
+    """The failures and the clients that they keep waiting."""
 
     failure: Failure
     service: str = ""

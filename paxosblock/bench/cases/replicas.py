@@ -1,9 +1,9 @@
-"""How long does a DataNode with very many replicas take until it serves, and what do they take?
+"""How long does a DataNode with very many replicas take until it serves, and how much memory?
 
 A volume of finalized replicas of 4 KiB, with files of their own or in the log of small ones, and a
-DataNode as a process, whose NameNode nobody runs. Shown are the time from its start to its first
-answer, the processor time until then, and the memory for a replica, each without what a DataNode
-with an empty volume takes. The files were read before: what a cold disk adds is not in it.
+DataNode as a process, whose NameNode does not run. It shows the time from the start to the first
+answer, the processor time until then, and the memory for a replica, each without that of a DataNode
+with an empty volume. The files are in memory already, so a cold disk takes longer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def fill(volume: Path, count: int) -> None:
 
 
 class NeverSynced(OsDisk):
-    """A disk that is not waited for: nothing here must survive a power cut."""
+    """A disk without syncs: nothing here must survive a power cut."""
 
     def sync(self, file: FileHandle) -> None:
         """Do nothing."""

@@ -1,13 +1,13 @@
 """What does a NameNode pay when a storage with very many replicas reports them?
 
-A NameNode as a process, whose catalog has so many finalized blocks, all at one storage. The shipped
-reporter of a DataNode, in this process, tells of them; the replicas themselves are made up. Then it
-comes back with none, so that all are missing, and answers no question. Clients ask for a path
-meanwhile, one call after the other. Shown are, for each of the two reports: how long it took, the
-processor time of the NameNode, the longest that its loop was busy with one thing (processor time,
-`loop_busy_seconds` of its `/metrics`), how long a call of a client takes, and the longest silence
-of the DataNode as the NameNode saw it. And the NameNode's memory for a block: of its record, and of
-one replica that was reported.
+A NameNode runs as a process, whose catalog has so many finalized blocks, all at one storage. The
+shipped reporter of a DataNode, in this process, reports them; the replicas themselves are made up.
+Then it comes back without any, so that all are missing, and answers no question. Meanwhile clients
+ask for a path, one call after the other. For each of the two reports it shows the time that it
+took, the processor time of the NameNode, the longest time that its loop was busy with one thing
+(processor time, `loop_busy_seconds` of its `/metrics`), the time of a client's call, and the
+longest silence of the DataNode as the NameNode saw it. It also shows the NameNode's memory for a
+block: for its record, and for one replica that was reported.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BLOCKS_AT_ONCE = 2000
 LOOK_EVERY_S = 0.1
 LOADED_WITHIN_S = 600.0
 CLIENTS: Final = 8
-"""Those that ask for a path meanwhile."""
+"""Clients that ask for a path meanwhile."""
 CHUNK = ChunkName(ChunkIndex(0), 100, 7)
 DECIDED = Generation(1)
 
@@ -174,13 +174,13 @@ async def fill(folder: Path, address: str, storage: StorageId, count: int) -> li
 
 
 class Watch:
-    """A watch on what a NameNode says of the DataNode while something goes on."""
+    """Watches what a NameNode says of the DataNode meanwhile."""
 
     def __init__(self, namenode: str, client: RpcClient) -> None:
         self._namenode = namenode
         self._client = client
         self.silence_s = 0.0
-        """The longest that the DataNode was not heard of."""
+        """The longest time for which the NameNode did not hear from the DataNode."""
 
     async def until(self, done: Callable[[NodeStatus], bool]) -> None:
         """Look until it is so."""
@@ -262,11 +262,11 @@ async def _measure(
     at: tuple[float, str],
     work: Callable[[], Awaitable[float]],
 ) -> None:
-    """Do `work`, which returns the DataNode's longest silence, and tell how it was."""
+    """Do `work`, which returns the DataNode's longest silence, and emit the figures."""
     namenode = cluster.namenode
     async with AsyncClient([namenode.address]) as fs:
         await fs.stat("/")
-        await asyncio.to_thread(longest_turn_s, namenode)  # what was before does not count
+        await asyncio.to_thread(longest_turn_s, namenode)  # forget the turns before
         took_s = list[float]()
         async with bench.measured(cluster) as spent:
             asking = [asyncio.create_task(ask_for_ever(fs, took_s)) for _ in range(CLIENTS)]

@@ -1,16 +1,17 @@
 """A model of clusters that no test has: how soon is a node's loss mended, and what do reports cost?
 
-No node runs here but one. Time jumps from event to event: a DataNode with its replicas is lost,
-is dead after `datanode_dead_after`, is missed after `replicate_after`; then copies begin and end,
-as many at a time as each DataNode may send and get, each at its share of `copy_bandwidth`, begun
-no faster than a NameNode can that uses one processor. The blocks are spread at random.
+Only one real node runs here. Time jumps from event to event: a DataNode is lost with its replicas,
+counts as dead after `datanode_dead_after`, and its replicas as missing after `replicate_after`;
+then copies begin and end, as many at a time as each DataNode may send and get, each at its share of
+`copy_bandwidth`, and no faster than a NameNode on one processor can begin them. The blocks are
+spread at random.
 
-The inputs are the settings as they are shipped, and what one report, heartbeat and copy costs a
-NameNode in processor time, and a block in memory: measured first, on a NameNode of this machine
-(`measured_costs`), and emitted. A copy's cost is that of a small block of the case `healing`.
+The inputs are the shipped settings, the processor time of a NameNode for one report, heartbeat and
+copy, and its memory for a block: measured first, on a NameNode of this machine (`measured_costs`),
+and emitted. A copy costs as much as that of a small block in the case `healing`.
 
-It is checked where it can be: `healing` shows what the model says of the six DataNodes that were
-measured, and the curves of `reports` that a replica costs the same however many are reported.
+Two cases check the model: `healing` compares it with six real DataNodes, and the curves of
+`reports` show that a replica costs the same however many are reported.
 
 The model leaves out: racks, switches between them, disks slower than `copy_bandwidth`, foreground
 work, and what else a NameNode does.
@@ -40,15 +41,15 @@ from paxosblock.units import GIB, MIB
 
 REPLICATION: Final = 3
 LOOK_AHEAD: Final = 16
-"""Waiting blocks that are looked at for one that may begin, as in a queue that passes over those
-whose holders have enough to do."""
+"""Waiting blocks to look at for one that may begin, as a queue does that passes over blocks whose
+holders are busy."""
 CHOICES: Final = 3
 """Random targets of which the least busy gets the copy."""
 NODES: Final = (100, 1000)
 HELD: Final = 100_000
 """Replicas of each DataNode."""
 COPY_US: Final = 3716.0
-"""Of the NameNode's processor, as the case `healing` showed for a small block."""
+"""Microseconds of the NameNode's processor, as the case `healing` showed for a small block."""
 MEASURED_BLOCKS: Final = 50_000
 MEASURED_HEARTBEATS: Final = 2_000
 
@@ -190,7 +191,7 @@ def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
 
 
 async def measured_costs(bench: Bench, cluster: LocalCluster) -> Costs:
-    """Let a NameNode take a full report and heartbeats, and look at what that costs it."""
+    """Let a NameNode take a full report and heartbeats, and return their costs."""
     namenode, blocks = cluster.namenode, bench.size(MEASURED_BLOCKS, 200)
     folder = bench.folder / "model"
     folder.mkdir()

@@ -36,7 +36,7 @@ with paxosblock.Client(sys.argv[1]) as fs:
     seen.append(now())
 print(*(f"{value:.3f}" for each in seen for value in each))
 """
-"""Tells milliseconds and MiB: at the start, after the import, after a first and a second call."""
+"""Prints milliseconds and MiB: at the start, after the import, after a first and a second call."""
 
 
 def commands(local: Path) -> Iterator[tuple[str, ...]]:

@@ -1,14 +1,15 @@
 """What does it cost a NameNode to look at every block, as those do who care for replicas?
 
-The parts of a NameNode in this process, without a network: a catalog of so many finalized blocks of
-closed files, ten in each, whose three replicas all were reported; nothing lacks. The monitor's own
-walk goes over all of them once, at the pace of the first walk after a start. Shown are its
-processor time, what that is in a minute at the pace of every later walk, and the longest turn of
-the event loop meanwhile, in processor time. The goal is a second in a minute.
+The parts of a NameNode run in this process, without a network: a catalog of so many finalized
+blocks of closed files, ten in each, whose three replicas were all reported, so that none is
+missing. The monitor's own walk goes over all of them once, at the pace of the first walk after a
+start. It shows the walk's processor time, the same in a minute at the pace of every later walk, and
+the longest turn of the event loop meanwhile, in processor time. The goal is a second in a minute.
 
-The same is shown of one look for what holds up a DataNode that is to leave (a replica of three
-blocks in five is there), of `fsck /`, and of some turns of the balancer, which looks for blocks of
-the fullest storage and finds none that may be moved. No turn should take longer than 20 ms.
+It shows the same for one look for the blocks that hold up a DataNode that is leaving (it has a
+replica of three blocks in five), for `fsck /`, and for some turns of the balancer, which looks for
+blocks of the fullest storage and finds none that may be moved. No turn should take longer than 20
+ms.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ CONFIG: Final = NameNodeConfig(datanode_stale_after_s=AN_HOUR_S, datanode_dead_a
 
 
 class NobodyAnswers:
-    """`Acceptors` that never answer: nothing lacks, and copies of the balancer stay under way."""
+    """`Acceptors` that never answer: no replica is missing, and the balancer's copies stay under
+    way."""
 
     async def ask(self, storage: StorageId, question: Question, **_: object) -> NoReturn:
         """Wait for ever."""
@@ -88,7 +90,7 @@ def members_of(block: BlockId) -> tuple[StorageId, ...]:
 
 
 def records_of(number: int, blocks: list[BlockId]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what the catalog keeps of a closed file in / and its blocks."""
+    """Yield the catalog's entries for a closed file in / and its blocks."""
     size_bytes = 100
     writer = WriterId("benchmark")
     inode = FileInode(
@@ -216,7 +218,7 @@ def between_versions(blocks: list[BlockId]) -> Replicas:
 
 
 async def balance(node: NameNode, between: Replicas) -> None:
-    """Let the balancer look for moves in vain: nobody has reported what was decided last."""
+    """Let the balancer look for moves in vain: no replica has the version decided last."""
     balancer = Balancer(
         catalog=node.catalog,
         datanodes=node.datanodes,

@@ -1,4 +1,4 @@
-"""Parts that all cases with peers share: they are started, measured as ours is, and ended."""
+"""Parts that all cases with peers share: they start peers, measure them as ours, and end them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ P = TypeVar("P", bound=Peer)
 
 @contextlib.asynccontextmanager
 async def peer(bench: Bench, kind: type[P]) -> AsyncIterator[P]:
-    """Start a peer, and end it with the block. Raises SkipError when it cannot be had here."""
+    """Start a peer, and end it with the block. Raises SkipError if it is not available here."""
     with (
         tempfile.TemporaryDirectory(dir=bench.folder, prefix=f"{kind.name}-") as folder,
         await asyncio.to_thread(kind, Path(folder)) as made,
@@ -32,10 +32,10 @@ async def peer(bench: Bench, kind: type[P]) -> AsyncIterator[P]:
 
 @contextlib.asynccontextmanager
 async def peers(bench: Bench, kinds: Sequence[type[Peer]]) -> AsyncIterator[list[Peer]]:
-    """Start those that can be had, tell of the others why not, and end them with the block.
+    """Start the peers that are available, print why others are not, and end them with the block.
 
     Raises:
-        SkipError: none of them can be had.
+        SkipError: none of them is available.
     """
     async with contextlib.AsyncExitStack() as started:
         found = []
@@ -50,8 +50,8 @@ async def peers(bench: Bench, kinds: Sequence[type[Peer]]) -> AsyncIterator[list
 
 
 async def ask(bench: Bench, of: Peer, command: str, **options: object) -> tuple[Answer, Spent]:
-    """Return what the load of a peer has measured, once the disk is quiet, and the processor time
-    of its load and of its servers."""
+    """Return the measurements of a peer's load, begun once the disk is quiet, and the processor
+    time of its load and of its servers."""
     await bench.quiet()
     pids, before = of.pids(), used(of)
     answer = await asyncio.to_thread(of.ask, command, **options)

@@ -1,4 +1,4 @@
-"""BookKeeper as its makers publish it: three bookies, and a ZooKeeper for what it knows of them.
+"""BookKeeper as its makers publish it: three bookies, and a ZooKeeper for its metadata.
 
 Its own settings but for ports and folders: a bookie forces its journal to disk before it answers,
 and waits up to 2 ms for others to go along. The ZooKeeper is no part of an entry's way.

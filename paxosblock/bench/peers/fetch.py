@@ -1,7 +1,8 @@
-"""Peers come from where their makers publish them, by the ordinary clients of Maven and of Go.
+"""Fetches peers from where their makers publish them, by the ordinary clients of Maven and of Go.
 
-Everything goes to a cache of the user (`$XDG_CACHE_HOME/paxosblock/peers`), once; nothing of theirs
-belongs to this project. What a peer needs and this machine lacks makes a `SkipError` of one line.
+Everything goes to a cache of the user (`$XDG_CACHE_HOME/paxosblock/peers`), once; none of it
+belongs to this project. If this machine lacks something that a peer needs, a `SkipError` says so in
+one line.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from paxosblock.bench.suite import SkipError
 LOADS: Final = Path(__file__).parent / "load"
 FETCH_TIMEOUT_S: Final = 900.0
 GO_AT: Final = "/usr/local/go/bin/go"
-"""Go's own packages put it there, where PATH often does not lead."""
+"""Go's own packages put it there, and PATH often lacks that folder."""
 
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
@@ -57,7 +58,7 @@ class Jars:
 
     @property
     def pom(self) -> str:
-        """Return what Maven is given."""
+        """Return the POM for Maven."""
         lines = (_DEPENDENCY.format(*each.split(":")) for each in self.coordinates)
         return _POM.format(dependencies="\n".join(lines))
 

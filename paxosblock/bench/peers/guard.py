@@ -1,6 +1,6 @@
 """`python -m paxosblock.bench.peers.guard PARENT FOLDER COMMAND...`: run a peer that ends with us.
 
-Whoever starts a peer may be killed before it can stop it: then the kernel does.
+If the process that starts a peer is killed before it can stop it, the kernel stops the peer.
 """
 
 from __future__ import annotations
