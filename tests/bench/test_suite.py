@@ -65,7 +65,7 @@ def test_a_checkout_without_git_is_measured_and_says_that_its_revision_is_unknow
     monkeypatch.setenv("PATH", str(tmp_path))
     assert host.describe(tmp_path).versions["paxosblock"] == __version__
     assert capsys.readouterr().err == (
-        "  git is not installed: the records do not tell the revision of this checkout\n"
+        "  git is not installed: the records lack the revision of this checkout\n"
     )
 
 
