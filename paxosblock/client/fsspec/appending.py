@@ -1,8 +1,8 @@
-"""Appending to a file: little goes into its last block, more becomes blocks of its own.
+"""Appending to a file: at most one chunk goes into its last block, more becomes blocks of its own.
 
-Whoever appends to a file of fsspec expects all of it there, or nothing: a block of Python that ends
-by an exception must leave the file as it was. One chunk is there as a whole or not at all, whoever
-dies in the middle of it. So at most one chunk is kept here until the file is closed, and then goes
+Users of fsspec expect all of an append to be there, or nothing: a `with` block that ends by an
+exception must leave the file as it was. One chunk appears as a whole or not at all, even if a
+process dies meanwhile. So at most one chunk is kept here until the file is closed, and then goes
 into the last block of the target: a log that grows line by line does not become one block per line.
 Anything beyond one chunk is written to a hidden file, which is then joined.
 """
@@ -67,14 +67,14 @@ class Addition:
         return await hidden.write(data)
 
     async def _make_hidden(self) -> AsyncFileWriter:
-        """Make the hidden file; if this is given up meanwhile, `abort` finds what was made."""
+        """Make the hidden file; if this is cancelled meanwhile, `abort` finds the file."""
         if self._making is None or (self._making.done() and self._making.exception()):
             self._making = asyncio.ensure_future(self._hide())
         self.hidden = await asyncio.shield(self._making)
         return self.hidden
 
     async def _hand_over(self, hidden: AsyncFileWriter) -> None:
-        """Write what was held to the hidden file, which takes as much as its `tell` says."""
+        """Write the held bytes to the hidden file, from the point that its `tell` returns."""
         before = hidden.tell()
         try:
             await hidden.write(bytes(self._held))
@@ -82,7 +82,7 @@ class Addition:
             del self._held[: hidden.tell() - before]
 
     async def close(self) -> None:
-        """Note that there is no more to come. Raises: as `AsyncFileWriter.close`."""
+        """Note that no more bytes will come. Raises: as `AsyncFileWriter.close`."""
         self._closed = True
         if self.hidden is not None:
             await self._hand_over(self.hidden)
@@ -109,7 +109,7 @@ class Addition:
 
 
 async def until_free(step: Callable[[], Awaitable[T]]) -> T:
-    """Do what needs a file to itself, as soon as others who append to it are done.
+    """Do work that needs the file to itself, as soon as other appenders are done.
 
     Raises:
         LeaseError: somebody has been writing it for `WAIT_S`.

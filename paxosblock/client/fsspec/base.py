@@ -1,4 +1,4 @@
-"""The frame of the file system: which cluster it is, the connection to it, its transactions."""
+"""The frame of the file system: its cluster, the connection to it, its transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Connection:
     """A client and its staging area, on the event loop that made it; closed when it is done."""
 
     def __init__(self, addresses: tuple[str, ...], config: ClientConfig, ttl_s: float) -> None:
-        """Made inside the running loop. `ttl_s`: see `StagingArea`."""
+        """Must be made inside the running loop. `ttl_s`: see `StagingArea`."""
         self.loop = asyncio.get_running_loop()
         self.client = AsyncClient(addresses, config)
         self.staging = StagingArea(self.client, ttl_s)
@@ -42,7 +42,7 @@ class Connection:
         self._closed = False
 
     async def close(self) -> None:
-        """Remove what was not published, and close all connections; once, on the loop's thread."""
+        """Remove unpublished files and close all connections; once, on the loop's thread."""
         if self._closed:
             return
         if asyncio.get_running_loop() is not self.loop:
@@ -79,7 +79,7 @@ class Connection:
 class PaxosBlockTransaction(Transaction):
     """`with fs.transaction`: all files that were written in it appear at once, or none.
 
-    It publishes in one replicated transaction, where fsspec's own class goes file by file.
+    It publishes in one replicated transaction; fsspec's own class goes file by file.
     """
 
     fs: Any
@@ -92,8 +92,8 @@ class PaxosBlockTransaction(Transaction):
 
         Raises:
             InvalidRequestError: a file is still open; nothing was published.
-            PaxosBlockError: what stands at one of the targets forbids it; nothing was published.
-                An unknown outcome is that of all files together.
+            PaxosBlockError: a file or directory at a target forbids it; nothing was published. An
+                unknown outcome is that of all files together.
         """
         fs = self.fs
         staged = [_staged(file) for file in self.files]
@@ -125,9 +125,9 @@ class _Environment:
 
 
 class _StripProtocol:
-    """fsspec's way from what a user wrote to the path in it, as `_strip_protocol(path)`.
+    """fsspec's `_strip_protocol(path)`: it returns the path in a URL that a user wrote.
 
-    Called on the class, it can only take the path. An instance also refuses a URL of another
+    Called on the class, it can only return the path. An instance also refuses a URL of another
     cluster, whose path would otherwise be taken for one of its own.
     """
 
@@ -161,11 +161,11 @@ class ClusterFileSystem(AsyncFileSystem):
         batch_size: int | None = None,
         **settings: Any,
     ) -> None:
-        """Nothing is connected yet.
+        """Make a file system that is not connected yet.
 
         Args:
             namenodes: `host:port[,host:port]`, as in a URL; None takes PAXOSBLOCK_NAMENODES.
-            staging_ttl: how long what was not published stays after a program was killed.
+            staging_ttl: how long unpublished files stay after a program was killed.
             asynchronous, loop, batch_size: as for any asynchronous file system of fsspec.
             settings: of the client, as its configuration file has them: `replication`,
                 `block_size`, `durability`, `chunk_size`, `window`, `retry_for`, ...
@@ -195,7 +195,7 @@ class ClusterFileSystem(AsyncFileSystem):
         return hash((type(self), self.namenodes))
 
     def own_path(self, written: str) -> str:
-        """Return the path in a URL or in what is a path already.
+        """Return the path in a URL, or a plain path as it is.
 
         Raises:
             InvalidRequestError: a URL of another cluster.
@@ -236,7 +236,7 @@ class ClusterFileSystem(AsyncFileSystem):
         return connection
 
     async def aclose(self) -> None:
-        """Close all connections, and give up what was not published; later uses open new ones."""
+        """Close all connections and give up unpublished files; later uses open new ones."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()

@@ -1,8 +1,8 @@
 """Files that nobody closed: published when dropped or at the end of the program, or reported lost.
 
-A file is dropped on whatever thread happens to collect it, which may hold any lock, and may be the
-event loop's own. So nothing here waits for ever, and publishing runs on the event loop by itself:
-whoever drops the file only waits for it, in order to find the file under its name.
+Any thread may happen to collect a dropped file, which may hold any lock, and may be the event
+loop's own. So nothing here waits for ever, and publishing runs on the event loop by itself: the
+thread that drops the file only waits for it, so that the file is then found under its name.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, Final, Protocol
 from paxosblock.client.background import OtherLoop, Running
 
 WAIT_S: Final = 60.0
-"""Seconds that a drop, and the program's end for all files, waits for what is being published."""
+"""Seconds that a drop, and the program's end for all files, waits for a publication."""
 
 _log = logging.getLogger(__name__)
 
 
 class Droppable(Protocol):
-    """A file that knows what to do when nobody closed it."""
+    """A file that knows what to do if nobody closed it."""
 
     @property
     def closed(self) -> bool:
@@ -42,11 +42,11 @@ _open: Final[weakref.WeakValueDictionary[int, Droppable]] = weakref.WeakValueDic
 """Files that were opened for writing and are still there, in the order of their opening."""
 _count: Final = itertools.count()
 _kept: Final[dict[int, tuple[object, ...]]] = {}
-"""The target that an open file writes to, by the identity of the file. A garbage collector ends the
-objects of a cycle in any order; what is kept here does not end before the file."""
+"""The target that an open file writes to, by the identity of the file. The garbage collector ends
+objects of a cycle in any order; a target that is kept here does not end before the file."""
 _abandoned: Final[list[object]] = []
-"""Objects that another process uses, or whose event loop has ended: none of them may announce its
-own end."""
+"""Objects that another process uses, or whose event loop has ended: their end must not be
+reported."""
 _under_way: Final[set[Running[None]]] = set()
 """Publications of files, and files given up, under way on an event loop."""
 
@@ -55,7 +55,7 @@ def watch(file: Droppable, *below: object) -> None:
     """Deal with `file` when the program ends, unless it is closed or dropped before.
 
     Args:
-        below: what it writes to, none of which refers to it; kept until `release`.
+        below: the objects that it writes to, which do not refer to it; kept until `release`.
     """
     number = next(_count)
     if not number:
@@ -72,7 +72,7 @@ def release(file: Droppable) -> None:
 
 
 def abandon(*below: object) -> None:
-    """Keep what a file wrote to, which can neither be closed here nor given up."""
+    """Keep the target of a file, which can neither be closed here nor given up."""
     _abandoned.extend(below)
 
 
@@ -81,8 +81,8 @@ def error_since(before: BaseException | None) -> BaseException | None:
     `with` block handles one, too.
 
     Args:
-        before: the one that was being handled when the file was opened. It and those that were
-            being handled when it was raised are older.
+        before: the exception that was being handled when the file was opened. It, and those that
+            were being handled when it was raised, are older.
     """
     error = sys.exception()
     while before is not None and before is not error:
@@ -100,7 +100,7 @@ def error_under_way(before: BaseException | None) -> BaseException | None:
 
 
 def tell_lost(path: str, why: object) -> None:
-    """Warn, once, that what was written for `path` is not there."""
+    """Warn, once, that the bytes written for `path` are lost."""
     _log.warning("'%s' was not published, what was written is lost: %s", path, why)
 
 
@@ -144,8 +144,7 @@ def run_on(
 def wait_for(runner: OtherLoop, path: str, running: Running[None]) -> None:
     """Wait until `path` is published, or lost; not on the event loop's own thread.
 
-    It does not wait for ever: this thread may already have held, before the collection, what the
-    event loop needs.
+    It does not wait for ever: this thread may hold a lock that the event loop needs.
     """
     if not runner.usable:
         return

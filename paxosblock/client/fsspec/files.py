@@ -119,7 +119,7 @@ class ReadFile(CachedFile):
 class WriteFile(AbstractBufferedFile):
     """A file being written: nobody sees it before `close`, which publishes all of it.
 
-    Leaving `with` by an exception publishes nothing, and what stood under the name before is still
+    Leaving `with` by an exception publishes nothing, and the file that had the name before is still
     there. The same holds for a `close` while an exception that is newer than the file is under way,
     and a warning says so: blocks of fsspec, pandas, pyarrow or `contextlib` close it like this,
     without mentioning the exception that ends them. A `with` block of the file's own that ends well
@@ -174,8 +174,8 @@ class WriteFile(AbstractBufferedFile):
         warning, while an exception is under way that came after the file was opened.
 
         Raises:
-            PaxosBlockError: it cannot be completed or published; nothing is left of it, and what
-                stood under the name before is still there.
+            PaxosBlockError: it cannot be completed or published; nothing is left of it, and the
+                file that had the name before is still there.
         """
         if self.closed:
             return
@@ -215,8 +215,8 @@ class WriteFile(AbstractBufferedFile):
         self.fs.runner.run(self.staged.discard)
 
     def disregard_error(self) -> None:
-        """Publish in spite of the exception that is being handled here: a block inside it ends
-        well.
+        """Publish in spite of the exception that is being handled here, because a block inside it
+        ends well.
         """
         self._error_before = sys.exception()
 
@@ -228,13 +228,13 @@ class WriteFile(AbstractBufferedFile):
         self.close()
 
     def __del__(self) -> None:
-        """Publish it, or tell that it is lost; see `paxosblock.client.fsspec.dropping`."""
+        """Publish it, or report that it is lost; see `paxosblock.client.fsspec.dropping`."""
         if self.dropped():
             self.close()
 
     def dropped(self) -> bool:
-        """Return True if this file, which nobody closed, is to be completed: wrappers then write
-        what they still hold, and close it. Otherwise it is given up here, with a warning.
+        """Return True if this file, which nobody closed, should be completed: wrappers then write
+        the bytes that they still hold, and close it. Otherwise give it up here, with a warning.
         """
         if self.closed:
             return False
@@ -261,7 +261,7 @@ class WriteFile(AbstractBufferedFile):
         return ""
 
     def _give_up(self) -> None:
-        """Close it here, without waiting; what is on the cluster goes away by itself if need be."""
+        """Close it here, without waiting; the cluster removes its bytes by itself if need be."""
         self.closed = self._given_up = True
         self._stream.let_go()
         release(self)
@@ -348,7 +348,7 @@ class CompressedFile(io.RawIOBase):
 
 
 class TextFile(io.TextIOWrapper):
-    """Text on top of a file being written, which learns when the block raises."""
+    """Text on top of a file being written; it passes on that the block raised."""
 
     def __init__(self, file: Any, **options: Any) -> None:
         """`file`: a `WriteFile` or `CompressedFile`; `options`: of `io.TextIOWrapper`."""
@@ -459,7 +459,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         await self.close()
 
     def __del__(self) -> None:
-        """Report it lost: whoever drops it cannot wait for the event loop."""
+        """Report it lost: a thread that drops it cannot wait for the event loop."""
         if self.closed:
             return
         self.closed = True
@@ -475,7 +475,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
 
 
 def details_of(reader: AsyncFileReader) -> Info:
-    """Return the `info` of a file as it was when it was opened: its size counts what is being
+    """Return the `info` of a file as it was when it was opened: its size counts bytes being
     written.
     """
     return {**info_of(reader.status), "size": reader.size}

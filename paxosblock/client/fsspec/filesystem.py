@@ -68,11 +68,11 @@ class PaxosBlockFileSystem(NameVerbs):
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Open a file; see `_open` for what is ours.
+        """Open a file; see `_open` for our own arguments.
 
         Raises:
             FileNotFoundError, IsADirectoryError: there is no file to read.
-            FileExistsError: mode "x", and it is there.
+            FileExistsError: the mode is "x", and the file is there.
         """
         binary = "b" in mode
         if "r" in mode:

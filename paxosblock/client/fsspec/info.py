@@ -1,4 +1,4 @@
-"""The facts that fsspec wants to know about a path, as a plain dictionary."""
+"""The facts about a path that fsspec asks for, as a plain dictionary."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def info_of(status: FileStatus) -> Info:
 
 
 def ukey_of(status: FileStatus) -> str:
-    """Differs when the content may differ: a file id is never used again, bytes never change
-    in place, what is appended shows in the length, and what was cut off in the truncations.
+    """Return a text that differs if the content may differ: a file id is never used again, bytes
+    never change in place, an append shows in the length, and a cut in the truncations.
     """
     facts = f"{status.file_id} {status.length} {status.truncations} {status.modified_ms}"
     return hashlib.sha256(facts.encode()).hexdigest()

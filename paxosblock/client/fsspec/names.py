@@ -27,7 +27,7 @@ _MISSING = (NotFoundError, NotDirectoryError)
 
 
 class NameVerbs(ClusterFileSystem):
-    """Each takes a call or two of the NameNode; several changes at once are one transaction."""
+    """Each method makes a call or two; several changes at once are one transaction."""
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class NameVerbs(ClusterFileSystem):
         on_error: str | Callable[[Exception], None] = "omit",
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """Leave out a directory that is gone; never overlook that no NameNode answers."""
+        """Leave out a directory that is gone; but raise if no NameNode answers."""
         heard = _raise_unless_missing if on_error == "omit" else on_error
         async for found in super()._walk(path, maxdepth, on_error=heard, **kwargs):
             yield found
@@ -109,7 +109,8 @@ class NameVerbs(ClusterFileSystem):
     # -- changes --------------------------------------------------------------------------------
 
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Raises FileExistsError when it is there, FileNotFoundError without `create_parents`."""
+        """Make a directory. Raises FileExistsError if it is there, FileNotFoundError if its parent
+        is not, unless `create_parents`."""
         path = self.own_path(path)
         if create_parents:
             await (await self._client()).transact([AssertAbsent(path), MakeDirectory(path)])
@@ -117,7 +118,8 @@ class NameVerbs(ClusterFileSystem):
             await (await self._client()).mkdirs(path, parents=False)
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Raises FileExistsError when it is there, unless `exist_ok`."""
+        """Make a directory and its parents. Raises FileExistsError if it is there, unless
+        `exist_ok`."""
         if exist_ok:
             await (await self._client()).mkdirs(self.own_path(path))
         else:
@@ -223,7 +225,7 @@ class NameVerbs(ClusterFileSystem):
         return await (await self._client()).stat(self.own_path(path))
 
     async def _named(self, path: str | list[str]) -> list[str]:
-        """Paths as they are; what names nothing as it is may be a pattern."""
+        """Return the paths; one that names nothing may be a pattern."""
         if isinstance(path, str):
             path = self.own_path(path)
             literal = not has_magic(path) or await self._exists(path)

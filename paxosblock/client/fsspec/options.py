@@ -1,4 +1,4 @@
-"""The URL and the storage options: which cluster, and which settings of the client."""
+"""The URL and the storage options, which name the cluster and the client's settings."""
 
 from __future__ import annotations
 

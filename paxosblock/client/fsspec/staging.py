@@ -1,7 +1,7 @@
 """Files are written under hidden names, and appear under their own when they are complete.
 
-Everything that is published together is published by one replicated transaction. What a dead
-process left behind is removed with its staging directory, which has a time to live.
+Files that are published together are published by one replicated transaction. The files of a dead
+process are removed with its staging directory, which has a time to live.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StagedFile:
         how: Publish,
         present: FileStatus | None,
     ) -> None:
-        """`present` is what `target` named when this was created."""
+        """`present` is the file that had the name `target` when this was made."""
         self.writer = writer
         self.target = target
         self.discarded = False
@@ -73,16 +73,16 @@ class StagedFile:
 
     @property
     def addition(self) -> Addition | None:
-        """Return what goes into the last block of the target; None if it has a hidden name."""
+        """Return the bytes for the last block of the target; None if it has a hidden name."""
         return self.writer if isinstance(self.writer, Addition) and not self._path else None
 
     @property
     def joins(self) -> bool:
-        """True if it is put behind what is there."""
+        """True if it is put behind the bytes that are there."""
         return self._how is Publish.APPEND and self._present is not None
 
     def operations(self) -> list[Operation]:
-        """Return what gives it its name. It must be closed."""
+        """Return the operations that give it its name. It must be closed."""
         if self.joins:
             return [Concat(self.target, (self._path,))]
         parent = self.target.rpartition("/")[0]
@@ -102,7 +102,7 @@ class StagingArea:
     """The staging directory of one client."""
 
     def __init__(self, client: AsyncClient, ttl_s: float) -> None:
-        """`ttl_s`: how long what was not published stays after this process died, in seconds."""
+        """`ttl_s`: seconds for which unpublished files stay after this process died."""
         self.client = client
         self._ttl_s = ttl_s
         self.directory = f"{STAGING}/{uuid.uuid4().hex}"
@@ -176,7 +176,7 @@ class StagingArea:
             _log.warning("'%s' is left to its time to live: %s", path, error)
 
     async def close(self) -> None:
-        """Remove the directory with all that was not published."""
+        """Remove the directory with all unpublished files."""
         if self._renew_at:
             try:
                 await self.client.delete(self.directory, recursive=True)
@@ -209,8 +209,8 @@ async def publish(files: Sequence[StagedFile]) -> None:
     """Give these closed files of one staging area their names in one transaction: all or none.
 
     Raises:
-        ExistsError, NotFoundError, LeaseError: what stands at a target forbids it. Nothing was
-            published, and the files are gone.
+        ExistsError, NotFoundError, LeaseError: a file or directory at a target forbids it. Nothing
+            was published, and the files are gone.
         OutcomeUnknownError, DeadlineError: no answer came; all or none are published.
     """
     if not files:
@@ -223,8 +223,7 @@ async def publish(files: Sequence[StagedFile]) -> None:
         else:
             await _transact(files)
     except BaseException:
-        # This is also right when the outcome is unknown: what was published is no longer in the
-        # area.
+        # This is also right if the outcome is unknown: published files are no longer in the area.
         await discard(files)
         raise
 

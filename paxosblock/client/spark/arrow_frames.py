@@ -1,7 +1,7 @@
 """The beginnings and ends of messages in Arrow IPC streams, from their headers alone.
 
-A message is a marker, the length of its metadata, the metadata (a flatbuffer, which tells the
-length of the body and what it is) and the body. A stream is a schema, batches, and an end without
+A message is a marker, the length of its metadata, the metadata (a flatbuffer with the length and
+kind of the body) and the body. A stream is a schema, batches, and an end without
 metadata, which may be missing; a file may hold several streams, one behind the other. (Arrow's
 columnar format, section "Encapsulated message format".)
 """
@@ -56,7 +56,7 @@ def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
         pread: reads so many bytes from an offset on, fewer only at the end.
 
     Raises:
-        InvalidRequestError: there is something else.
+        InvalidRequestError: the bytes are something else.
     """
     window = _Window(pread, end)
     while start + _PREFIX.size <= end:
@@ -76,7 +76,7 @@ def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
 
 
 class _Window:
-    """Small reads near each other as few large ones."""
+    """Makes a few large reads of many small ones near each other."""
 
     def __init__(self, pread: Pread, end: int) -> None:
         self._pread = pread
@@ -92,8 +92,8 @@ class _Window:
 
 
 def _header(metadata: bytes) -> tuple[MessageKind, int]:
-    """Kind and length of the body, by the rules of flatbuffers: a table has a list of where its
-    fields are, and the beginning says where the table is."""
+    """Return kind and length of the body, by the rules of flatbuffers: a table has a list of the
+    places of its fields, and the beginning has the place of the table."""
     try:
         (table,) = struct.unpack_from("<I", metadata)
         (back,) = struct.unpack_from("<i", metadata, table)
@@ -118,13 +118,13 @@ def _header(metadata: bytes) -> tuple[MessageKind, int]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Between two messages: at `offset`, in the stream that begins at `stream`."""
+    """The place between two messages: at `offset`, in the stream that begins at `stream`."""
 
     offset: int
     stream: int
 
     def after(self, message: Message) -> Place:
-        """Behind the message that begins here."""
+        """Return the place behind the message that begins here."""
         if message.kind is MessageKind.END:
             return Place(message.stop, message.stop)
         return Place(

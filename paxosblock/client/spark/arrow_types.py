@@ -23,7 +23,7 @@ the first one pyarrow imports pandas, a third of a second for each process that 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of files with a DataFrame's rows: every column may be null, as in all
-    files that Spark writes, so that what is appended later may have nulls where there are none now.
+    files that Spark writes, so that rows appended later may have nulls where there are none now.
 
     Raises:
         InvalidRequestError: a column's type has no Arrow type; the message names the column.
@@ -61,8 +61,8 @@ def _arrow_field(field: StructField) -> pa.Field:
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with exactly `schema`: Spark's own has the session's time zone, and columns that are
-    never null. No value is copied for that."""
+    """Return `batch` with exactly `schema`: Spark's own has the session's time zone, and columns
+    that are never null. It copies no value."""
     batch = _filled_batch(batch)
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 

@@ -1,8 +1,8 @@
 """The work of one attempt of one task: its rows become one file, which nobody sees yet.
 
 Spark starts attempts again, starts two of one task, and leaves some running after the job has
-ended. So every attempt has a file of its own, below a directory that ends with the job: a late one
-finds no place to write to, and one that dies leaves behind something that nobody refers to.
+ended. So every attempt has a file of its own, below a directory that ends with the job: a late
+attempt finds no place to write to, and one that dies leaves a file behind to which nobody refers.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def write_file(
 
     Raises:
         NotFoundError, FencedError: the directory is gone: the job has ended without this attempt.
-        PaxosBlockError: the cluster did not take all of it. Whoever ends the job removes the file.
+        PaxosBlockError: the cluster did not take all of it. The end of the job removes the file.
     """
     extension = extension_of(options)
     name = f"part-{attempt.partition:04}-{job.name}-{attempt.number}"
@@ -143,8 +143,8 @@ class _Output:
         """Do nothing: the file is flushed when it is closed."""
 
     def close(self) -> None:
-        """Do nothing: whoever made the file closes it."""
+        """Do nothing: its maker closes the file."""
 
     def detach(self) -> None:
-        """Let nothing arrive from now on: pyarrow writes an end even when it is thrown away."""
+        """Drop all writes from now on: pyarrow writes an end even if the file is given up."""
         self._file = None

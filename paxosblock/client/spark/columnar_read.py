@@ -22,7 +22,7 @@ Keeps = Callable[[pq.RowGroupMetaData], bool]
 
 
 class Ranges(io.RawIOBase):
-    """A file for readers that know which bytes they want: each range is fetched as a whole, from
+    """A file for readers that know which bytes they need: each range is fetched as a whole, from
     several replicas at once, and nothing after it."""
 
     def __init__(self, file: FileReader, size: int) -> None:
@@ -114,8 +114,8 @@ def arrow_file_schema(file: FileReader) -> pa.Schema:
 
 
 def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an Arrow file that fall to the split when its bytes are dealt out
-    evenly; for streams, the batches of the messages that the split is made of (see `arrow_splits`).
+    """Yield the batches of an Arrow file that belong to the split if its bytes are divided evenly;
+    for streams, the batches of the split's own messages (see `arrow_splits`).
     """
     if is_arrow_file(file):
         reader = pa.ipc.open_file(as_arrow_file(file, split.end))
@@ -134,13 +134,13 @@ def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
 def arrow_splits(
     file: FileReader, begin: Place, end: int, split_bytes: int
 ) -> Iterator[tuple[Place, int]]:
-    """Parts of the streams in a file that can be read alone: each from a place to an offset.
+    """Return parts of the streams in a file that can be read alone, each from a place to an offset.
 
     Args:
-        end: where a message ends.
+        end: the offset at which a message ends.
 
     Raises:
-        InvalidRequestError: none ends there, or there is something else than streams.
+        InvalidRequestError: no message ends there, or the file has something else than streams.
     """
     at = begin
     while at.offset < end:
@@ -154,7 +154,7 @@ def arrow_splits(
 
 
 class _Part(io.RawIOBase):
-    """`prefix` and then the bytes [start, stop) of a file, in one go."""
+    """A stream of `prefix` and then the bytes [start, stop) of a file."""
 
     def __init__(self, prefix: bytes, file: FileReader, start: int, stop: int) -> None:
         self._prefix = prefix

@@ -1,4 +1,4 @@
-"""CSV: lines into columns, and what types a file's columns seem to have."""
+"""CSV: turns lines into columns, and guesses the types of a file's columns."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def csv_batches(
     skips_header = options.header and split.start == 0
     for lines in whole_lines(split, pieces):
         if lines.count(b'"') % 2:
-            # Every quote has its counterpart on the same line, or we have cut a value in two
-            # somewhere.
+            # Every quote has its counterpart on the same line; otherwise a value was cut in two.
             raise InvalidRequestError(
                 f"'{split.path}': a quoted value has a line end in it, or lacks its second quote; "
                 "files with line ends in values need the option multiLine=true",
@@ -113,7 +112,7 @@ def _syntax(options: Options, columns: int) -> pc.ParseOptions:
 
 
 def _conversion(types: dict[str, pa.DataType]) -> pc.ConvertOptions:
-    """Nothing between two separators is a null, "" is an empty string, as the sink writes them."""
+    """Options by which an empty field is a null and "" an empty string, as the sink writes them."""
     return pc.ConvertOptions(
         column_types=types,
         null_values=[""],

@@ -1,7 +1,7 @@
-"""The data source as PySpark sees it: which class serves which use.
+"""The data source as PySpark sees it: it chooses the class for each use.
 
-Importing this loads nothing beside PySpark (see `pyspark_paxosblock`); every method imports what it
-needs, in the short-lived process in which Spark calls it.
+Importing this loads nothing beside PySpark (see `pyspark_paxosblock`); every method imports its
+modules, in the short-lived process in which Spark calls it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class PaxosBlockDataSource(DataSource):
     """`format("paxosblock")`: files of a cluster for `read`, `write`, `readStream`, `writeStream`.
 
-    Whatever is wrong with the options raises a ConfigError on the driver, before any task starts.
+    A wrong option raises a ConfigError on the driver, before any task starts.
     """
 
     @classmethod

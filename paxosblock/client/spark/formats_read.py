@@ -1,4 +1,4 @@
-"""Each format as a task sees it, the batches of a split, and as the driver does, a schema."""
+"""Reads each format: batches of a split in a task, and a schema on the driver."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ SAMPLE_BYTES: Final = MIB
 """The types of a csv file are guessed from this many bytes of its beginning."""
 MOST_CONTENT_BYTES: Final = (1 << 31) - 1
 UNKNOWN_END: Final = 1 << 62
-"""The end of what comes out of a compressed file: more bytes than there ever are."""
+"""The end of a decompressed file: more bytes than there ever are."""
 
 
 def codec_of(path: str, options: Options) -> str | None:
-    """Return how a file is compressed as a whole."""
+    """Return the compression of a whole file."""
     if options.file_format not in (FileFormat.CSV, FileFormat.TEXT):
         return None
     return next((codec for codec, end in CODEC_EXTENSIONS.items() if path.endswith(end)), None)
@@ -152,8 +152,8 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
 
 
 def end_of_records(file: FileReader, options: Options) -> int:
-    """Return how far a file that may still be written can be read now: to the end of the last whole
-    line or Arrow message. Other formats and closed files: to the end."""
+    """Return the offset up to which a file that may still be written can be read now: the end of
+    its last whole line or Arrow message; for other formats and closed files their end."""
     if not file.status.open:
         return file.size
     if is_cut_by_lines(file.name, options):
@@ -165,9 +165,7 @@ def end_of_records(file: FileReader, options: Options) -> int:
 
 @contextmanager
 def _errors_named(path: str, options: Options) -> Iterator[None]:
-    """Turn pyarrow's errors about bytes into ours, with the file's name; this is the one place for
-    it.
-    """
+    """Turn pyarrow's errors about bytes into ours, with the file's name, for all formats."""
     try:
         yield
     except PaxosBlockError:  # errors of the file below; some of them are an OSError too

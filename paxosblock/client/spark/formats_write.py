@@ -43,7 +43,7 @@ _WHOLE_FILES: Final = frozenset({FileFormat.CSV, FileFormat.TEXT})
 
 
 class Output(Protocol):
-    """The target of pyarrow's writes, with no more than it needs; an `io` object will do."""
+    """The target of pyarrow's writes, with only what it calls; an `io` object will do."""
 
     @property
     def closed(self) -> bool:
@@ -60,7 +60,7 @@ class Output(Protocol):
 
 
 class BatchWriter(Protocol):
-    """Writes the batches of one file; what it wrote is a file once it is closed."""
+    """Writes the batches of one file, which is whole once it is closed."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append the rows of `batch`, which has the schema that the writer was made for."""
@@ -86,7 +86,7 @@ def codec_of(options: Options) -> str:
 
 
 def extension_of(options: Options) -> str:
-    """Return the end of the names of files, with the dot; it tells format and codec."""
+    """Return the ending of the names of files, with the dot; it shows format and codec."""
     extension = _EXTENSIONS[options.file_format]
     if options.file_format in _WHOLE_FILES:
         extension += CODEC_EXTENSIONS.get(codec_of(options), "")
@@ -94,7 +94,7 @@ def extension_of(options: Options) -> str:
 
 
 def format_of(name: str) -> FileFormat | None:
-    """Return the format that a file's name tells; None when it tells nothing."""
+    """Return the format that a file's name shows; None if it shows none."""
     for codec_extension in CODEC_EXTENSIONS.values():
         name = name.removesuffix(codec_extension)
     found = [each for each, extension in _EXTENSIONS.items() if name.endswith(extension)]
@@ -205,7 +205,7 @@ class RowGroups:
         self._writer.close()
 
     def flush(self) -> None:
-        """Make a row group of what is held."""
+        """Make a row group of the batches that are held."""
         if self._batches:
             table = pa.Table.from_batches(self._batches, self._schema)
             self._batches, self._size = [], 0

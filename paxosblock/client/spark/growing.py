@@ -1,10 +1,10 @@
 """A stream of the files that appear in a directory, or that match a pattern, once each.
 
-Every entry of the namespace has the number of the change that linked it (see `Listing`), so files
-that appear come after all that were there, whatever their names and times: a file that is moved
-here long after it was written, the files of one transaction, and those of two listings that cross.
-An offset is a place in that order. It names no files except those before it that were still being
-written; they follow when they are closed.
+Every entry of the namespace has the number of the change that linked it (see `Listing`), so new
+files come after all that were there, whatever their names and times: a file that is moved here long
+after it was written, the files of one transaction, and those of two listings that cross. An offset
+is a place in that order. It names no files except those before it that were still being written;
+these follow when they are closed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Progress:
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Progress:
-        """Parse what `offset` made. Raises InvalidRequestError when it is of another source."""
+        """Parse the result of `offset`. Raises InvalidRequestError if it is of another source."""
         if "directory_id" not in offset:
             raise InvalidRequestError(
                 f"'{path}': is a directory, but the checkpoint is of a stream of a file", path=path
@@ -135,7 +135,7 @@ class GrowingReader(StreamReader):
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
-        """Before the first file."""
+        """Return the offset before the first file."""
         return Progress(self._directory_id()).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -148,7 +148,7 @@ class GrowingReader(StreamReader):
 
     @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next micro-batch ends; `start` when nothing came within a second.
+        """Return the end of the next micro-batch; `start` if no file came within a second.
 
         Raises:
             NotFoundError: the directory was deleted, or there is another one in its place.
@@ -181,7 +181,7 @@ class GrowingReader(StreamReader):
         return self._fs.stat(base_of(self._options.path)[0]).file_id
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return everything that was there at the last look, which a query's progress shows."""
+        """Return the end of the last listing, which a query's progress shows."""
         return None if self._latest is None else self._latest.offset()
 
     @short_errors
@@ -191,7 +191,7 @@ class GrowingReader(StreamReader):
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return what each task reads of the files between two offsets.
+        """Return the parts that each task reads of the files between two offsets.
 
         Raises:
             NotFoundError: the directory, or a file of this micro-batch, is gone.

@@ -52,7 +52,7 @@ class JobWriter:
     """The common part of the writers of both sinks. Spark pickles them on their way."""
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
-        """`overwrite`: the result takes the place of what is at the path.
+        """`overwrite`: the result replaces everything at the path.
 
         Raises:
             ConfigError, InvalidRequestError: the format has no such codec or cannot hold a column.
@@ -74,7 +74,7 @@ class JobWriter:
         return Written(job, attempt.partition, (file,))
 
     def changes(self, job: Job, files: Sequence[WrittenFile]) -> list[Operation]:
-        """Return what lets the files be seen at the path. Raises: as `add_files`."""
+        """Return the operations that publish the files at the path. Raises: as `add_files`."""
         path = self.options.path
         if self._overwrite:
             return replace_files(files, path, job.name)

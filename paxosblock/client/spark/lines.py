@@ -1,8 +1,8 @@
-r"""Lines: which of them belong to a split, and how bytes become an Arrow array of them.
+r"""Lines: finds those of a split, and makes an Arrow array of them.
 
-A line ends with "\n", or "\r\n", or at the end of what is read. The rule is Hadoop's: a split takes
-the lines that *begin* in it, so it skips a line whose middle its first byte is in, and reads the
-last one to its end, wherever that is.
+A line ends with "\n", or "\r\n", or at the end of the bytes read. The rule is Hadoop's: a split
+takes the lines that *begin* in it, so it skips a line that began before its first byte, and reads
+the last one to its end, wherever that is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST: Final = (1 << 31) - 2
 
 
 def first_byte(split: Split) -> int:
-    """Return where to begin to read. The byte before a split tells if a line begins with it."""
+    """Return the offset to read from. The byte before a split shows if a line begins with it."""
     return split.start if split.is_first else split.start - 1
 
 
@@ -34,7 +34,7 @@ def whole_lines(split: Split, pieces: Iterable[memoryview | bytes]) -> Iterator[
     """Yield the lines of a split, many at a time; all end with a newline, even a last one without.
 
     Args:
-        pieces: the file's bytes from `first_byte(split)` on, at least up to what is needed.
+        pieces: the file's bytes from `first_byte(split)` on, at least as many as are needed.
 
     Raises:
         InvalidRequestError: a line is longer than 2 GiB.
@@ -79,7 +79,7 @@ def _joined(split: Split, parts: list[bytes]) -> bytes:
 
 
 def last_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> int:
-    """Return where the last line of [begin, end) ends; `begin` when none does.
+    """Return the end of the last line of [begin, end); `begin` if none ends there.
 
     Args:
         pread: reads so many bytes from an offset on.
@@ -96,7 +96,7 @@ def last_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> i
 
 
 def next_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> int:
-    """Return where the line that goes on at `begin` ends; -1 when it does not before `end`."""
+    """Return the end of the line that goes on at `begin`; -1 if it does not end before `end`."""
     step = _LOOK_BYTES
     while begin < end:
         found = pread(begin, min(step, end - begin)).find(NEWLINE)

@@ -56,7 +56,7 @@ class Finding:
 class _Walk:
     """Collects files, and the revision of the first page.
 
-    `one_state`: what was in a directory at one time, however many pages it has. Where files are
+    `one_state`: see a directory as it was at one time, however many pages it has. If files are
     replaced by others in one step, a mixture of both would be wrong.
     """
 
@@ -65,7 +65,7 @@ class _Walk:
     files: dict[str, Found] = field(default_factory=dict)
     revision: int = -1
     base: int = -1
-    """Id of the directory where it began."""
+    """The id of the directory where it began."""
     descended: bool = False
 
     def below(self, directory: str, names: Names, since: int = 0) -> None:
@@ -108,7 +108,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 @functools.lru_cache
 def _alternatives(pattern: str) -> tuple[str, ...]:
-    """Return what `pattern` stands for: its `{a,b}` in full. A lone brace is a letter."""
+    """Return the patterns that `pattern` means, its `{a,b}` in full. A lone brace is a letter."""
     braces = _BRACES.search(pattern)
     if braces is None:
         return (pattern,)
