@@ -304,7 +304,7 @@ def asked_of(catalog: NamedCatalog, operation: Operation) -> Awaitable[object]:
 
 
 def outcome_in(model: Model, operations: list[Operation]) -> list[bool]:
-    """Whether each of the operations works, one after the other."""
+    """Return which of the operations work, one after the other."""
     return [getattr(model, name)(*arguments) for name, *arguments in operations]
 
 
@@ -327,6 +327,6 @@ def test_those_that_come_together_are_done_as_if_one_after_the_other_in_some_ord
             there = possible.directories - {ROOT}, set(possible.files)
             if found == [works[place] for place in order] and there == (directories, files):
                 return
-        raise AssertionError(f"{works}, {directories}, {files} come of no order")
+        pytest.fail(f"{works}, {directories}, {files} come of no order")
 
     asyncio.run(run())

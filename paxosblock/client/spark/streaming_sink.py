@@ -115,7 +115,7 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
     def write_as(
         self, attempt: Attempt, batch: Batch, batches: Iterator[pa.RecordBatch]
     ) -> Written:
-        """`write` for a certain attempt and batch. A batch that was published is not written again,
+        """As `write`, for this attempt and batch. A batch that was published is not written again,
         whether Spark repeats it or this attempt is late.
         """
         job = batch.job(self.options)
@@ -172,10 +172,10 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
         return job.end(fs, self.changes(job, files))
 
     def _append(self, fs: Client, job: Job, files: list[WrittenFile]) -> TransactionOutcome:
-        """Others may append to the same file: if one of them was faster, nothing was done, so try
-        again.
+        """Append, and try again if another program appended to the same file first: then nothing
+        was done.
 
-        This ends: each turn means that somebody else's rows arrived.
+        This ends: each further try means that another program's rows arrived.
         """
         path = self.options.path
         while True:
@@ -203,7 +203,7 @@ def _told(job: Job) -> str:
 
 
 def _check_append(options: Options, *, overwrite: bool) -> None:
-    """Check the format: only what stays readable when another piece follows can be appended."""
+    """Check the format: only files that stay readable when another piece follows can grow."""
     if overwrite:
         raise ConfigError("option 'layout' = 'append': the output mode must be append, too")
     if options.file_format is FileFormat.PARQUET:

@@ -48,7 +48,7 @@ class Position:
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Position:
-        """Parse what `asdict` made. Raises InvalidRequestError when it is of another source."""
+        """Parse the result of `asdict`. Raises InvalidRequestError if it is of another source."""
         if "file_id" not in offset:
             raise InvalidRequestError(
                 f"'{path}': is a file, but the checkpoint is of a stream of a directory", path=path
@@ -57,7 +57,7 @@ class Position:
 
 
 def next_position(file: FileReader, at: Position, most: int, goal: int, *, arrow: bool) -> Position:
-    """Return where a micro-batch of whole records that begins at `at` ends; `at` if there is none.
+    """Return the end of a micro-batch of whole records that begins at `at`; `at` if there is none.
 
     It has about `most` bytes, or one record if that is longer; it ends before `goal`.
 
@@ -107,7 +107,7 @@ class TailReader(StreamReader):
 
     @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next micro-batch ends; `start` when nothing came within a second.
+        """Return the end of the next micro-batch; `start` if no bytes came within a second.
 
         Raises:
             NotFoundError: the file was deleted or replaced.
@@ -149,18 +149,18 @@ class TailReader(StreamReader):
         )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return how long the file was at the last look, which a query's progress shows."""
+        """Return the length of the file at the last look, which a query's progress shows."""
         return None if self._seen is None else asdict(self._seen)
 
     @short_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the file to be as long as it is now from here on."""
+        """Read the file only up to its length at this moment."""
         with self._fs.open(self._options.path) as file:
             self._goal = file.size
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return one for each split of the bytes between two offsets. Raises as `latestOffset`."""
+        """Return a partition for each split between two offsets. Raises as `latestOffset`."""
         path = self._options.path
         begin, last = Position.parse(start, path), Position.parse(end, path)
         if begin.offset == last.offset:

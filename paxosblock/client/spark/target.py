@@ -1,4 +1,4 @@
-"""The checks on the driver before a task starts: is there a place for these rows?"""
+"""The checks on the driver, before a task starts, that there is a place for the rows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.S
 
 
 def _check_end(file: FileReader, file_format: FileFormat) -> None:
-    """Check that what is appended neither runs into a line nor follows an index at the end."""
+    """Check that appended bytes would neither go on with a line nor follow an index at the end."""
     if file_format is FileFormat.ARROW and is_arrow_file(file):
         raise InvalidRequestError(
             f"'{file.name}': an Arrow file ends with its index and cannot grow; a stream can"
@@ -101,7 +101,7 @@ def _check_columns(there: dict[str, str], new: dict[str, str], path: str) -> Non
 
 
 def _check_fields(there: list[str] | None, new: list[str], options: Options, path: str) -> None:
-    """Compare the fields: a csv file tells no types, and names only in a header."""
+    """Compare the fields: a csv file has no types, and names only in a header."""
     if there is not None and (there != new if options.header else len(there) != len(new)):
         found = ", ".join(there) if options.header else f"{len(there)} columns"
         raise InvalidRequestError(
