@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class Alarms:
-    """Things that somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md).
+    """Things that an operator has to look at, by rule (I6, I7, I9 of PROTOCOL.md).
 
-    If the next report of the same replica shows the same again, it is the same alarm.
+    If the next report of the same replica shows the same, it is the same alarm.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,16 @@ class Alarms:
         self._rung: dict[str, None] = {}
 
     def ring(self, why: str, **known: object) -> None:
-        """Log and count one, once; the first word of `why` is the rule."""
-        told = " ".join((why, *(f"{name}={known[name]}" for name in _SUBJECTS if name in known)))
-        if told in self._rung:
+        """Log and count an alarm once; the first word of `why` is the rule."""
+        alarm = " ".join((why, *(f"{name}={known[name]}" for name in _SUBJECTS if name in known)))
+        if alarm in self._rung:
             return
-        self._rung[told] = None
+        self._rung[alarm] = None
         if len(self._rung) > KEPT:
             del self._rung[next(iter(self._rung))]
         self.counts[why.partition(" ")[0]] += 1
         _log.error("alarm: %s", why, extra=facts(**known))
 
     def latest(self, most: int = SHOWN) -> tuple[str, ...]:
-        """The latest, oldest first."""
+        """Return the latest alarms, oldest first."""
         return tuple(self._rung)[-most:]

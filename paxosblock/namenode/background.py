@@ -1,4 +1,4 @@
-"""Work that nobody waits for: kept, logged when it fails, ended with the node."""
+"""Work that nobody waits for: it is kept, logged if it fails, and ended with the node."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Background:
         return task
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
-        """Do `work` for ever, `pause_s` after each time. An error is logged, and `RETRY_S` later it
-        is tried again.
+        """Do `work` for ever, with pauses of `pause_s`. After an error, which is logged, it is
+        tried again `RETRY_S` later.
         """
         self.start(self._repeat(name, work, pause_s), name)
 
@@ -51,7 +51,7 @@ class Background:
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
-        """Cancel what is still running and wait for its end."""
+        """Cancel the tasks that still run, and wait for their end."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

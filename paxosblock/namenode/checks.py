@@ -117,7 +117,7 @@ def check_admin_state(request: SetAdminState) -> None:
 
 
 def check_check_files(request: CheckFiles) -> None:
-    """Raise InvalidRequestError for a look that continues where none can have ended."""
+    """Raise InvalidRequestError for a check that goes on from a place outside its path."""
     path = paths.split(request.path)
     if (after := request.after) is not None:
         where = f"{paths.shown(request.path)}: cannot go on behind {paths.shown(after.path)}"
@@ -150,7 +150,7 @@ def check_add_block(request: AddBlock) -> None:
 
 
 def check_reopen_block(request: ReopenBlock) -> None:
-    """Raise InvalidRequestError when nobody can go on in a block like this."""
+    """Raise InvalidRequestError when no writer can go on in a block like this."""
     check_writer(request.writer)
     _check_window(request.window)
     _demand(request.size_bytes >= 0, f"{request.size_bytes} bytes: a chunk has none or more")
@@ -174,7 +174,7 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
 
 
 def check_rebuild(request: RebuildBlock) -> None:
-    """Raise InvalidRequestError for a rebuild that nobody may ask for."""
+    """Raise InvalidRequestError for a rebuild that no writer may ask for."""
     check_writer(request.writer)
     _check_policy(request.policy)
 
@@ -207,13 +207,13 @@ def check_register(request: Register) -> None:
     )
     _check_host(f"DataNode {request.node}: ", request.host)
     storages = [report.storage for report in request.storages]
-    for told in request.timelines:
-        for timeline in (told.timeline, *told.before):
+    for entered in request.timelines:
+        for timeline in (entered.timeline, *entered.before):
             _demand(
                 len(timeline) <= WRITER_CHARACTERS_MAX,
                 f"DataNode {request.node}: a timeline of {len(timeline)} characters",
             )
-        check_id("a storage's", told.storage)
+        check_id("a storage's", entered.storage)
     for storage in storages:
         check_id("a storage's", storage)
     _demand(
@@ -265,7 +265,7 @@ def check_block_size(where: str, size_bytes: int) -> None:
 
 
 def check_writer(writer: WriterId) -> None:
-    """Raise InvalidRequestError for what is not the id of a client's writer."""
+    """Raise InvalidRequestError for an id that is not that of a client's writer."""
     check_id("a writer's", writer, WRITER_CHARACTERS_MAX)
     _demand(writer != RECOVERY_WRITER, f"'{RECOVERY_WRITER}' is not a client's writer id")
 

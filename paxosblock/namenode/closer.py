@@ -1,7 +1,7 @@
 """Ends the writing of files: for their writers, for `take_over`, and when a lease is over.
 
-A file held by `RECOVERY_WRITER` is about to be closed. Whatever stops that (too few members answer,
-the NameNode restarts) leaves it in that state, and the housekeeper tries again: no state is stuck.
+A file held by `RECOVERY_WRITER` is about to be closed. If anything stops that (too few members
+answer, the NameNode restarts), the file stays in that state, and the housekeeper tries again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Closer:
         min_replication: int,
         wait_s: float,
     ) -> None:
-        """`wait_s` bounds how long a close waits for members to report their replicas."""
+        """Let a close wait at most `wait_s` for members to report their replicas."""
         self._catalog = catalog
         self._leases = leases
         self._recoverer = recoverer
@@ -66,8 +66,8 @@ class Closer:
 
         Raises:
             NotFoundError, FencedError, InvalidRequestError: as `blocks.close`.
-            NotReadyError: a block is not complete yet, ask again. If it is the one that was ended
-                here, the file is closed; otherwise it stays open.
+            NotReadyError: a block is not complete yet, so close the file again. The file is closed
+                already if that block was ended here; otherwise it stays open.
         """
         holder = await self._catalog.holder(number)
         if holder is not None and holder.writer == writer:
@@ -114,7 +114,7 @@ class Closer:
         await self.recover(expired.file)
 
     async def recover(self, number: int) -> FileInode:
-        """Finalize all blocks of a fenced file and close it; joins one that is under way."""
+        """Finalize all blocks of a fenced file and close it; join a recovery that is under way."""
         task = self._recovering.get(number)
         if task is None:
             task = self._background.start(self._recover(number), f"recovery of file {number}")
@@ -129,10 +129,10 @@ class Closer:
         return await self.close(number, RECOVERY_WRITER)
 
     async def _settle(self, file: FileInode) -> None:
-        """Wait until enough members have reported every block that was added and stays, and take
-        those that do not stay out of the file.
+        """Wait until enough members have reported the blocks that were added, and remove those that
+        leave the file at its close.
 
-        Blocks that were there when the file was opened again were complete when it was closed.
+        Blocks that were there when the file was opened again were complete at its last close.
         """
         async for page in self._catalog.block_pages(file.number, file.appended_from):
             for entry in page:

@@ -36,7 +36,7 @@ CONVERTED: Final = "converted"
 COMMAND: Final = "paxosblock admin grow"
 
 COPIED_BYTES: Final = 4 * MIB
-"""Bytes that are copied at a time."""
+"""Bytes copied at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,11 @@ def grow_folder(folder: Path, members: Sequence[str]) -> Grown:
     """Convert a NameNode's folder; `members` are the host:port of all NameNodes, this one too.
 
     Raises:
-        ConfigError: it is not the folder of a cluster's only NameNode, or it is in use, or it was
+        ConfigError: the folder is not that of a cluster's only NameNode, or is in use, or was
             converted for other members; or the list of members makes no sense.
         CorruptionError: the catalog is damaged.
-        NoSpaceError, StorageError: the disk refuses. Do it again; until then it is as it was.
+        NoSpaceError, StorageError: the disk refuses. Until a repetition succeeds, the folder is as
+            it was.
     """
     check_members(members)
     if not (folder / ALONE).exists():
@@ -133,7 +134,7 @@ def _begin(table: Table) -> None:
 
 
 def _check_same(disk: Disk, folder: Path, machine: StateMachine, tables: Tables) -> None:
-    """Read back what was written, as a start would, before anybody relies on it."""
+    """Read the new folder back, as a start would, before anybody relies on it."""
     segment_bytes = member_folder.Limits().segment_bytes
     member = member_folder.open_folder(disk, folder, segment_bytes, tables)
     try:

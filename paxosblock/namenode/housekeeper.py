@@ -98,7 +98,7 @@ class Housekeeper:
         """Begin to end something expired, unless that is under way or failed less than `RETRY_S`
         ago.
 
-        There may be thousands that cannot be ended now, and each may take seconds to fail.
+        There may be thousands that cannot be ended now, and each attempt may take seconds to fail.
         """
         now_s = self._clock_s()
         if now_s >= self._expiring.get(what, now_s):

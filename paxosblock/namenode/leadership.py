@@ -1,9 +1,9 @@
 """Serving while this NameNode leads, and only then.
 
 A NameNode that wins an election begins: it waits until everything committed before is applied,
-gives writers fresh leases and starts the loops. One that loses its leadership ends: its loops and
-recoveries stop, and calls under way fail. None of this is needed for safety: what a deposed
-NameNode decided from an old view is refused when its log entry is applied (K5, K7).
+gives writers fresh leases and starts the loops. When it loses its leadership, its loops and
+recoveries stop, and calls under way fail. None of this is needed for safety: a decision that a
+deposed NameNode made from an old view is refused when its log entry is applied (K5, K7).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Leadership:
         begin: Callable[[], Awaitable[None]],
         end: Callable[[], Awaitable[None]],
     ) -> None:
-        """`begin` prepares for serving, and may be called again when it fails; `end` stops all
-        work of a leader. Each `begin` is followed by an `end`.
+        """Call `begin` to prepare for serving, again if it fails, and `end` to stop all work of a
+        leader. Each `begin` is followed by an `end`.
         """
         self._name = name
         self._store = store
@@ -73,7 +73,7 @@ class Leadership:
             await self._first
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the calls that are under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -93,7 +93,7 @@ class Leadership:
         if not self._serves:
             raise self._not_leader()
         task = asyncio.current_task()
-        if task is None:  # then it waits only for the store, which tells it
+        if task is None:  # the call waits only for the store, which notices a lost leadership
             return await self._answered(handler, request, several_steps)
         self._calls.add(task)
         try:

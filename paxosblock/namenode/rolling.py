@@ -12,29 +12,29 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId
 
 SLICE = 256
-"""Blocks that are looked at before others get a turn."""
+"""Blocks that are looked at before other tasks get a turn."""
 
 
 async def blocks_to_leave(
     node: NameNode, open_blocks: tuple[OpenBlock, ...]
 ) -> tuple[BlockId, ...]:
-    """Return those that would be followed by a better one now.
+    """Return the blocks that a better one could follow now.
 
-    A better one has more members if the block is short (HDFS-6867), or as many without those whose
-    DataNodes are to leave.
+    A better block has more members than a short one (HDFS-6867), or as many members without those
+    whose DataNodes are to leave.
     """
-    asked = [each for each in open_blocks if each.short or node.datanodes.admin]
+    candidates = [each for each in open_blocks if each.short or node.datanodes.admin]
     found: list[BlockId] = []
-    for start in range(0, len(asked), SLICE):
-        told = {each.block: each for each in asked[start : start + SLICE]}
-        for entry, inode in await node.catalog.written(tuple(told)):
-            if _would_be_better(node, entry.record, inode, told[entry.record.block]):
+    for start in range(0, len(candidates), SLICE):
+        some = {each.block: each for each in candidates[start : start + SLICE]}
+        for entry, inode in await node.catalog.written(tuple(some)):
+            if _would_be_better(node, entry.record, inode, some[entry.record.block]):
                 found.append(entry.record.block)
     return tuple(found)
 
 
 def _would_be_better(
-    node: NameNode, record: BlockRecord, inode: FileInode, told: OpenBlock
+    node: NameNode, record: BlockRecord, inode: FileInode, block: OpenBlock
 ) -> bool:
     """True if the next block would be placed better, on nodes that are all fresh."""
     now_s, wanted = node.clock_s(), inode.replication
@@ -45,7 +45,7 @@ def _would_be_better(
     if stays and len(record.members) >= wanted:
         return False
     least = min(wanted, len(record.members) + stays)
-    candidates = node.datanodes.candidates(now_s, told.excluded)
+    candidates = node.datanodes.candidates(now_s, block.excluded)
     try:
         place(
             Wish(wanted, least, inode.block_size),
