@@ -847,9 +847,16 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a key that was put into a gap is not found",
-        "kv/rocks_table.py",
-        "                self._gaps[key[0]] = (first, key)\n",
-        "                pass\n",
+        "kv/gaps.py",
+        "            self._first[key[0]] = (first, key)\n",
+        "            pass\n",
+        TABLES,
+    ),
+    _recovery(
+        "a key that was put into an empty range is not found",
+        "kv/gaps.py",
+        "        self._empty.pop(key[:OWNER_BYTES], None)\n",
+        "",
         TABLES,
     ),
     _recovery(

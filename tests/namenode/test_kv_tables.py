@@ -22,7 +22,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     StorageError,
 )
-from paxosblock.namenode.kv import memory_table, rocks_table, state
+from paxosblock.namenode.kv import gaps, memory_table, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits, open_store
@@ -34,6 +34,7 @@ from paxosblock.namenode.kv.interface import (
     ExpectEmpty,
     Transaction,
     Versioned,
+    prefix_range,
 )
 from paxosblock.namenode.kv.memory_table import MemoryTable, open_memory
 from paxosblock.namenode.kv.rocks_table import RocksTable
@@ -84,18 +85,22 @@ def everything(machine: StateMachine) -> dict[bytes, Versioned]:
     log=st.lists(st.tuples(transactions, st.booleans(), st.booleans()), max_size=12),
     asked=st.lists(st.tuples(ranges, st.booleans(), st.none() | st.integers(0, 3)), max_size=6),
     cached=st.integers(1, 4),
+    owner_bytes=st.integers(1, 2),
 )
 def test_both_tables_give_the_same_answers_whatever_the_log(
     new_path: Callable[[], Path],
     log: list[tuple[Transaction, bool, bool]],
     asked: list[tuple[tuple[bytes, bytes], bool, int | None]],
     cached: int,
+    owner_bytes: int,
 ) -> None:
     """Also when a long entry is applied in slices, when keys leave the cache, and after a flush."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (state, memory_table, rocks_table):
             patch.setattr(module, "SLICE_KEYS", 2)
         patch.setattr(rocks_table, "CACHED_KEYS", cached)
+        patch.setattr(gaps, "OWNER_BYTES", owner_bytes)
+        patch.setattr(gaps, "EMPTY_MAX", 2)
         ours, theirs = StateMachine(MemoryTable()), StateMachine(new_table(new_path()))
         with closing(theirs):
             for index, (transaction, in_slices, flushed) in enumerate(log, 1):
@@ -160,6 +165,27 @@ def test_the_cache_is_bounded_and_forgets_no_change(
         assert [table.get(b"a"), table.get(b"5")] == [ABSENT, Versioned(b"v", 8)]
 
 
+def test_a_range_that_was_found_empty_is_not_looked_at_again_until_it_gets_a_key(
+    new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = b"e" + bytes(7)
+    one, other = prefix_range(owner + b"\1"), prefix_range(owner + b"\2")
+    with closing(new_table(new_path())) as table:
+        table.write(1, {other[0] + b"a": Versioned(b"v", 1)})
+        for reverse in (False, True):
+            assert [key for key, _ in table.scan(*one, reverse)] == []
+            with monkeypatch.context() as patch:
+                patch.setattr(table, "_settle", lambda: pytest.fail("it looks"))
+                assert list(table.scan(*one)) == list(table.scan(*one, reverse=True)) == []
+                assert list(table.scan(one[0] + b"b", one[1])) == []
+            table.write(table.revision + 1, {one[0] + b"a": Versioned(b"v", 2)})
+            assert [key for key, _ in table.scan(*one, reverse)] == [one[0] + b"a"]
+            table.write(table.revision + 1, {one[0] + b"a": ABSENT})
+        assert list(table.scan(one[0] + b"b", one[1])) == []
+        table.write(table.revision + 1, {one[0] + b"a": Versioned(b"v", 2)})
+        assert [key for key, _ in table.scan(*one)] == [one[0] + b"a"]
+
+
 def test_what_a_sweeper_removed_is_passed_once(new_path: Callable[[], Path]) -> None:
     """Else each look for the first keys would take longer than the one before."""
     with closing(new_table(new_path())) as table:
@@ -167,10 +193,10 @@ def test_what_a_sweeper_removed_is_passed_once(new_path: Callable[[], Path]) -> 
         for index in range(2, 12):
             first = [key for key, _ in islice(table.scan(b"g", b"h"), 10)]
             assert first[0] == b"g%05d" % (10 * (index - 2))
-            assert table._behind_gap(b"g") == first[0]
+            assert table._gaps.behind(b"g") == first[0]
             table.write(index, dict.fromkeys(first, ABSENT))
         assert list(table.scan(b"g", b"h")) == []
-        assert table._behind_gap(b"g") == b"h"
+        assert table._gaps.behind(b"g") == b"h"
         table.write(12, {b"g00042": Versioned(b"", 12)})
         assert [key for key, _ in table.scan(b"g", b"h")] == [b"g00042"]
 

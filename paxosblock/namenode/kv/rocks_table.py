@@ -44,6 +44,7 @@ from paxosblock.disk import Disk
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.namenode.kv.files import numbered, numbers
+from paxosblock.namenode.kv.gaps import Gaps
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 from paxosblock.namenode.kv.journal import check_formats
 from paxosblock.namenode.kv.rocks_check import check_apart
@@ -131,10 +132,7 @@ class RocksTable:
         self._keys = Counter(meta.keys)
         self._pending: Changes = {}
         """Changes of the entries since the last batch, which go into the next one."""
-        self._gaps: dict[int, tuple[bytes, bytes]] = {}
-        """By first byte, a range [start, end) in which a scan found no key. Removed keys stay in
-        the way until they are compacted, and a caller that takes the first keys again and again, as
-        the sweeper does, would pass them each time."""
+        self._gaps = Gaps()
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
 
@@ -154,10 +152,10 @@ class RocksTable:
         return self._sought(key) if found is None else found
 
     def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:
-        self._settle()
         start = max(start, _FIRST_KEY)
-        if end and end <= start:
+        if (end and end <= start) or self._gaps.is_empty(start, end):
             return
+        self._settle()
         options = ReadOptions()  # no lower bound: the binding would set it as an upper one
         if end:
             options.set_iterate_upper_bound(end)
@@ -166,12 +164,17 @@ class RocksTable:
             if reverse:
                 found.seek_to_last()
                 step = found.prev
+                if not found.valid():
+                    found.status()
+                if not found.valid() or found.key() < start:
+                    self._gaps.note_empty(start, end)
             else:
-                found.seek(self._behind_gap(start))
+                found.seek(self._gaps.behind(start))
                 step = found.next
                 if not found.valid():
                     found.status()  # a damaged block ends the scan, too, and is no gap
-                self._note_gap(start, found.key() if found.valid() else end)
+                    self._gaps.note_empty(start, end)
+                self._gaps.note(start, found.key() if found.valid() else end)
             while found.valid():
                 key: bytes = found.key()
                 if reverse and key < start:
@@ -192,7 +195,8 @@ class RocksTable:
             before = young.get(key) or self._sought(key)
             if not found.revision or not before.revision:
                 keys[key[0]] += found.exists - before.exists
-                self._shorten_gap(key, found)
+                if found.exists:
+                    self._gaps.fill(key)
             if key in young and len(found.value) <= CACHED_VALUE_BYTES:
                 young[key] = found
             else:
@@ -305,28 +309,6 @@ class RocksTable:
             # So it is for lack of room, too: the log has the entry, so the table must have it.
             raise StorageError(str(_translated(self._path, error))) from error
         self._settled = self._revision, self._term
-
-    def _behind_gap(self, start: bytes) -> bytes:
-        """Return the first place from `start` on where a key may be."""
-        first, end = self._gaps.get(start[0], (b"", b""))
-        return end if first <= start < end else start
-
-    def _note_gap(self, start: bytes, end: bytes) -> None:
-        """Remember that a scan found no key in [start, end); `end` of `b""`: none at all."""
-        byte = start[0]
-        if end[:1] != start[:1]:  # a gap is that of one first byte
-            if byte == 255:
-                return
-            end = bytes((byte + 1,))
-        first, behind = self._gaps.get(byte, (b"", b""))
-        self._gaps[byte] = (first if first <= start < behind else start, end)
-
-    def _shorten_gap(self, key: bytes, found: Versioned) -> None:
-        """Take `key`, which an entry may add, out of the known gap."""
-        if found.exists and self._gaps:
-            first, end = self._gaps.get(key[0], (b"", b""))
-            if first <= key < end:
-                self._gaps[key[0]] = (first, key)
 
     def _sought(self, key: bytes) -> Versioned:
         found = self._pending.get(key) or self._old.get(key)

@@ -1,0 +1,71 @@
+"""Ranges without keys that scans have found, so that later scans need not look at them again.
+
+A removed key stays in the way of an iterator until it is compacted, and an iterator costs as much
+as ten values.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from paxosblock.namenode.kv.interface import prefix_range
+
+OWNER_BYTES: Final = 9
+"""Length of the prefix that the keys of one owner share: in the catalog a letter and a number, as
+in the keys of a directory's entries or of a file's places."""
+
+EMPTY_MAX: Final = 4096
+"""Number of owners whose empty ranges are remembered."""
+
+
+class Gaps:
+    """The known gaps between the keys of a table."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._first: dict[int, tuple[bytes, bytes]] = {}
+        """A range for each first byte: whoever takes the first keys again and again, as the sweeper
+        does, would pass all removed keys each time."""
+        self._empty: dict[bytes, tuple[bytes, bytes]] = {}
+        """A range for each owner, which ends with its keys: a change looks at it when it is decided
+        and again when it is applied."""
+
+    def behind(self, start: bytes) -> bytes:
+        """Return the first place from `start` on where a key may be."""
+        first, end = self._first.get(start[0], (b"", b""))
+        return end if first <= start < end else start
+
+    def is_empty(self, start: bytes, end: bytes) -> bool:
+        """True if no key is in [start, end), as far as is known."""
+        known = self._empty.get(start[:OWNER_BYTES])
+        return known is not None and known[0] <= start and known[1] == end
+
+    def note(self, start: bytes, end: bytes) -> None:
+        """Remember that a scan found no key from `start` up to `end`; `b""`: to the last key."""
+        byte = start[0]
+        if end[:1] != start[:1]:  # a gap is that of one first byte
+            if byte == 255:
+                return
+            end = bytes((byte + 1,))
+        first, behind = self._first.get(byte, (b"", b""))
+        self._first[byte] = (first if first <= start < behind else start, end)
+
+    def note_empty(self, start: bytes, end: bytes) -> None:
+        """Remember that a scan found no key in [start, end), if that ends with an owner's keys."""
+        owner = start[:OWNER_BYTES]
+        if len(owner) == OWNER_BYTES and end == prefix_range(owner)[1]:
+            if len(self._empty) >= EMPTY_MAX:
+                self._empty.clear()
+            self._empty[owner] = start, end
+
+    def fill(self, key: bytes) -> None:
+        """Take the place of `key`, which is added, out of the gaps."""
+        self._empty.pop(key[:OWNER_BYTES], None)
+        first, end = self._first.get(key[0], (b"", b""))
+        if first <= key < end:
+            self._first[key[0]] = (first, key)
+
+    def clear(self) -> None:
+        """Forget all gaps."""
+        self._first.clear()
+        self._empty.clear()
