@@ -179,6 +179,8 @@ class Service:
             handler = _handler(node, call, tally)
             if call.by is By.ANY_MEMBER:
                 handler = partial(node.leadership.show, handler)
+            elif call.by is By.LEADER and call.at_once:
+                handler = partial(node.leadership.answer_at_once, handler)
             elif call.by is not By.EVERY_MEMBER:
                 steps = call.by is By.LEADER_IN_STEPS
                 handler = partial(node.leadership.answer, handler, several_steps=steps)

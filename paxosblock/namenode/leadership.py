@@ -93,8 +93,7 @@ class Leadership:
         if not self._serves:
             raise self._not_leader()
         task = asyncio.current_task()
-        if task is None:  # the call waits only for the store, which notices a lost leadership
-            return await self._answered(handler, request, several_steps)
+        assert task is not None, "a call without a task is answered by `answer_at_once`"
         self._calls.add(task)
         try:
             return await self._answered(handler, request, several_steps)
@@ -105,6 +104,15 @@ class Leadership:
             raise self._unknown() from error
         finally:
             self._calls.discard(task)
+
+    def answer_at_once(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> Awaitable[A]:
+        """Let `handler` answer as in `answer`; it waits only for the store.
+
+        The store itself tells it when leadership is lost, so nobody has to cancel it.
+        """
+        if not self._serves:
+            raise self._not_leader()
+        return self._answered(handler, request, several_steps=False)
 
     async def show(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
         """Let `handler` answer a call that only reads what is replicated, whoever leads.

@@ -90,7 +90,7 @@ class Draft:
         self._revision = view.revision
         self.work = 0
         """Number of keys read or changed, which measures how long the decision takes."""
-        self._expect: dict[bytes, int] = {}  # revisions
+        self._expect: dict[bytes, Versioned] = {}
         self._empty: list[ExpectEmpty] = []
         self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
         self._before: dict[bytes, bytes | _Unchanged | None] = {}
@@ -103,8 +103,9 @@ class Draft:
         self.work += 1
         if key in self._changes:
             return self._changed(key)
-        found = self._read(key)
-        self._expect[key] = found.revision
+        found = self._expect.get(key)
+        if found is None:
+            found = self._expect[key] = self._read(key)
         return found
 
     def peek(self, key: bytes) -> Versioned:
@@ -195,7 +196,7 @@ class Draft:
     def transaction(self) -> Transaction:
         """Return the transaction that was decided."""
         changes = self._changes.items()
-        expect = [Expect(key, revision) for key, revision in self._expect.items()]
+        expect = [Expect(key, found.revision) for key, found in self._expect.items()]
         return Transaction(
             expect=(*expect, *self._empty),
             puts=tuple([(key, value) for key, value in changes if value is not None]),
