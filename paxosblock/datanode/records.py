@@ -44,7 +44,7 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
     """
     view, begin = memoryview(whole), log.start_of(chunks.start)
     even = EvenRun.of(log.entries(chunks.start, chunks.stop), begin)
-    records, size, length, mark = Records(whole, begin, even), -1, 0, 0
+    others, size, length, mark = list[memoryview](), -1, 0, 0
     if even.chunks:
         size, length, mark = even.size_bytes, HEADER_BYTES + even.size_bytes, _mark(even.size_bytes)
         if not even.is_good(view, HEADER_BYTES, mark):  # a step for each tells which one is not
@@ -55,12 +55,14 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
         if end - begin != size:  # most chunks are as long as the one before
             size = end - begin
             length, mark = HEADER_BYTES + size, _mark(size)
-        if crc32c(view[position : position + length]) ^ mark != crc:
+        record = view[position : position + length]
+        if crc32c(record) ^ mark != crc:
             raise _damaged(block, index)
+        others.append(record[HEADER_BYTES:])
         begin, position = end, position + length
     if position != len(view):
         raise _damaged(block, chunks.stop - 1)
-    return records
+    return Records(whole, even, others)
 
 
 @functools.lru_cache(4096)

@@ -17,7 +17,7 @@ from paxosblock.disk import Room
 from paxosblock.even_run import EvenRun
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
-from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, read_entries
+from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, Step
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
 
@@ -84,37 +84,33 @@ class FetchedChunks(Protocol):
         """Forget them, unless a log was adopted with them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The records of successive chunks, checked, as they are on disk; the first chunk begins at
-    user byte `begin` of its block."""
+class Records(NamedTuple):
+    """The records of successive chunks, checked, as they are on disk."""
 
     whole: Buffer
-    begin: int
     even: EvenRun
     """Its names are those of all chunks."""
+    others: list[memoryview]
+    """The user data of each chunk behind the even ones."""
 
     def take_payloads(self) -> list[Buffer]:
         """Return the user data of all chunks in order; of those that are equally long, together.
 
         That is moved together where it is, for new memory costs more: `whole` is of no use then.
         """
-        even, view = self.even, memoryview(self.whole)
-        size, stride = even.size_bytes, HEADER_BYTES + even.size_bytes
-        begin, position = self.begin + even.chunks * size, even.chunks * stride
-        parts = list[Buffer]()
-        if even.chunks:
-            if view.readonly:
-                view = memoryview(bytearray(view))
-            starts = range(HEADER_BYTES, position, stride)
-            for target, start in zip(range(0, even.chunks * size, size), starts, strict=True):
-                view[target : target + size] = view[start : start + size]
-            parts.append(view[: even.chunks * size])
-        for end, _ in read_entries(even.names[even.chunks * ENTRY_BYTES :]):
-            stop = position + HEADER_BYTES + end - begin
-            parts.append(view[position + HEADER_BYTES : stop])
-            begin, position = end, stop
-        return parts
+        if not self.even.chunks:
+            return [*self.others]
+        view, size = memoryview(self.whole), self.even.size_bytes
+        if view.readonly:
+            view = memoryview(bytearray(view))
+        stop, stride = self.even.chunks * size, HEADER_BYTES + size
+        for target, chunk in zip(
+            range(0, stop, size),
+            range(HEADER_BYTES, self.even.chunks * stride, stride),
+            strict=True,
+        ):
+            view[target : target + size] = view[chunk : chunk + size]
+        return [view[:stop], *self.others]
 
 
 class ReplicaStore(Protocol):
