@@ -158,7 +158,7 @@ class FileStore:
         file, position = files.file, record_start(log, len(log))
         assert file is not None, "a replica that takes writes has its file open"
         try:
-            self.disk.write(file.handle, frame, position)
+            file.write(frame, position)
         except NoSpaceError:
             self.disk.truncate(file.handle, position)
             raise
@@ -407,7 +407,9 @@ class FileStore:
                 file.retire()
             raise
         # Only now: the chunks beyond may be acknowledged ones until this log is accepted.
-        self.disk.truncate(file.handle, record_start(after.log, after.length))
+        end = record_start(after.log, after.length)
+        if self.disk.size(file.handle) != end:
+            self.disk.truncate(file.handle, end)
         if path != files.path:
             self._leave(files.folder, after)
         kept = self._kept_open(after, file) if own else file if _writable(after) else None
@@ -435,7 +437,7 @@ class FileStore:
         step = max(after.registers.window, 1)
         for start in range(effect.keep, after.length, step):
             records = draft.read(start, min(start + step, after.length))
-            self.disk.write(file.handle, records, record_start(after.log, start))
+            file.write(records, record_start(after.log, start))
             file.sync()
 
     def _leave(self, folder: Path, after: Replica) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from paxosblock.checksum import Buffer
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.kernel_syncs import KernelSyncs
@@ -18,7 +19,16 @@ from paxosblock.kernel_syncs import KernelSyncs
 class OpenFile:
     """One open file."""
 
-    __slots__ = ("_disk", "_failure", "_retired", "_syncing", "_users", "handle")
+    __slots__ = (
+        "_disk",
+        "_failure",
+        "_retired",
+        "_synced",
+        "_syncing",
+        "_users",
+        "_writes",
+        "handle",
+    )
 
     def __init__(self, disk: Disk, handle: FileHandle) -> None:
         self.handle = handle
@@ -27,9 +37,17 @@ class OpenFile:
         self._retired = False
         self._syncing = threading.Lock()
         self._failure: PaxosBlockError | None = None
+        self._writes = 1  # whoever opens it does not know of those before
+        self._synced = 0
+        """So many of the writes are on stable storage."""
+
+    def write(self, data: Buffer, offset: int) -> None:
+        """As `Disk.write`."""
+        self._disk.write(self.handle, data, offset)
+        self._writes += 1  # after it: a sync that runs may not have it
 
     def sync(self) -> None:
-        """Bring what was written to stable storage. Blocks.
+        """Bring what was written to stable storage, unless it is there. Blocks.
 
         The system reports only once that it dropped bytes: a second `fdatasync` would succeed. So a
         sync after a failed one, or beside it, fails as well.
@@ -37,7 +55,13 @@ class OpenFile:
         Raises:
             StorageError: this sync or an earlier one failed.
         """
-        self._bring(self._disk.sync)
+        self._bring(self._sync)
+
+    def _sync(self, handle: FileHandle) -> None:
+        writes = self._writes
+        if self._synced < writes:
+            self._disk.sync(handle)
+            self._synced = writes
 
     def write_out(self) -> None:
         """Bring the written bytes to the disk, as `sync` does; but only `sync` makes sure that they
@@ -63,7 +87,14 @@ class OpenFile:
         Return False if `sync` has to do it, without calling `done`: a thread syncs this file now, a
         sync of it failed before, or the kernel refuses.
         """
-        return self._begin_sync_of(self.handle, kernel, done)
+        writes = self._writes
+
+        def ended(error: PaxosBlockError | None) -> None:
+            if error is None:
+                self._synced = max(self._synced, writes)
+            done(error)
+
+        return self._begin_sync_of(self.handle, kernel, ended)
 
     def _begin_sync_of(
         self,

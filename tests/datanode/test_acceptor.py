@@ -163,6 +163,19 @@ async def test_a_memory_vote_leaves_before_anything_is_synced(tmp_path: Path) ->
         assert node.volumes[0].commit.sync_count == 1
 
 
+@pytest.mark.parametrize(("durability", "syncs"), [(Durability.DISK, 0), (Durability.MEMORY, 1)])
+async def test_a_finalization_syncs_only_what_votes_did_not_wait_for(
+    tmp_path: Path, durability: Durability, syncs: int
+) -> None:
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create(durability=durability)
+        await node.write(3)
+        before = len(disk.synced)
+        assert isinstance(await node.finalize(1, [name(i) for i in range(3)]), Finalized)
+        assert sum(".meta" not in each.name for each in disk.synced[before:]) == syncs
+
+
 async def test_many_votes_share_few_syncs(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await node.create()

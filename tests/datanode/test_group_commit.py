@@ -17,6 +17,7 @@ from paxosblock.datanode.open_file import OpenFile
 from paxosblock.disk import OsDisk
 from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.kernel_syncs import Done, KernelSyncs
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 
@@ -59,6 +60,30 @@ async def test_a_thread_waits_for_the_kernel_and_fails_with_it(file: OpenFile) -
     assert not file.begin_sync(kernel, told.append), "nothing is tried again"
     with pytest.raises(StorageError, match="Input/output error"):
         file.sync()
+    kernel.close()
+
+
+async def test_a_file_is_synced_once_for_what_was_written_and_again_for_what_came_meanwhile(
+    tmp_path: Path,
+) -> None:
+    disk, kernel = SimulatedDisk(), Held()
+    file = OpenFile(disk, disk.create(tmp_path / "file"))
+    file.sync()
+    file.sync()
+    assert len(disk.synced) == 1, "whoever opens it does not know what was written before"
+    file.write(b"something", 0)
+    assert file.begin_sync(kernel, lambda _: None)
+    file.write(b"more", 9)
+    kernel.taken[0](None)
+    file.sync()
+    assert len(disk.synced) == 2, "the kernel's sync may have passed that"
+    file.write(b"the end", 13)
+    kernel.room = 2
+    assert file.begin_sync(kernel, lambda _: None)
+    kernel.taken[1](None)
+    file.sync()
+    assert len(disk.synced) == 2
+    file.retire()
     kernel.close()
 
 
