@@ -148,7 +148,7 @@ class Closer:
             await self._wait_reported(record)
 
     async def _wait_reported(self, record: BlockRecord) -> None:
-        self._finalizer.spread(record)
+        self._finalizer.spread(record, self._min_replication)
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._replicas.wait_complete(record, self._min_replication)

@@ -8,6 +8,7 @@ next block report, or the walk over all blocks (`replication/monitor.py`), start
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from paxosblock.api.namenode import FinalizeBlock
 from paxosblock.errors import PaxosBlockError, UnavailableError
@@ -22,10 +23,12 @@ from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, finalize_message
 from paxosblock.protocol.messages import Delete, Finalized, Nack
-from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
+from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId
 
 UNDER_WAY_MAX = 4096
 """Beyond this many questions, work that can wait is left to a block report or the next walk."""
+LATER_S: Final = 0.1
+"""Seconds in which a file that just got a line may get the next one."""
 
 
 class Finalizer:
@@ -63,25 +66,40 @@ class Finalizer:
         self.spread(entry.record)
         return entry
 
-    def spread(self, record: BlockRecord) -> None:
-        """P5: bring every member that has not reported yet to the decided version."""
+    def spread(self, record: BlockRecord, needed: int = 0) -> None:
+        """P5: bring every member that has not reported yet to the decided version.
+
+        If the block had been opened again, somebody may append to it line by line. Then only as
+        many members as are `needed` are told at once, and the others `LATER_S` later, unless it is
+        open again by then (`withhold`): each would move its replica to and fro. But what votes did
+        not sync, a finalization does, and that does not wait.
+        """
         self._datanodes.note_ended(record.block, record.members, record.size_bytes)
-        holders = self._replicas.holders(record)
+        holders, told = self._replicas.holders(record), 0
+        waits = needed and record.base_length and record.durability is Durability.DISK
         for member in record.members:
             if member not in holders:
-                self.tell(record, member)
+                self.tell(record, member, LATER_S if waits and told >= needed else 0.0)
+                told += 1
 
-    def tell(self, record: BlockRecord, member: StorageId) -> None:
-        """P5 for one member, unless that is under way."""
+    def withhold(self, record: BlockRecord) -> None:
+        """Tell no further member of a version: an APPEND is being set up, and K7 or K9, which ends it,
+        tells the members."""
+        for member in record.members:
+            self._spreading.pop((record.block, member), None)
+
+    def tell(self, record: BlockRecord, member: StorageId, pause_s: float = 0.0) -> None:
+        """P5 for one member after `pause_s` seconds, unless that is under way."""
         if record.reopening:
-            return  # an APPEND is being set up, and K7 or K9, which ends it, tells the members
+            return  # see `withhold`
         key, generation = (record.block, member), record.finalized_generation
         if self._spreading.get(key) == generation:
             return
         self._spreading[key] = generation
         name = f"Finalize of block {record.block} at {member}"
         ask = partial(self._tell_once, record, member)
-        self._queues.add(member, Question(name, ask, partial(self._told, key, generation)))
+        question = Question(name, ask, partial(self._told, key, generation))
+        self._queues.add(member, question, pause_s)
 
     def delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
         """D7: drop a replica. If that fails, the next block report finds it again."""

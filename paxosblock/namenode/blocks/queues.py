@@ -84,10 +84,10 @@ class Queues:
         """Return the number of questions that wait or are under way."""
         return self._count
 
-    def add(self, storage: StorageId, question: Question) -> None:
-        """Put a question to `storage` when its turn comes."""
+    def add(self, storage: StorageId, question: Question, pause_s: float = 0.0) -> None:
+        """Put a question to `storage` when its turn comes, after `pause_s` seconds."""
         self._count += 1
-        self._put(self._queues.setdefault(storage, _Queue()), question)
+        self._put(self._queues.setdefault(storage, _Queue()), question, pause_s)
         if self._asking is None or self._asking.done():
             self._asking = self._background.start(self._ask_all(), "questions to storages")
 

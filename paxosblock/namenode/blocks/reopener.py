@@ -137,6 +137,7 @@ class Reopener:
 
     def _begin(self, record: BlockRecord, writer: WriterId, now_s: float) -> None:
         loop, key = asyncio.get_running_loop(), (record.block, writer)
+        self._finalizer.withhold(record)
         targets = self._targets.choose(record, (), now_s)
         attempt = self._runner.attempt(recovery.append(record, targets))
         work = attempt.run(loop.time() + SET_UP_S)
@@ -197,6 +198,7 @@ class Reopener:
                 if allocated is None:
                     return "somebody else changed it"
                 record = allocated.record
+                self._finalizer.withhold(record)
                 attempt = self._runner.attempt(recovery.append(record, targets))
                 proposer = await attempt.run(deadline_s)
             if proposer.phase is Phase.DECIDED:
