@@ -83,8 +83,8 @@ class Finalizer:
                 told += 1
 
     def withhold(self, record: BlockRecord) -> None:
-        """Tell no further member of a version: an APPEND is being set up, and K7 or K9, which ends it,
-        tells the members."""
+        """Tell no further member of this version: an APPEND is being set up, and K7 or K9, which
+        ends it, tells the members."""
         for member in record.members:
             self._spreading.pop((record.block, member), None)
 
