@@ -15,8 +15,8 @@ from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog
 from paxosblock.units import KIB
 
 HEADER = b"\x00head\xff"
-MARKED = 7
-"""Chunks in each of two groups that are looked at together, and one of them more."""
+GROUPS = 7
+"""A run has at most so many groups of chunks that are looked at together."""
 
 
 def log_of(chunks: list[bytes]) -> ChunkLog:
@@ -45,7 +45,7 @@ COUNTS = st.sampled_from([AT_LEAST, AT_LEAST + 1, 2 * AT_LEAST, 3 * TOGETHER_BYT
 def test_a_run_is_good_until_a_bit_flips(
     size: int, count: int, last: int, skipped: int, data: st.DataObject
 ) -> None:
-    chunks = chunks_of(size, min(count, MARKED * TOGETHER_BYTES // size) + skipped, last)
+    chunks = chunks_of(size, min(count, GROUPS * TOGETHER_BYTES // size) + skipped, last)
     even = even_run(chunks, skipped)
     assert (even.chunks, even.size_bytes) == (len(chunks) - skipped - 1, size)
     whole = bytearray().join(chunks[skipped:])

@@ -242,7 +242,7 @@ def _run(
     """Return the answer to a reader: the user data of all chunks, or the bytes in `wanted`."""
     start, names, parts = log.start_of(chunks.start), records.even.names, records.take_payloads()
     if len(parts) > MAX_PIECES:
-        parts = [b"".join(parts)]
+        parts[:] = [b"".join(parts)]
     if wanted is not None and len(parts) == len(chunks):
         ends = [end for end, _ in read_entries(names)]
         end = min(wanted.stop, ends[-1])
