@@ -37,7 +37,7 @@ from paxosblock.namenode.catalog.records import (
 DIRECTORY_PERMISSION = 0o755
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would double the time to make it
 class Context:
     """All that an operation needs beside the store: new ids, the time, the leases that are live,
     and the places where blocks may be cut.

@@ -193,10 +193,11 @@ class RocksTable:
         keys, young = self._keys, self._young
         for key, found in changes.items():
             before = young.get(key) or self._sought(key)
-            if not found.revision or not before.revision:
-                keys[key[0]] += found.exists - before.exists
-                if found.exists:
-                    self._gaps.fill(key)
+            if found.revision and not before.revision:
+                keys[key[0]] += 1
+                self._gaps.fill(key)
+            elif before.revision and not found.revision:
+                keys[key[0]] -= 1
             if key in young and len(found.value) <= CACHED_VALUE_BYTES:
                 young[key] = found
             else:
