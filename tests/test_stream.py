@@ -114,7 +114,7 @@ async def test_only_behind_large_payloads_nothing_but_a_header_is_read() -> None
     async with node(lambda _request: Echo()) as port, stream_to(port, client) as connection:
         for count, (size, room) in enumerate([(1 << 20, HEADER_BYTES), (4096, 1 << 16)], 1):
             connection.send(chunk(some_bytes(size, size)))
-            await wait_until_async(lambda: client.chunks == count)  # noqa: B023
+            await wait_until_async(lambda: client.chunks == count)  # noqa: B023 - awaited here
             assert len(connection.get_buffer(-1)) == room
 
 

@@ -2,8 +2,7 @@
 
 The meta file is the truth about a replica, and a change happens at the instant at which it is
 replaced: all that the new one needs is on stable storage before, and is removed after if the new
-one does not need it. All methods block, and `load.py` understands the files wherever one of them is
-interrupted.
+one does not need it. All methods block; `load.py` understands the files after any interruption.
 
 Every method raises StorageError, after which nothing is known about the volume. NoSpaceError says
 that nothing was changed.
