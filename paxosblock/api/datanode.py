@@ -26,6 +26,7 @@ from paxosblock.protocol.messages import (
     RecoveryVote,
     RecoveryWrite,
     Short,
+    Vote,
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
@@ -41,7 +42,8 @@ class StorageAddress(msgspec.Struct, frozen=True):
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
 """Requests that change a replica, apart from chunks."""
 Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
-"""Answers of an acceptor; a vote is none of them, it travels as a frame."""
+"""Answers of an acceptor; a vote is none of them, it travels as a frame, or answers
+`CreateAndWrite`."""
 
 
 class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -53,6 +55,18 @@ class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
     storage: StorageId
     message: Control | Read
     peers: tuple[StorageAddress, ...] = ()
+
+
+class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Stream call: a Create, and behind it the Write of the first chunk (W1), as two messages would
+    be answered, but with one answer: the `Vote`, or what refuses the first of the two.
+
+    `frame` is the CHUNK frame of the data stream.
+    """
+
+    storage: StorageId
+    create: Create
+    frame: bytes
 
 
 class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -174,7 +188,7 @@ LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
 FIND_REPLICA = Method("replica", FindReplica, Replicas)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
 
-StreamCall = Envelope | Watch | ReadBytes | FetchChunks
+StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
 """Requests that travel on the data stream as CALL frames."""
-STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Chunks, Run)
+STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Vote, Chunks, Run)

@@ -82,7 +82,8 @@ class BlockVerbs:
             UnavailableError: a member took no replica; the block is finalized, empty.
             OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
         """
-        from paxosblock.client.block_writer import BlockFailed, BlockWriter  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.ends import BlockFailed  # noqa: PLC0415 - readers need none of it
 
         request = AddBlock(
             NO_FILE,

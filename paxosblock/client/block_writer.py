@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Self
 from weakref import WeakMethod
 
-from paxosblock.api.datanode import Envelope
+from paxosblock.api.datanode import CreateAndWrite, Envelope
 from paxosblock.api.namenode import (
     FINALIZE_BLOCK,
     NO_BLOCK,
@@ -23,12 +24,13 @@ from paxosblock.api.namenode import (
     BlockView,
     FinalizeBlock,
 )
-from paxosblock.client.chunks import Chunk
+from paxosblock.client.chunks import Chunk, frame_header
+from paxosblock.client.ends import BlockFailed, Sealed
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.transport import DataConnection
 from paxosblock.client.watched import WritingConnections
 from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
-from paxosblock.net.wire import Flags, FrameKind, Header
+from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol import write
 from paxosblock.protocol.finalize import grant
 from paxosblock.protocol.log import acknowledged_before
@@ -43,24 +45,6 @@ _REFUSED: Final = {
     Reason.NO_REPLICA: "its volume failed, or lost the replica",
 }
 """Refusals that an operator can do something about, in words for the log."""
-
-
-class BlockFailed(Exception):
-    """W4: no more chunks for this block; `failed` are the storages to blame (none when fenced)."""
-
-    def __init__(self, block: BlockId, failed: tuple[StorageId, ...], reason: str) -> None:
-        super().__init__(f"block {block}: {reason}")
-        self.block = block
-        self.failed = failed
-        self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """W7: how a recovery ended the block, and the chunks that the next block begins with."""
-
-    view: BlockView
-    rest: tuple[Chunk, ...]
 
 
 class _InFlight(NamedTuple):
@@ -192,17 +176,28 @@ class BlockWriter:
             BlockFailed: at least one of them did not; `seal` comes next.
         """
         try:
-            await self._open_everywhere(small=small)
+            await self._open_everywhere(partial(self._open_at, small=small))
         except BaseException:
             self.release()  # a cancelled call forgets us, the connections would not
             raise
         self._pool.clock.look(self, self._look_at_the_clock)
 
-    async def _open_everywhere(self, *, small: bool) -> None:
+    async def write_whole(self, chunk: Chunk) -> None:
+        """W1 to W3 of a new block with one short chunk, in one message to each member (D1).
+
+        Raises:
+            BlockFailed: at least one of them did not vote.
+        """
+        self._writer, message = write.send_with_create(self._writer, chunk.size_bytes, chunk.crc)
+        self.sent_bytes += chunk.size_bytes
+        self._in_flight.append(_InFlight(chunk, self._pool.clock.now_s))
+        frame = frame_header(message) + chunk.data
+        await self._open_everywhere(partial(self._write_whole_at, frame=frame))
+
+    async def _open_everywhere(self, open_at: Callable[[StorageId, str], Awaitable[None]]) -> None:
         addresses = {member.storage: member.address for member in self.view.members}
         answers = await asyncio.gather(
-            *(self._open_at(at, addresses.get(at, ""), small=small) for at in self.members),
-            return_exceptions=True,
+            *(open_at(at, addresses.get(at, "")) for at in self.members), return_exceptions=True
         )
         failed: list[StorageId] = []
         for storage, error in zip(self.members, answers, strict=True):
@@ -225,6 +220,12 @@ class BlockWriter:
             self._writer = write.on_created(self._writer, answer)
         connection.listen(self.block, _Member(self, storage))
         self._connections[storage] = connection
+
+    async def _write_whole_at(self, storage: StorageId, address: str, *, frame: bytes) -> None:
+        connection = await self._pool.get(address)
+        create = write.create_message(self._writer, self._durability, small=True)
+        request = CreateAndWrite(storage, create, frame)
+        self._voted(await connection.vote(request, self._pool.votes.seconds))
 
     # -- W2 -------------------------------------------------------------------------------------
 
@@ -251,17 +252,8 @@ class BlockWriter:
         self._writer, message = write.send(
             self._writer, chunk.size_bytes, chunk.crc, sync=chunk.sync
         )
-        header = Header(
-            FrameKind.CHUNK,
-            _SYNC if chunk.sync else 0,
-            chunk.size_bytes,
-            chunk.crc,
-            message.block,
-            message.generation,
-            message.index,
-            message.acknowledged_count,
-        ).pack()
         self.sent_bytes += chunk.size_bytes
+        header = frame_header(message)
         for connection in self._connections.values():
             connection.send(header, chunk.data)
         return _InFlight(chunk, self._pool.clock.now_s)
@@ -294,14 +286,17 @@ class BlockWriter:
     def on_vote(self, storage: StorageId, header: Header) -> None:
         """W3: a member voted."""
         synced = header.flags & _SYNC != 0
-        vote = Vote(header.block, header.generation, header.index, storage, synced)
+        self._voted(Vote(header.block, header.generation, header.index, storage, synced))
+
+    def _voted(self, vote: Vote) -> None:
+        storage = vote.storage
         if not write.vote_is_sound(self._writer, vote):
             self._fail((storage,), f"{storage} voted for a chunk that was never sent (I5)")
             return
         before = self._writer.acknowledged
         self._writer = write.on_vote(self._writer, vote)
         acknowledged = self._writer.acknowledged - before
-        if not acknowledged and not synced:
+        if not acknowledged and not vote.synced:
             return  # most votes: others are still to come
         for _ in range(acknowledged):
             chunk, sent_at = self._in_flight.popleft()

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paxosblock.checksum import Buffer, crc32c
+from paxosblock.net.wire import Flags, FrameKind, Header
+from paxosblock.protocol.messages import Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,20 @@ class Chunk:
 def chunk_of(data: Buffer, *, sync: bool = False) -> Chunk:
     """Return the chunk with these bytes; its checksum is computed here, once, for all replicas."""
     return Chunk(data, crc32c(data), sync)
+
+
+def frame_header(message: Write) -> bytes:
+    """Return the header of the frame that takes a Write and the bytes of its chunk to a member."""
+    return Header(
+        FrameKind.CHUNK,
+        int(Flags.SYNC) if message.sync else 0,
+        message.size_bytes,
+        message.crc,
+        message.block,
+        message.generation,
+        message.index,
+        message.acknowledged_count,
+    ).pack()
 
 
 class ChunkBuffer:

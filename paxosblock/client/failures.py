@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_writer import BlockFailed, BlockWriter, Sealed
+from paxosblock.client.block_writer import BlockWriter
 from paxosblock.client.core import ClientCore
+from paxosblock.client.ends import BlockFailed, Sealed
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.leases import Fence
 from paxosblock.client.next_block import NextBlock

@@ -25,10 +25,11 @@ from paxosblock.api.namenode import (
     OpenBlock,
 )
 from paxosblock.checksum import Buffer
-from paxosblock.client.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.block_writer import BlockWriter
 from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.core import ClientCore
 from paxosblock.client.durable import finalized_on_disk
+from paxosblock.client.ends import BlockFailed
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.failures import SEALS, Failures, Handling
 from paxosblock.client.leases import Fence
@@ -390,8 +391,7 @@ class AsyncFileWriter:
 
     async def _end_step(self) -> None:
         """Wait until the end of the block before is recorded, if there is one."""
-        block = await self._step.over(self._retry_for_s)
-        if block is not None:
+        if (block := await self._step.over(self._retry_for_s)) is not None:
             self._finish(block)
 
     async def _recover(self, failure: BlockFailed) -> None:

@@ -24,9 +24,10 @@ from paxosblock.api.namenode import (
     ReopenBlock,
 )
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.block_writer import BlockWriter
 from paxosblock.client.chunks import Chunk
 from paxosblock.client.core import ClientCore
+from paxosblock.client.ends import BlockFailed
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.progress import Unopened
 from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
@@ -146,8 +147,11 @@ class NextBlock:
             return None
         block = self.writer_of(first, on_failed)
         try:
-            await block.open(small=is_small([chunk]))
-            block.send(chunk)
+            if is_small([chunk]):
+                await block.write_whole(chunk)
+            else:
+                await block.open()
+                block.send(chunk)
             return block, await block.end()
         except BlockFailed as failure:
             _log.info(

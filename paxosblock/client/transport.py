@@ -12,6 +12,7 @@ from paxosblock.api.datanode import (
     STREAM_REPLIES,
     Answer,
     Chunks,
+    CreateAndWrite,
     Envelope,
     ReadBytes,
     Run,
@@ -25,7 +26,7 @@ from paxosblock.net.connection import FrameConnection
 from paxosblock.net.control import split_address
 from paxosblock.net.stream import close_connections, connect
 from paxosblock.net.wire import FrameKind, Header, MessageTable, verify_payload
-from paxosblock.protocol.messages import Nack
+from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId
 
 SUSPECT_FOR_S: Final = 10.0
@@ -95,9 +96,20 @@ class DataConnection:
             PaxosBlockError: no answer, or an error of the DataNode.
         """
         answer = await self._call(question, timeout_s)
-        if isinstance(answer, Chunks | Run) or answer.storage != question.storage:
+        if isinstance(answer, Vote | Chunks | Run) or answer.storage != question.storage:
             raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
         return cast("Answer", answer)
+
+    async def vote(self, request: CreateAndWrite, timeout_s: float) -> Vote:
+        """Return the vote for the chunk that goes with Create.
+
+        Raises:
+            PaxosBlockError: there is none: no answer, a refusal, or an error of the DataNode.
+        """
+        answer = await self._call(request, timeout_s)
+        if not isinstance(answer, Vote) or answer.storage != request.storage:
+            raise ProtocolError(f"{self.address} did not vote for {request.storage}: {answer}")
+        return answer
 
     async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Run:
         """Return chunks of a block; when this returns, all of them went to `sink`, unverified.

@@ -14,16 +14,16 @@ from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedDict
 
-from paxosblock.api.datanode import Answer, Envelope
+from paxosblock.api.datanode import Answer, CreateAndWrite, Envelope
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import NotReadyError
+from paxosblock.errors import NotReadyError, ProtocolError
 from paxosblock.logs import facts
-from paxosblock.net.wire import Header
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol import register
-from paxosblock.protocol.messages import Nack, Read, ReadReply, Vote
+from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Vote
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 _log = logging.getLogger(__name__)
@@ -153,6 +153,26 @@ class Acceptor:
         else:
             block.vote(header, frame, reply)
 
+    async def create_and_write(self, request: CreateAndWrite) -> Answer | Vote:
+        """D1, then D2, as two requests: whatever comes between them is let in.
+
+        Raises:
+            ProtocolError, CorruptionError: there is no first chunk of the block in the frame.
+            NoSpaceError, StorageError: the volume is full or has failed.
+        """
+        frame, header = memoryview(request.frame), first_chunk(request)
+        created = await self.take(Envelope(request.storage, request.create))
+        if not isinstance(created, Created):
+            return created
+        voted: asyncio.Future[Vote | Nack] = asyncio.get_running_loop().create_future()
+
+        def reply(vote: Vote | Nack) -> None:
+            if not voted.done():  # its asker may have gone
+                voted.set_result(vote)
+
+        self.write(header, frame, reply)
+        return await voted
+
     # -- control requests -----------------------------------------------------------------------
 
     async def take(self, envelope: Envelope) -> Answer:
@@ -223,6 +243,21 @@ class Acceptor:
                 owner = self._awake.get(block) if found is volume else found
                 if isinstance(owner, Block):
                     owner.changed()
+
+
+def first_chunk(request: CreateAndWrite) -> Header:
+    """Return the header of the chunk that comes with a Create.
+
+    Raises:
+        ProtocolError, CorruptionError: there is none in the frame.
+    """
+    if len(request.frame) < HEADER_BYTES:
+        raise ProtocolError(f"a frame of {len(request.frame)} bytes holds no chunk")
+    header = Header.unpack(request.frame)
+    kind, size, block = header.kind, header.payload_length + HEADER_BYTES, request.create.block
+    if (kind, size, header.block) != (FrameKind.CHUNK, len(request.frame), block):
+        raise ProtocolError(f"the frame that came with Create holds no chunk of block {block}")
+    return header
 
 
 def _later(one: Block, other: Block) -> tuple[Block, Block]:

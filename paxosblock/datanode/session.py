@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
+    CreateAndWrite,
     Envelope,
     FetchChunks,
     ReadBytes,
@@ -146,6 +147,11 @@ class StreamSession:
         match request:
             case Envelope():
                 return await self._acceptor.take(request)
+            case CreateAndWrite():
+                answer = await self._acceptor.create_and_write(request)
+                if isinstance(answer, Vote | Nack):
+                    self._counters.count(answer)
+                return answer
             case Watch():
                 wait_ms = min(request.wait_ms, MAX_WATCH_MS)
                 return await self._reader.watch(replace(request, wait_ms=wait_ms))

@@ -115,6 +115,20 @@ def on_created(writer: Writer, message: Created) -> Writer:
 def send(writer: Writer, size_bytes: int, crc: int, *, sync: bool = False) -> tuple[Writer, Write]:
     """W2: propose the next chunk. The same Write goes to all members."""
     invariant(writer.can_send, "W2 a chunk is sent only when the window has room", writer)
+    return _proposed(writer, size_bytes, crc, sync=sync)
+
+
+def send_with_create(writer: Writer, size_bytes: int, crc: int) -> tuple[Writer, Write]:
+    """W1: propose the first chunk before all members have made a replica: each gets it behind its
+    Create."""
+    invariant(writer.state is WriterState.OPENING, "W1 the block is being created", writer)
+    invariant(writer.sent == 0, "W1 the first chunk alone goes with Create", writer)
+    return _proposed(writer, size_bytes, crc)
+
+
+def _proposed(
+    writer: Writer, size_bytes: int, crc: int, *, sync: bool = False
+) -> tuple[Writer, Write]:
     message = write_message(writer, writer.sent, size_bytes, crc, sync=sync)
     return replace(writer, sent=writer.sent + 1), message
 
@@ -146,7 +160,8 @@ def vote_is_sound(writer: Writer, vote: Vote) -> bool:
 def on_vote(writer: Writer, vote: Vote) -> Writer:
     """W3: acknowledged = what every member has voted for.
 
-    Votes of other generations, strangers and repeated votes change nothing (W5).
+    Votes of other generations, strangers and repeated votes change nothing (W5). Who votes has made
+    its replica (W1).
     """
     counts = vote.block == writer.block and vote.generation == writer.generation
     if not counts or vote.storage not in writer.members or not vote_is_sound(writer, vote):
@@ -157,6 +172,8 @@ def on_vote(writer: Writer, vote: Vote) -> Writer:
     acknowledged = max(writer.acknowledged, min(voted))
     after = replace(writer, voted=voted, synced=synced, acknowledged=acknowledged)
     invariant(after.acknowledged <= after.sent, "I5 acknowledged <= sent", after, writer, vote)
+    if writer.state is WriterState.OPENING:
+        return on_created(after, Created(vote.block, vote.storage))
     return after
 
 

@@ -18,11 +18,13 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
+    CreateAndWrite,
     Envelope,
     ReadBytes,
     Run,
     Watch,
 )
+from paxosblock.datanode.acceptor import first_chunk
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
 from paxosblock.net.beats import BeatSender
 from paxosblock.net.calls import Bulk, CallServer
@@ -39,6 +41,7 @@ from paxosblock.net.wire import (
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, DropReplica, SyncChunks
 from paxosblock.protocol.messages import (
     Create,
+    Created,
     Finalize,
     Nack,
     Read,
@@ -51,7 +54,14 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, answer, nack, restarted, wanted
-from paxosblock.protocol.types import BlockId, ChunkIndex, ChunkName, Reason, StorageId
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Reason,
+    StorageId,
+)
 
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
@@ -91,6 +101,8 @@ class MemoryDataNode:
         self.synced: defaultdict[BlockId, int] = defaultdict(int)
         """How many chunks a power cut would leave."""
         self.chunks_received = 0
+        self.calls: list[str] = []
+        """The messages that make replicas."""
         self.reads_asked = 0
         self.reads_served = 0
         self.reads_of_state = 0
@@ -288,13 +300,22 @@ class _Stream:
         self._calls.connection_lost()
 
     def _chunk(self, connection: FrameConnection, header: Header, frame: bytes) -> None:
+        reply = self._voted(header, frame)
+        if reply is None:
+            return
+        task = asyncio.create_task(self._vote(connection, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _voted(self, header: Header, frame: bytes) -> Reply | None:
+        """The answer to a chunk; None: all connections are cut."""
         node, faults = self._node, self._node.faults
         if (
             faults.drop_after_chunks is not None
             and node.chunks_received >= faults.drop_after_chunks
         ):
             node.cut()
-            return
+            return None
         node.chunks_received += 1
         write = Write(
             header.block,
@@ -306,15 +327,11 @@ class _Stream:
             bool(header.flags & Flags.SYNC),
         )
         if faults.refuse_writes is not None:
-            reply: Reply = Nack(
+            return Nack(
                 write.block, write.generation, node.storage, faults.refuse_writes, write.generation,
                 write.generation, 0,
             )  # fmt: skip
-        else:
-            reply = node.handle(write, frame)
-        task = asyncio.create_task(self._vote(connection, reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        return node.handle(write, frame)
 
     async def _vote(self, connection: FrameConnection, reply: Reply) -> None:
         await self._node.votes_may_go.wait()
@@ -333,9 +350,22 @@ class _Stream:
     async def _answer(self, request: object, header: Header) -> object:
         match request:
             case Envelope(message=Create() as create):
+                self._node.calls.append("Create")
                 if self._node.faults.refuse_create:
                     raise NotReadyError("no room for a replica")
                 return self._node.handle(create)
+            case CreateAndWrite(create=create, frame=frame):
+                self._node.calls.append("CreateAndWrite")
+                if self._node.faults.refuse_create:
+                    raise NotReadyError("no room for a replica")
+                created = self._node.handle(create)
+                if not isinstance(created, Created):
+                    return created
+                voted = self._voted(first_chunk(request), frame)
+                await self._node.votes_may_go.wait()
+                if isinstance(voted, Vote) and self._node.faults.vote_for_unsent:
+                    return replace(voted, index=ChunkIndex(voted.index + 1000))
+                return voted or nack(self._node.storage, create.block, NO_GENERATION)
             case Envelope(message=Read() as read):
                 self._node.reads_of_state += 1
                 return self._node.handle_read(read)

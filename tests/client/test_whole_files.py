@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from paxosblock.errors import FencedError, PaxosBlockError
-from paxosblock.protocol.types import Reason
+from paxosblock.protocol.types import SMALL_BYTES_MAX, Reason
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
 
@@ -28,9 +28,20 @@ async def test_a_small_file_takes_two_calls() -> None:
             await out.write(DATA[:3])
             await out.write(DATA[3:])
         assert cluster.calls == ["create", "close_file"]
+        assert [node.calls for node in cluster.nodes] == [["CreateAndWrite"]] * 3
         assert only_block(cluster) == (1, 1), "its writer ended it"
         assert cluster.content("/a") == DATA
         assert out.acknowledged == out.status.length == len(DATA)
+
+
+async def test_a_file_of_one_long_chunk_is_made_first_and_written_then() -> None:
+    async with memory_cluster() as (cluster, fs):
+        data = bytes(SMALL_BYTES_MAX + 1)
+        async with await fs.create("/a", chunk_size=2 * SMALL_BYTES_MAX) as out:
+            await out.write(data)
+        assert cluster.calls == ["create", "close_file"]
+        assert [node.calls for node in cluster.nodes] == [["Create"]] * 3
+        assert cluster.content("/a") == data
 
 
 async def test_an_empty_file_has_no_block() -> None:

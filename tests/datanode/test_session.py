@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES
+from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.session import MAX_WAITING_VOTES, StreamSession
 from paxosblock.net.beats import arrived_bytes, beat_wish
@@ -16,7 +16,9 @@ from paxosblock.net.calls import CallChannel, open_channel
 from paxosblock.net.stream import STREAM_PATH
 from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.net.wire import MessageTable
-from tests.datanode.node import Node, chunk, frame, running
+from paxosblock.protocol.messages import Create, Vote
+from paxosblock.protocol.types import Durability
+from tests.datanode.node import BLOCK, Node, chunk, frame, running
 from tests.datanode.process import Votes
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
@@ -75,6 +77,17 @@ async def test_votes_and_refusals_are_counted(tmp_path: Path) -> None:
         assert "paxosblock_datanode_votes_total 1.0" in text
         assert 'paxosblock_datanode_nacks_total{reason="gap"} 1.0' in text
         assert "paxosblock_datanode_streams 1.0" in text
+
+
+async def test_a_replica_is_made_with_its_only_chunk_in_one_call(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, stream_to(node) as (channel, votes, counters):
+        create = Create(BLOCK, 4, Durability.DISK, small=True)
+        request = CreateAndWrite(node.storage, create, frame(0)[1])
+        answer = await channel.call(request, timeout_s=10)
+        assert isinstance(answer, Vote)
+        assert (answer.storage, answer.index, answer.synced) == (node.storage, 0, True)
+        assert votes.votes == []
+        assert b"paxosblock_datanode_votes_total 1.0" in counters.metrics.render()
 
 
 async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(

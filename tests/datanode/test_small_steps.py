@@ -13,13 +13,21 @@ from typing import Any
 
 import pytest
 
+from paxosblock.api.datanode import CreateAndWrite
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.volume import Volume
 from paxosblock.disk import OsDisk, Room
-from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.errors import CorruptionError, NoSpaceError, ProtocolError, StorageError
 from paxosblock.kernel_syncs import Done, KernelSyncs
-from paxosblock.protocol.messages import Created, Finalized, LastVote, Reply, Vote
-from paxosblock.protocol.types import BlockId, Reason, ReplicaState
+from paxosblock.net.beats import beat_wish
+from paxosblock.protocol.messages import Create, Created, Finalized, LastVote, Reply, Vote
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    Durability,
+    Reason,
+    ReplicaState,
+)
 from tests.datanode.node import BLOCK, Node, chunk, frame, name, refusal, running
 
 FIRST = BlockId(1)
@@ -126,6 +134,74 @@ async def test_a_sync_that_fails_takes_the_volume_and_tells_nothing(tmp_path: Pa
         with pytest.raises(StorageError, match="Input/output error"):
             await creating
         assert "Input/output error" in node.volumes[0].failed
+
+
+# -- with the chunk in one message ----------------------------------------------------------------
+
+
+def both(node: Node, sent: bytes, block: BlockId = BLOCK) -> CreateAndWrite:
+    return CreateAndWrite(node.storage, Create(block, 4, Durability.DISK, small=True), sent)
+
+
+async def test_a_replica_is_made_and_its_chunk_voted_for_in_one_message(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        answer = await node.acceptor.create_and_write(both(node, frame(0)[1]))
+        assert answer == Vote(BLOCK, FIRST_GENERATION, name(0).index, node.storage, synced=True)
+        again = await node.acceptor.create_and_write(both(node, frame(0)[1]))
+        assert again == answer
+        assert isinstance(await node.finalize(1, [name(0)]), Finalized)
+
+
+async def test_whichever_of_the_two_is_refused_answers(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        other = await node.acceptor.create_and_write(both(node, frame(0, generation=1)[1]))
+        assert refusal(other) is Reason.FENCED
+        assert seen(node) == (ReplicaState.RBW, 0)
+        await node.next_gs(2)
+        assert refusal(await node.acceptor.create_and_write(both(node, frame(0)[1]))) is (
+            Reason.FENCED
+        )
+        assert seen(node) == (ReplicaState.RBW, 0)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        frame(0)[1][:-1],
+        frame(0)[1] + b"x",
+        frame(0, block=FIRST)[1],
+        b"\0" + frame(0)[1][1:],
+        beat_wish(1.0),
+    ],
+)
+async def test_what_is_no_chunk_of_the_block_makes_no_replica(tmp_path: Path, sent: bytes) -> None:
+    async with running(tmp_path) as node:
+        with pytest.raises((ProtocolError, CorruptionError)):
+            await node.acceptor.create_and_write(both(node, sent))
+        assert seen(node) is None
+
+
+async def test_a_damaged_chunk_that_comes_with_create_is_not_voted_for(tmp_path: Path) -> None:
+    damaged = frame(0)[1][:-1] + b"!"
+    async with running(tmp_path) as node:
+        answer = await node.acceptor.create_and_write(both(node, damaged))
+        assert refusal(answer) is Reason.CORRUPT
+        assert seen(node) == (ReplicaState.RBW, 0)
+
+
+async def test_an_asker_who_leaves_takes_nothing_back(tmp_path: Path) -> None:
+    async with held(tmp_path) as (node, kernel):
+        asking = asyncio.ensure_future(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        await turns()
+        kernel.taken.pop()(None)
+        await turns()
+        assert seen(node) == (ReplicaState.RBW, 1)
+        asking.cancel()
+        await asyncio.wait([asking])
+        kernel.taken.pop()(None)
+        assert not node.volumes[0].failed
+        assert isinstance(await node.send(frame(0)), Vote)
 
 
 class FullDisk(OsDisk):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paxosblock.protocol import read as reading
 from paxosblock.protocol import write as writing
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.messages import Created, Grant, Read, ReadReply, Vote
+from paxosblock.protocol.messages import Created, Grant, Read, ReadReply, Vote, Write
 from paxosblock.protocol.read import Progress, QuorumRead
 from paxosblock.protocol.types import Durability
 from paxosblock.protocol.write import Writer, WriterState
@@ -33,6 +33,7 @@ from tests.protocol.world import (
 )
 
 DONE = "done"
+Sent = tuple[Writer, Write]
 R_FIN = "R-fin"
 """The mode of a reader that opens a finalized block, and looks at its record again."""
 
@@ -42,7 +43,9 @@ def writer_moves(model: Model, world: World) -> Iterator[Move]:
     for number, cell in enumerate(world.writers):
         writer = cell.value
         if writer.can_send and writer.sent < model.config.chunks:
-            yield _send(model, world, number)
+            yield _send(model, world, number, writing.send)
+        elif _may_go_with_create(model, writer):
+            yield _send(model, world, number, writing.send_with_create)
         if model.config.close and writer.can_close:
             request = CloseRequest(number, writer.generation, writer.sent)
             closing = _with_writer(model, world, number, writing.close(writer))
@@ -61,16 +64,24 @@ def _with_writer(model: Model, world: World, number: int, writer: Writer) -> Wor
     return world._replace(writers=writers)
 
 
-def _send(model: Model, world: World, number: int) -> Move:
+def _may_go_with_create(model: Model, writer: Writer) -> bool:
+    """True if the first chunk may be on its way beside Create, and come before it, too."""
+    opening = writer.state is WriterState.OPENING and not writer.sent
+    return model.config.write_with_create and opening
+
+
+def _send(model: Model, world: World, number: int, send: Callable[..., Sent]) -> Move:
     before = world.writers[number].value
     crc = chunk_crc(before.generation, before.sent)
-    writer, message = writing.send(before, chunk_size(crc), crc, sync=model.config.hsync)
+    how = {"sync": True} if model.config.hsync else {}
+    writer, message = send(before, chunk_size(crc), crc, **how)
     to = tuple(model.index(member) for member in writer.members)
     history = oracle.note_sent(world.history.value, before.generation, crc)
     after = _with_writer(model, world, number, writer)._replace(
         mail=world.mail | model.post(message, to), history=model.cell(history)
     )
-    return Move("W2", ("sends", message), after)
+    rule = "W2" if before.state is WriterState.OPEN else "W1-write"
+    return Move(rule, ("sends", message), after)
 
 
 def vote_moves(model: Model, world: World) -> Iterator[Move]:

@@ -54,6 +54,17 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         694,
     ),
+    "create-and-write": (
+        Config(
+            "a recovery while the block is being created with its first chunk",
+            chunks=1,
+            created=False,
+            write_with_create=True,
+            budget=Budget(seals=1),
+            must_fire=(*SEAL, "W1", "W1-write", "D1-none", "D1-again", "D1-fenced", "D3-none"),
+        ),
+        1378,
+    ),
     "quorum-read": (
         Config(
             "two R2 reads around a recovery",
@@ -410,6 +421,29 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=(*SEAL, "D2-gap"),
         ),
         83256,
+    ),
+    "create-and-write-two-seals": (
+        Config(
+            "two recoveries while the block is being created with its first chunk",
+            chunks=1,
+            created=False,
+            write_with_create=True,
+            budget=Budget(seals=2),
+            must_fire=(*SEAL, "W1", "W1-write", "D1-none", "D1-fenced", "D3-none", "D3-fenced"),
+        ),
+        26_535,
+    ),
+    "create-and-write-read": (
+        Config(
+            "two R2 reads and a recovery while the block is being created with its first chunk",
+            chunks=1,
+            created=False,
+            write_with_create=True,
+            budget=Budget(seals=1),
+            reads=("R2", "R2"),
+            must_fire=(*SEAL, *READ, "R2", "W1", "W1-write", "D1-none", "D3-none"),
+        ),
+        56_238,
     ),
     "create-two-seals": (
         Config(

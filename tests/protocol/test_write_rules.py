@@ -45,6 +45,25 @@ def test_w1_a_block_is_open_when_every_member_has_created_it() -> None:
     assert write.create_message(writer, DISK).window == 1
 
 
+def test_w1_the_first_chunk_may_go_with_create_and_who_votes_for_it_has_created() -> None:
+    name = chunk(0)
+    before = write.open_writer(BLOCK, ABC, 4)
+    writer, message = write.send_with_create(before, name.size_bytes, name.crc)
+    assert (message.index, message.acknowledged_count, message.generation) == (0, 0, 0)
+    assert not writer.can_send, "the others wait until all have created"
+    writer = voted(writer, 0, A, B)
+    assert (writer.state, writer.acknowledged) == (WriterState.OPENING, 0)
+    writer = voted(writer, 0, C)
+    assert (writer.state, writer.acknowledged, writer.can_close) == (WriterState.OPEN, 1, True)
+
+
+def test_w1_only_the_first_chunk_goes_with_create() -> None:
+    once, _ = write.send_with_create(write.open_writer(BLOCK, ABC, 4), 1, 1)
+    for writer in (once, opened(), write.on_failure(once)):
+        with pytest.raises(InvariantError, match="W1"):
+            write.send_with_create(writer, 1, 1)
+
+
 def test_w2_the_window_limits_what_is_on_its_way() -> None:
     writer = sent(opened(window=2), 2)
     assert not writer.can_send

@@ -170,6 +170,7 @@ class Config(msgspec.Struct, frozen=True):
     close: bool = True
     hsync: bool = False
     created: bool = True
+    write_with_create: bool = False
     nacks: bool = False
     must_fire: tuple[str, ...] = ()
 
