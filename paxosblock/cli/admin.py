@@ -1,4 +1,4 @@
-"""`paxosblock admin`: what an operator asks of a running cluster."""
+"""`paxosblock admin`: the commands of an operator of a running cluster."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
 
 
 def ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
-    """Ask all NameNodes, those given and those that they name; None for each that is silent."""
+    """Ask all NameNodes, given ones and those that they name; None for each that is silent."""
     standings: dict[str, NameNodeStatus | None] = {}
     waiting = list(session.addresses)
     while waiting:

@@ -1,4 +1,4 @@
-"""`paxosblock admin balancer`: has the NameNode that leads even out the storages, and watches."""
+"""`paxosblock admin balancer`: lets the NameNode that leads even out the storages, and watches."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Moved:
 
 @contextmanager
 def _stopped_at_the_end(session: Session, request: Balance) -> Iterator[None]:
-    """Tell the NameNode that nobody asks any more; otherwise it notices some seconds later."""
+    """Tell the NameNode to stop; otherwise it notices some seconds later that nobody asks it."""
     try:
         yield
     finally:
@@ -112,7 +112,7 @@ def _stopped_at_the_end(session: Session, request: Balance) -> Iterator[None]:
 
 
 def _watch(session: Session, request: Balance, moved: _Moved) -> BalanceStatus:
-    """Have it done; return when there is nothing more to do."""
+    """Let the NameNode balance; return when there is nothing more to do."""
     status = session.call(BALANCE, request)
     told = False
     with progress_bar("balancing", status.left_bytes, wanted=not session.json) as advance:

@@ -18,7 +18,7 @@ class BenchGroup(LazyGroup):
     """Takes the names of cases in place of a command: `bench write` is `bench run write`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the command in where none is named."""
+        """Insert the command `run` if none is named."""
         if not args or (args[0] not in self.entries and args[0] != "--help"):
             args = ["run", *args]
         return super().parse_args(ctx, args)

@@ -127,7 +127,7 @@ def up(
 
 
 def _misplaced(namenodes: str) -> str:
-    """--namenodes before the verb says where a cluster is, and `up` makes one."""
+    """Refuse --namenodes before the verb: it says where a cluster is, but `up` makes one."""
     wanted = f"--namenodes {namenodes}" if namenodes in NAMENODES else "--namenodes 1|3|5"
     return (
         f"'--namenodes {namenodes}' before 'cluster' says where a cluster is, not how many "
@@ -251,13 +251,13 @@ def _tell(
 
 
 def _last_words(node: Node) -> str:
-    """Return why a node has ended: the last line of its log."""
+    """Return the last line of a node's log, which says why it has ended."""
     lines = [] if node.alive else node.log_tail().splitlines()
     return lines[-1] if lines else ""
 
 
 def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:
-    """Return the role of one of several NameNodes, and for the leader what the cluster holds."""
+    """Return the role of one of several NameNodes, and for the leader the size of the cluster."""
     words = [standing.role] if standing and standing.members else []
     words += [standing.trouble] if standing and standing.trouble else []
     if standing and standing.serves and seen:

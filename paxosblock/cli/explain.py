@@ -1,4 +1,4 @@
-"""`paxosblock explain`: what the replicas of a block have promised and voted for, side by side."""
+"""`paxosblock explain`: the promises and votes of a block's replicas, side by side."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ _HEAD = (
 )
 _TIMEOUT_S = 5.0
 _TIMEOUT_NOT_LIVE_S = 0.5
-"""For a DataNode that the NameNode has not heard from for a while: a file has many blocks there."""
+"""Seconds for a DataNode that the NameNode has not heard from for a while: a file may have many
+blocks there."""
 _NOTHING = "it has no replica of this block"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLine:
-    """A member of a block's config, and what its DataNode says; `problem` when it says nothing."""
+    """A member of a block's config, and its DataNode's answer; `problem` if there is none."""
 
     member: Member
     replica: ReplicaSummary | None
@@ -52,7 +53,7 @@ class ReplicaLine:
 class BlockStory:
     """Everything that is known of a block, as `--json` prints it.
 
-    `replication` is what its file asks for, None for a block that belongs to no file.
+    `replication` is that of its file, None for a block without a file.
     """
 
     explanation: BlockExplanation
@@ -100,7 +101,7 @@ def _is_number(word: str) -> bool:
 
 
 def _named(session: Session, word: str) -> list[str]:
-    """Return the number of a block as it is, or the paths that a path or pattern names."""
+    """Return the number of a block, or the paths that a path or pattern names."""
     return [word] if _is_number(word) else matching(session, word)
 
 
@@ -125,7 +126,7 @@ def _story(session: Session, block: BlockId) -> BlockStory:
 
 
 def _replica_lines(block: BlockId, members: tuple[Member, ...]) -> tuple[ReplicaLine, ...]:
-    """Ask all members at once: together, those that hang cost the time of one."""
+    """Ask all members at once: several that hang cost the time of one."""
     with ThreadPoolExecutor(max(1, len(members))) as asking:
         return tuple(asking.map(partial(_replica_line, block), members))
 

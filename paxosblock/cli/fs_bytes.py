@@ -1,4 +1,4 @@
-"""The verbs of `paxosblock fs` that carry bytes: put, append, truncate, get, cat, head, tail."""
+"""The verbs of `paxosblock fs` that move bytes: put, append, truncate, get, cat, head, tail."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ def put(
 
 
 def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[str, str]]:
-    """Make the directories of a local directory, and yield its files, each with its place there."""
+    """Make the directories of a local directory, and yield its files, each with its target."""
     for folder, below, names in os.walk(source, onerror=session.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
         request = MakeDirectories(place, parents=True, owner=current_user())
         session.call_once(MKDIRS, request)
         below.sort()
-        # A link to a directory is not followed: it might lead round in a circle.
+        # Links to directories are not followed: they might lead round in a circle.
         links = [name for name in below if os.path.islink(os.path.join(folder, name))]
         for name in sorted([*names, *links]):
             file = os.path.join(folder, name)
@@ -147,7 +147,7 @@ def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[st
 
 
 def _check_free(session: Session, path: str, force: bool) -> None:
-    """Refuse before anything is copied."""
+    """Refuse a bad target before anything is copied."""
     with contextlib.suppress(NotFoundError):
         status = status_of(session, path)
         if status.kind is Kind.DIRECTORY:
@@ -158,7 +158,7 @@ def _check_free(session: Session, path: str, force: bool) -> None:
 
 @contextlib.contextmanager
 def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Yield a local file or standard input, and its length where that is known."""
+    """Yield a local file or standard input, and its length if that is known."""
     if source == STREAM:
         yield sys.stdin.buffer, None
         return
@@ -178,14 +178,14 @@ def _published(
     force: bool,
     directly: bool,
 ) -> Iterator[FileWriter]:
-    """Yield a file to write. What was written becomes `wanted`, or vanishes when writing fails."""
+    """Yield a file to write. It becomes `wanted`, or vanishes if writing fails."""
     path = wanted if directly else wanted + COPYING
     out = create(path, overwrite=force or not directly, parent_must_exist=True)
     if directly:
         with out:
             yield out
         return
-    ours = out.status.file_id  # and none that another put has begun since
+    ours = out.status.file_id  # not a file that another put has begun since
     try:
         with out:
             yield out
@@ -199,7 +199,7 @@ def _published(
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield what there is to read, as it comes: from a pipe no more than it holds now."""
+    """Yield the bytes as they come: from a pipe no more than it holds now."""
     read = getattr(stream, "read1", stream.read)
     while piece := read(PIECE_BYTES):
         yield piece
@@ -328,7 +328,7 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
 
 
 def _tree(client: Client, path: str, local: str) -> Iterator[tuple[str, str]]:
-    """Make the directories of one here, and yield its files, each with its place here."""
+    """Make the directories of a remote one here, and yield its files, each with its target."""
     os.makedirs(local, exist_ok=True)
     for entry in client.walk(path):
         place = local.rstrip("/") + entry.path.removeprefix(path.rstrip("/"))
@@ -352,7 +352,7 @@ def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
     scratch = Path(local + COPYING)
     try:
         scratch.touch()
-    except OSError as error:  # about the name that was asked for, not ours
+    except OSError as error:  # name the user's file in the error, not our draft
         raise UserError(local, reason_of(error)) from error
     try:
         with open(scratch, "wb") as out:
@@ -438,7 +438,7 @@ def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
 
 
 def _copy_decided(file: FileReader, out: BinaryIO) -> None:
-    """Copy the rest of a file. What can be read is written before the error that ends it."""
+    """Copy the rest of a file. If an error ends it, the bytes before are written first."""
     try:
         for piece in file.pieces():
             out.write(piece)

@@ -67,7 +67,7 @@ class _Names:
 
 
 def matching(session: Session, written: str) -> list[str]:
-    """Return what a path or pattern names, in order of path: the path itself if there is such a
+    """Return the paths that a path or pattern names, in order: the path itself if there is such a
     file, or if nothing matches."""
     from paxosblock.net.control import run_through
 
@@ -84,7 +84,7 @@ def matching(session: Session, written: str) -> list[str]:
 
 
 def the_one(session: Session, written: str) -> str:
-    """Return the one path that a path or pattern names. Raises UserError: several."""
+    """Return the one path that a path or pattern names. Raises UserError if it names several."""
     found = matching(session, written)
     if len(found) > 1:
         raise UserError(written, f"matches {len(found)} files; name one")
@@ -92,7 +92,7 @@ def the_one(session: Session, written: str) -> str:
 
 
 def for_each_path(session: Session, written: Iterable[str], action: Callable[[str], None]) -> None:
-    """As `Session.for_each`, with the paths that were written, and all that patterns match."""
+    """As `Session.for_each`, with the paths that the user wrote, and all that patterns match."""
     session.for_each(written, lambda each: session.for_each(matching(session, each), action))
 
 

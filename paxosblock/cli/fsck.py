@@ -1,4 +1,4 @@
-"""`paxosblock fsck`: looks whether the blocks of files are as they should be."""
+"""`paxosblock fsck`: checks that the blocks of files are as they should be."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _check_options(session: Session, *, delete: bool, yes: bool) -> None:
 
 
 def _findings(session: Session, summary: Summary) -> Iterator[Finding]:
-    """Yield what is found, and count it: one page at a time, however many files there are."""
+    """Yield the findings, and count them: one page at a time, however many files there are."""
     request = CheckFiles(summary.path)
     while True:
         page = session.call(CHECK_FILES, request)
@@ -132,7 +132,7 @@ def _delete(session: Session, summary: Summary, finding: Finding) -> None:
     """Delete a file with a lost block: that very file, not another that may have its name by now.
 
     Raises:
-        UserError: this may only look so.
+        UserError: the block may only seem to be lost.
     """
     if not finding.condition.lost:
         return

@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         elsewhere: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """`elsewhere` tells what commands of other programs are called here."""
+        """`elsewhere` maps commands of other programs to those of this one."""
         super().__init__(*args, **kwargs)
         self.entries = entries
         self._elsewhere = elsewhere or {}
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None when there is none of that name."""
+        """Import a command; return None if there is none of that name."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises click.UsageError: there is no such command; it names the nearest one."""
+        """Raise click.UsageError with the nearest command if there is none of that name."""
         if args[0] not in self.entries:
             near = did_you_mean(args[0], self.entries, **self._elsewhere)
             raise click.UsageError(f"No such command '{args[0]}'{near}", ctx)
@@ -94,11 +94,11 @@ class Verb(click.Command):
 
     @staticmethod
     def shared_options() -> list[click.Parameter]:
-        """Options that every verb of this kind has."""
+        """Add the options that every verb of this kind has."""
         return common_options()
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; tell a failure as `verb: 'path': reason`."""
+        """Run it; print a failure as `verb: 'path': reason`."""
         session = ctx.find_object(Session)
         assert session is not None
         session.verb = ctx.info_name or ""
@@ -143,12 +143,12 @@ def common_options() -> list[click.Parameter]:
 
 
 def seconds(written: str) -> float:
-    """Read a duration of an option. Raises click.BadParameter: it is none."""
+    """Read a duration of an option. Raises click.BadParameter if it is none."""
     return read_option(parse_duration, written)
 
 
 def read_option(parse: Callable[[str], T], written: str) -> T:
-    """Read an option as `parse` does. Raises click.BadParameter: it raised ConfigError."""
+    """Read an option as `parse` does. Raises click.BadParameter if `parse` raised ConfigError."""
     try:
         return parse(written)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""`paxosblock admin decommission|maintenance|recommission|leaving`: DataNodes that are to leave."""
+"""`paxosblock admin decommission|maintenance|recommission|leaving`: DataNodes that leave."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DONE: Final = {
 
 
 def _leaves(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what the verbs that let nodes leave have in common."""
+    """Add the options that the verbs which let nodes leave have in common."""
     wait = click.option("--wait", is_flag=True, help="Wait until it may go; show how far it is.")
     return wait(click.argument("nodes", nargs=-1, required=True, metavar="NODE...")(function))
 
@@ -133,7 +133,7 @@ def leaving(session: Session) -> None:
 
 
 def progress_words(node: LeavingNode) -> str:
-    """Return how far a DataNode is on its way to leave."""
+    """Return the progress of a DataNode that is leaving."""
     admin, blocks = node.status.admin, counted(node.blocks, "block")
     until = _until(node.status)
     if not node.known:
@@ -145,7 +145,7 @@ def progress_words(node: LeavingNode) -> str:
 
 
 def hold_up_words(node: LeavingNode, block: HeldUp) -> str:
-    """Return why a block still needs a DataNode that is to leave."""
+    """Return the reason why a block still needs a DataNode that is leaving."""
     where = f"'{block.path}' block {block.block}" if block.path else f"block {block.block}"
     match block.why:
         case HoldUp.NO_ROOM:
@@ -175,7 +175,7 @@ def _let_leave(
 
 
 def _wait(session: Session, status: AdminStatus) -> None:
-    """Wait until a DataNode may go; say once what holds it up for good."""
+    """Wait until a DataNode may go; print once what holds it up for good."""
     told: set[str] = set()
     node = LeavingNode(status, known=False)
     with count_bar(status.node, wanted=not session.json) as show:
@@ -192,7 +192,7 @@ def _wait(session: Session, status: AdminStatus) -> None:
 
 
 def _until_done(session: Session, status: AdminStatus) -> Iterator[LeavingNode]:
-    """Yield how far a DataNode is, repeatedly until it may go.
+    """Yield the progress of a DataNode, repeatedly until it may go.
 
     Raises:
         UserError: somebody took it back, or its maintenance is over.

@@ -102,7 +102,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT
     except (ReaderLeftError, BrokenPipeError):
-        # What is still buffered must not fail again at exit.
+        # Buffered output must not fail again at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

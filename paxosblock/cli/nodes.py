@@ -239,7 +239,7 @@ def datanode(
 
 
 def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
-    """Run the node; a disk that refuses its start ends it as one that fails later does."""
+    """Run the node; a disk that fails at its start ends it like one that fails later."""
     from paxosblock.loop import run
     from paxosblock.net.serving import DISK_FAILED
 
@@ -247,20 +247,20 @@ def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
         try:
             run(serving)
         finally:
-            logging.shutdown()  # what it logged comes before its last line
+            logging.shutdown()  # its log must come before its last line
     except StorageError as error:
         session.tell_failure(error)
         raise click.exceptions.Exit(DISK_FAILED) from error
 
 
 def _default_name(listen: str, folder: Path) -> str:
-    """Return the same name after a restart, and another for another node of this machine."""
+    """Return a name that stays after a restart, and differs for another node of this machine."""
     port = listen.rpartition(":")[2]
     return f"{socket.gethostname()}:{folder.absolute() if port == '0' else port}"
 
 
 def _set_up(name: str, log_level: str, die_with: int | None) -> None:
-    """Do what must come before everything else."""
+    """Prepare the process, before everything else."""
     if die_with is not None:
         from paxosblock.process import die_with as end_with
 

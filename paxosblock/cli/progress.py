@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 Advance = Callable[[int], None]
-"""Tell the bar how many more bytes are done."""
+"""Tells the bar how many more bytes are done."""
 
 
 @contextlib.contextmanager
 def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> Iterator[Advance]:
-    """Yield a bar for `total_bytes` (None: nobody knows); silent when not wanted or without a
+    """Yield a bar for `total_bytes` (None: unknown); silent if it is not wanted or there is no
     terminal.
     """
     if not (wanted and sys.stderr.isatty()):
@@ -33,7 +33,7 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
     from rich.text import Text
 
     class Speed(ProgressColumn):
-        """Shown in the units of the bytes beside it; rich's own column counts in powers of 1000."""
+        """A column in the units of the bytes beside it; rich's own counts in powers of 1000."""
 
         def render(self, task: Task) -> Text:
             return Text(speed_text(task.finished_speed or task.speed))
@@ -65,7 +65,7 @@ def count_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, int]
 
 
 def _shown(*columns: ProgressColumn) -> Progress:
-    """Lines printed meanwhile go above the bar, unless standard output goes somewhere else."""
+    """Print lines above the bar meanwhile, unless standard output goes somewhere else."""
     from rich.console import Console
     from rich.progress import Progress
 

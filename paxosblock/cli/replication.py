@@ -1,4 +1,4 @@
-"""`paxosblock fs setrep`: how many replicas files ask for."""
+"""`paxosblock fs setrep`: sets the number of replicas of files."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _until_off(session: Session) -> SafeModeStatus:
 
 
 def safe_mode_words(status: SafeModeStatus) -> str:
-    """Return whether it is on, and why, in one line that begins as that of hdfs."""
+    """Return the state of safe mode and its reason, in a line that begins as that of hdfs."""
     if not status.on:
         return "Safe mode is OFF"
     if status.by_hand:

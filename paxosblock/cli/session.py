@@ -1,4 +1,4 @@
-"""The state of one run of the command: where the cluster is, how to speak, what went wrong."""
+"""The state of one run of the command: the cluster's address, the form of output, the failures."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ RETRY_FOR_VARIABLE: Final = "PAXOSBLOCK_CLIENT_RETRY_FOR"
 DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S: Final = 10.0
 SILENT_FOR_S: Final = 2.0
-"""A command that has waited this long says what it waits for."""
+"""Seconds after which a command that waits says what it waits for."""
 IN_VAIN_S: Final = 0.5
-"""A command that waited in vain tries what follows for this long: it may work all the same."""
+"""Seconds for which a command that waited in vain once tries each later call: it may work."""
 
 _VISIBLE: Final = {
     number: ascii(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0))
@@ -73,7 +73,7 @@ class Session:
     _in_vain: bool = False
     _client: Client | None = None
     serves: bool = False
-    """This process is a node: its log must show where an unexpected error came from."""
+    """True if this process is a node: its log must show the origin of an unexpected error."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class Session:
             yield from view.blocks
 
     def call(self, method: Method[Q, A], request: Q) -> A:
-        """Ask the NameNodes, without the weight of the whole client."""
+        """Ask the NameNodes, without importing the whole client."""
         with self._told_when_slow():
             return self._namenodes.call(method, request)
 
@@ -163,7 +163,7 @@ class Session:
             timer.cancel()
 
     def tell_waiting(self, waited_s: float) -> None:
-        """Say on standard error, once, what is being waited for, if that has taken two seconds
+        """Say on standard error, once, what the command waits for, if that has taken two seconds
         already.
         """
         if waited_s >= SILENT_FOR_S and not self._told_waiting:
@@ -195,7 +195,7 @@ class Session:
             yield client
 
     def failed(self, error: BaseException) -> None:
-        """Note an error. If it used up the command's patience, what follows is tried just once: a
+        """Note an error. If it used up the command's patience, later calls are tried just once: a
         command waits for the cluster once, not for each path.
         """
         if isinstance(error, PaxosBlockError) and error.retriable:
@@ -213,26 +213,26 @@ class Session:
             self._client.retry_for(seconds)
 
     def say(self, text: str, fact: object = None) -> None:
-        """One line for people; for machines the fact behind it, when there is one."""
+        """Print a line for people; for machines print the fact behind it, if there is one."""
         if not self.json:
-            # click takes what looks like colours out of a pipe, unless it is told not to.
+            # click removes bytes that look like colours from a pipe, unless it is told not to.
             click.echo(visible(text) if sys.stdout.isatty() else text, color=True)
         elif fact is not None:
             self.tell(fact)
 
     def tell(self, fact: object) -> None:
-        """One line of JSON, with --json only."""
+        """Print a line of JSON, with --json only."""
         if self.json:
             click.echo(msgspec.json.encode(fact))
 
     def warn(self, path: str, text: str) -> None:
-        """One line on standard error about something that was done, though not as asked."""
+        """Print a line on standard error about something that was done, though not as asked."""
         fact = {"verb": self.verb, "path": _printable(path), "warning": text}
         line = msgspec.json.encode(fact) if self.json else visible(f"{self.verb}: '{path}': {text}")
         click.echo(line, err=True)
 
     def for_each(self, items: Iterable[T], action: Callable[[T], None]) -> None:
-        """Do it for every argument; one that fails is reported and does not stop the others."""
+        """Do it for every argument; report one that fails, and go on with the others."""
         for item in items:
             failures = self.failures
             try:
@@ -246,7 +246,7 @@ class Session:
                 self._went_on()
 
     def tell_failure(self, error: PaxosBlockError | OSError, path: str | None = None) -> None:
-        """One line on standard error; the run ends with exit code 1."""
+        """Print a line on standard error; the run ends with exit code 1."""
         self.failures += 1
         about = _printable(path_of(error) or path)
         if self.debug:
@@ -293,13 +293,13 @@ def _logs_shown(wanted: bool) -> Iterator[None]:
 
 
 def path_of(error: PaxosBlockError | OSError) -> str | None:
-    """Return the path an error is about, when it says so."""
+    """Return the path that an error is about, if it says so."""
     named = error.details.get("path") if isinstance(error, PaxosBlockError) else error.filename
     return None if named is None else str(named)
 
 
 def reason_of(error: PaxosBlockError | OSError) -> str:
-    """Return why, in one line, without the path: errors about a path begin with it in quotes."""
+    """Return the reason in one line, without the quoted path with which errors about one begin."""
     if not isinstance(error, PaxosBlockError):
         return (error.strerror or str(error)).lower()
     path, text = path_of(error) or "", str(error)

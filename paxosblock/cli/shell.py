@@ -1,4 +1,4 @@
-"""`paxosblock setup completion` and `man`: what a shell and `man` know of the command."""
+"""`paxosblock setup completion` and `man`: makes the command known to a shell and to `man`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME: Final = "paxosblock"
 
 @dataclass(frozen=True, slots=True)
 class _Shell:
-    """The place where a shell finds the completions of a user, and what it needs beside that."""
+    """The place where a shell finds a user's completions, and a hint on what else it needs."""
 
     variable: str
     default: str

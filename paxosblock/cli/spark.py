@@ -49,7 +49,7 @@ _MASTERS = ("local", "spark://", "yarn", "k8s://")
 
 
 def _known_master(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    """Spark itself would say so with a Java traceback."""
+    """Refuse a wrong master, which Spark itself reports by a Java traceback."""
     if not value.startswith(_MASTERS):
         raise click.BadParameter(f"{value!r} begins with none of {', '.join(_MASTERS)}")
     return value
@@ -216,8 +216,8 @@ def compact(
 
 
 def _check_there(session: Session, path: str) -> None:
-    """Ask one question before Spark is even imported: whoever mistyped something should know at
-    once, and a client would go on asking for half a minute where no NameNode answers.
+    """Ask one question before Spark is even imported: a user who mistyped should know at once, and
+    a client would go on asking for half a minute if no NameNode answers.
 
     Raises:
         NotFoundError: nothing is at `path`.

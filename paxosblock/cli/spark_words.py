@@ -1,4 +1,4 @@
-"""The lines in which the jobs of `paxosblock spark` tell people what they did."""
+"""The lines by which the jobs of `paxosblock spark` report to people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def copy_lines(report: CopyReport) -> Iterator[str]:
-    """Yield what was copied, and a line for every file that was not."""
+    """Yield a line for every file that was not copied, and a summary."""
     for failure in report.failures:
         yield f"{failure.source}: not copied: {failure.reason}"
     yield (
@@ -40,7 +40,7 @@ def compact_lines(report: CompactReport) -> Iterator[str]:
 
 
 def fsck_lines(report: FsckReport) -> Iterator[str]:
-    """Yield every block that is not healthy with what to do about it, and a summary."""
+    """Yield lines for every block that is not healthy, with advice, and a summary."""
     for finding in report.findings:
         yield from _finding_lines(finding)
     for path in report.being_written:

@@ -90,7 +90,7 @@ def _finalize(session: Session, volumes: tuple[Path, ...]) -> None:
 
 
 def _made(folder: Path) -> str:
-    """Return when the snapshot of a volume was made, by the file that makes it whole."""
+    """Return the time of a volume's snapshot, by the file that makes it whole."""
     from paxosblock.datanode.snapshot import marker
 
     try:

@@ -10,10 +10,10 @@ from paxosblock.rack import DEFAULT_RACK
 
 
 def datanode_words(report: NodeStatus) -> str:
-    """State, rack, blocks and room of a DataNode, if it keeps a snapshot, and failed volumes.
+    """Return state, rack, blocks and room of a DataNode, its snapshot, and failed volumes.
 
-    A rack is shown where somebody chose one, as HDFS does.
-    What is neither used nor free belongs to others, or is kept in reserve.
+    A rack is shown only if somebody chose one, as HDFS does. Room that is neither used nor free
+    belongs to others, or is kept in reserve.
     """
     used = sum(volume.used_bytes for volume in report.storages)
     free = sum(volume.free_bytes for volume in report.storages)
@@ -42,13 +42,13 @@ def shortfall(has: int, wanted: int) -> str:
 
 
 def cluster_words(seen: ClusterStatus) -> str:
-    """Return how much a cluster holds."""
+    """Return the numbers of files and blocks of a cluster."""
     files, blocks = counted(seen.files, "file"), counted(seen.blocks, "block")
     return f"{files} ({seen.open_files} being written), {blocks}"
 
 
 def replication_words(seen: ReplicationStatus) -> str:
-    """Return how many blocks need a replica, and how badly; "" where none does."""
+    """Return the numbers of blocks that lack a replica, by urgency; "" if there are none."""
     told = []
     if seen.waiting or seen.under_way:
         waits = "waits" if seen.waiting == 1 else "wait"

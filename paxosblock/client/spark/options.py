@@ -79,7 +79,7 @@ class Options:
     """The options that a user gave. Planners and tasks get them pickled."""
 
     path: str
-    """In the cluster, absolute; a directory, or the file of the layout `append`."""
+    """The absolute path in the cluster: a directory, or the file of the layout `append`."""
     namenodes: tuple[str, ...]
     """host:port of each NameNode."""
     file_format: FileFormat = FileFormat.PARQUET
@@ -96,7 +96,7 @@ class Options:
     split_bytes: int = 128 * MIB
     """The most that one task reads of a file, approximately."""
     paths: tuple[str, ...] = ()
-    """Everything that a batch reads, when `load` got a list; `path` is the first of them."""
+    """All paths that a batch reads, if `load` got a list; `path` is the first of them."""
     path_column: str = ""
     """The column that holds the path of the file that a row is from; "": none."""
     merge_schema: bool = False
@@ -109,7 +109,7 @@ class Options:
     """Number of new files of a directory that a micro-batch reads; 0: all there are."""
     layout: Layout = Layout.FILES
     job_ttl_s: float = DURATIONS["d"] / DURATIONS["s"]
-    """Seconds that files of a job that nobody ended stay; longer than any job may take."""
+    """Seconds for which the files of a job that nobody ended stay; longer than any job may take."""
     replication: int = 0
     """Replicas of each block; 0: as the client is configured."""
     durability: Durability | None = None
@@ -336,7 +336,7 @@ def _refuse_braces_across_names(paths: Iterable[str]) -> None:
 
 
 def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
-    """Return the path in the cluster and the NameNodes, each from wherever it was given."""
+    """Return the path in the cluster and the NameNodes, each from the option that has it."""
     if path.startswith(SCHEME):
         url = parse_url(path)
         if namenodes is not None and not same_hosts(url.namenodes, namenodes):

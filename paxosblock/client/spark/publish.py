@@ -40,9 +40,9 @@ def add_files(files: Sequence[WrittenFile], directory: str) -> list[Operation]:
 def replace_files(files: Sequence[WrittenFile], directory: str, job: str) -> list[Operation]:
     """Let `directory` hold these files and nothing else.
 
-    Whatever is there when the transaction is applied goes, including the work of jobs that are
-    under way: they are fenced. The files wait in a directory beside it, which exists only inside
-    the transaction.
+    Everything that is there when the transaction is applied goes, including the work of jobs that
+    are under way: they are fenced. The files wait in a directory beside it, which exists only
+    inside the transaction.
 
     Raises as `add_files`.
     """

@@ -80,7 +80,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def batch_schema(schema: StructType) -> pa.Schema:
-    """Exactly what Spark expects of the batches that it is given for this schema, nulls included.
+    """Return the exact Arrow schema that Spark expects of batches with this schema, also of nulls.
 
     Raises:
         InvalidRequestError: a type has no counterpart in Arrow.

@@ -1,8 +1,8 @@
 """Errors as users of Spark meet them.
 
-What a data source raises reaches them with its whole traceback, dozens of lines through PySpark and
-this package, and the message at the end. The message of our own errors says everything, so that is
-all that is shown of them; an error that nobody foresaw keeps its traceback.
+An error of a data source reaches them with its whole traceback, dozens of lines through PySpark and
+this package, and the message at the end. The messages of our own errors say everything, so users
+see only these; an error that nobody foresaw keeps its traceback.
 """
 
 from __future__ import annotations

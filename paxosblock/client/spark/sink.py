@@ -70,8 +70,8 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
         return self.write_as(Attempt.current(), iterator)
 
     def write_as(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:
-        """`write` for a certain attempt. The first partition has a file even without rows: it
-        states the columns if the whole result is empty.
+        """As `write`, for this attempt. The first partition has a file even without rows: it states
+        the columns if the whole result is empty.
         """
         filled = first_rows(batches)
         if filled is None and attempt.partition > 0:

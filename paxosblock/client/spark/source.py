@@ -124,7 +124,7 @@ class Reader(DataSourceReader):
 
     @short_errors
     def partitions(self) -> list[InputPartition]:
-        """One per task, with its `Split`s.
+        """Return a partition for each task, with its `Split`s.
 
         Raises:
             NotFoundError: there is nothing at the path.
@@ -159,7 +159,7 @@ class PruningReader(Reader):
 def plan(
     fs: Client, files: Iterable[FileStatus], schema: StructType, options: Options
 ) -> list[InputPartition]:
-    """Return what each task reads of `files`; the first one is checked against the schema."""
+    """Return the splits of `files` for each task; the first file is checked against the schema."""
     target = batch_schema(schema)
     splits: list[Split] = []
     for status in files:

@@ -49,7 +49,7 @@ class Split:
 
 
 def cut(begin: int, end: int, edges: Iterable[int], split_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges that cover [begin, end) in order, each of at most about `split_bytes`.
+    """Return ranges that cover [begin, end) in order, each of at most about `split_bytes`.
 
     They end at `edges`, where blocks end, wherever that is possible: a block is read from one
     replica. Longer blocks are cut evenly, short ones are read together.

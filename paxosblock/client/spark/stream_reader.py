@@ -30,11 +30,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._client: Client | None = None
         self._goal: int | None = None
-        """The end up to which `availableNow` reads; None: there is none."""
+        """The end up to which `availableNow` reads; None if there is none."""
 
     @property
     def _fs(self) -> Client:
-        """Made when it is first used: an object that was not used can be pickled."""
+        """The client, made when it is first used: an object that was not used can be pickled."""
         if self._client is None:
             self._client = client_of(self._options)
         return self._client

@@ -2,5 +2,5 @@
 
 Each is one function whose first argument is a Spark session, or a function that starts one, which
 is called only once the job is known to make sense and to have something to do. The command line is
-`paxosblock spark`. What the tasks do is plain code on `Client`, so it is tested without Spark, too.
+`paxosblock spark`. The tasks run plain code on `Client`, so it is tested without Spark, too.
 """

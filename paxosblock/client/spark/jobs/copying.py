@@ -17,7 +17,7 @@ from paxosblock.transaction import Operation, Rename
 from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 4 * MIB
-"""Copied at a time."""
+"""Bytes to copy at a time."""
 REMEMBERED_S: Final = 3600.0
 """Seconds that a file's publication is remembered: longer than a task may take to be repeated."""
 
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPart:
-    """The result of a part: its bytes are in the file `temporary`, or `error` says why not.
+    """The result of a part: its bytes are in the file `temporary`, or `error` has the reason.
 
     A file of one part is in its place already.
     """
@@ -135,7 +135,7 @@ def _pour(reader: BinaryIO, out: _Output, part: Part) -> tuple[int, int]:
 
 
 def _verify(fs: Client, path: str, size: int, crc: int) -> None:
-    """Read the copy back from the DataNodes and compare it with what was read from the source."""
+    """Read the copy back from the DataNodes and compare it with the bytes of the source."""
     with fs.open(path) as file:
         found_size, found = size_and_crc(file)
     if (found_size, found) != (size, crc):

@@ -55,7 +55,7 @@ class Existing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that was not copied, and why."""
+    """A file that was not copied, and the reason."""
 
     source: str
     reason: str
@@ -190,7 +190,7 @@ def _list_source(url: str, options: dict[str, object]) -> _Found:
 
 
 def _place_of(fs: Client, found: _Found, target: str) -> str:
-    """Return where the source goes: a single file goes into a directory that exists, under its
+    """Return the target of the source: a single file goes into a directory that exists, under its
     name.
     """
     try:
@@ -250,7 +250,7 @@ def _below(root: str, name: str) -> str:
 
 
 def _finish(fs: Client, work: CopyWork, copied: Sequence[CopiedPart]) -> list[Failure]:
-    """Join the files that were copied in parts; return what failed, a line for each file."""
+    """Join the files that were copied in parts; return a line for each file that failed."""
     files: dict[int, dict[int, CopiedPart]] = {}
     for done in copied:
         files.setdefault(done.part.number, {})[done.part.index] = done

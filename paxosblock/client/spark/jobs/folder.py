@@ -1,4 +1,4 @@
-"""The folder of a job's unfinished files, which goes when the job ends, however it ends."""
+"""The folder of a job's unfinished files, which is removed when the job ends in any way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB_TTL_S: Final = 7 * 24 * 3600.0
 
 
 def unfinished(home: str, job: str) -> str:
-    """Return where the files of `job` are until they get their places in the directory `home`."""
+    """Return the folder of the files of `job` until they get their places in `home`."""
     return join(home, f"{TEMPORARY}/{job}")
 
 

@@ -1,7 +1,7 @@
 """Job: read every replica of every block below a path, and say what a person should do.
 
-The NameNode's own check knows what DataNodes have reported. This one reads the bytes: it finds what
-has rotted since, while there is another replica to mend it from.
+The NameNode's own check knows only the DataNodes' reports. This one reads the bytes: it finds
+replicas that have rotted since, while there is another one to mend them from.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _unread(unit: Unit, block: int, offset: int, error: PaxosBlockError) -> Find
 
 
 def judge(unit: Unit, offset: int, check: BlockCheck) -> Finding | None:
-    """Return what is wrong with a block, None when nothing is."""
+    """Return the finding about a block; None if it is healthy."""
     bad = tuple(each for each in check.replicas if each.health is not ReplicaHealth.SOUND)
     if not check.sound_count:
         verdict = Verdict.LOST

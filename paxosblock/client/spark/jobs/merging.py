@@ -74,7 +74,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a group: the file `temporary`, or why there is none."""
+    """The result of a group: the file `temporary`, or the reason why there is none."""
 
     group: Group
     temporary: str

@@ -1,4 +1,4 @@
-"""Spreading work over the tasks of one Spark job."""
+"""Spreads work over the tasks of one Spark job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work = Callable[[Sequence[Item]], Iterator[Result]]
 Advance = Callable[[int], None]
-"""Called with how much more is done."""
+"""Called with the amount that has been done since the last call."""
 Watch = Callable[[int], AbstractContextManager[Advance]]
-"""Called with how much there is to do in all, and follows it: a progress bar, for example."""
+"""Called with the whole amount of work, and follows it: a progress bar, for example."""
 
 Spark: TypeAlias = SparkSession | Callable[[], SparkSession]
-"""A session, or what starts one: it is asked when there is work for a task, and not before."""
+"""A session, or a function that starts one, which is called only if there is work for a task."""
 
 TASKS_PER_CORE: Final = 4
 """More tasks than cores, so that a slow one does not hold up the job at its end."""
@@ -29,7 +29,7 @@ LOOK_EVERY_S: Final = 0.2
 
 @contextmanager
 def nobody(_total: int) -> Iterator[Advance]:
-    """Watch on nobody's behalf."""
+    """Watch nothing."""
     yield lambda _more: None
 
 
@@ -46,7 +46,7 @@ def spread(
     that. `work`, the items and the results travel between processes. Results come in no order.
 
     Raises:
-        Whatever Spark raises when a task failed for the last time.
+        Any error that Spark raises when a task has failed for the last time.
     """
     if not items:
         return []
