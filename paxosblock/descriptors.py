@@ -89,7 +89,7 @@ class Reserve:
                     raise
 
     def give(self) -> bool:
-        """Let one go, for whoever opens a file now; False when none is left."""
+        """Release one for the next file that is opened; return False if none is left."""
         with self._lock:
             if not self._held:
                 return False

@@ -154,7 +154,7 @@ class LeaseError(PaxosBlockError):
 
 class TruncatedError(PaxosBlockError, OSError):
     """The file was truncated after it was opened, or a recovery by force took back bytes that were
-    read: what was read of it is no longer all true, so nothing more is read. Open it again.
+    read: some of the bytes that were read may be gone, so no more are read. Open it again.
     """
 
     outcome = Outcome.NEVER

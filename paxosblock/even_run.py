@@ -1,8 +1,8 @@
 """Runs of short chunks that are equally long, as a log of small appends has them.
 
 A step of Python for each chunk takes several times as long as the checksum of its bytes. Here a run
-is checked with a few calls for many chunks: CRC32C is linear, so that what the chunks are to have
-one by one tells what all of them are to have together.
+is checked with a few calls for many chunks: CRC32C is linear, so that the expected checksums of the
+single chunks give the expected checksum of all together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AT_LEAST: Final = 16
 SHORT_BYTES: Final = 8 * KIB
 """The checksum of a chunk that is longer costs more than the step for it."""
 TOGETHER_BYTES: Final = 256 * KIB
-"""So much is checked at a time: what the processor keeps at hand."""
+"""Bytes to check at a time, as many as stay in the processor's cache."""
 _CRC_BYTES: Final = 4
 _CRC_AT: Final = ENTRY_BYTES - _CRC_BYTES
 _END = struct.Struct("<Q")

@@ -37,8 +37,8 @@ class KeptRoom:
             path: the file.
             size_bytes: how much is kept.
             piece_bytes: how much is taken, and given, at a time.
-            synced: what was taken is synced: some file systems find out only then whether there is
-                room.
+            synced: True to sync the room that was taken: some file systems find out only then if
+                there is room.
         """
         self._disk = disk
         self._path = path

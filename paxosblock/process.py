@@ -1,7 +1,7 @@
 """Operating-system processes of nodes: starting, recognising, signalling and ending them.
 
-A process is named by its number *and* its start, so that a pid file that outlived its process is
-never taken for whoever got the number next. Linux only: `/proc`, pidfd and `PR_SET_PDEATHSIG`.
+A process is named by its number *and* its start, so that an old pid file never means the next
+process with the same number. Linux only: `/proc`, pidfd and `PR_SET_PDEATHSIG`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Child:
 
 def spawn(command: Sequence[str], log: Path) -> Child:
     """Start `command` with its output appended to `log`, in a session of its own, so that a
-    Ctrl-C at the terminal is for whoever started it.
+    Ctrl-C at the terminal ends only the program that started it.
 
     Nobody has to wait for it: it may outlive this process, unless it calls `die_with`.
 

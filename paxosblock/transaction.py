@@ -125,7 +125,7 @@ class Concat(_Operation, frozen=True, tag=True):
 class Truncate(_Operation, frozen=True, tag=True):
     """Cut a closed file to its first `length` bytes; its present length changes nothing.
 
-    Whoever has the file open gets a TruncatedError and reads no further.
+    A reader that has the file open gets a TruncatedError and reads no further.
     """
 
     path: str

@@ -114,8 +114,8 @@ class BlockVerbs:
         return view
 
     def _lost(self) -> None:
-        """Do nothing: all blocks are ended, or a recovery ends them, which whoever goes on writing
-        hears there.
+        """Do nothing: all blocks are ended, or a recovery ends them, and the next write of their
+        writer fails with that.
         """
 
     def _open_block(self) -> OpenBlock | None:

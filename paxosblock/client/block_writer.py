@@ -476,7 +476,7 @@ class BlockWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """Hears what one member says, and tells the writer who said it."""
+    """Receives the frames of one member, and passes them on with its name."""
 
     writer: BlockWriter
     storage: StorageId

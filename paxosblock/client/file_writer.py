@@ -1,9 +1,9 @@
 """Files being written: blocks one after the other, through failures of DataNodes.
 
-A `BlockWriter` ends with the first failure. The file goes on: the block is sealed, what it kept is
-kept (W7), and the rest is sent again, byte for byte, as the first chunks of the next block. If that
-happens between two calls it is done in the background, so that readers of what was acknowledged
-do not depend on when the application writes again.
+A `BlockWriter` ends with the first failure. The file goes on: the block is sealed with the chunks
+that it kept (W7), and the rest is sent again, byte for byte, as the first chunks of the next block.
+Between two calls that is done in the background, so that readers of acknowledged bytes do not
+depend on when the application writes again.
 """
 
 from __future__ import annotations

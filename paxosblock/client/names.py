@@ -240,9 +240,9 @@ class AsyncNames:
         return await truncating.transact(self._core, ops, send)
 
     async def truncate(self, path: AnyPath, length: int) -> FileStatus:
-        """Cut a closed file to its first `length` bytes, in one step; return what it is then.
+        """Cut a closed file to its first `length` bytes, in one step; return its new status.
 
-        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. If a file
+        A reader of it reads the old bytes, or gets TruncatedError, never a mixture. If a file
         has more than BLOCKS_MOVED_MAX blocks to lose, some go earlier, in steps of their own.
 
         Raises:

@@ -55,13 +55,13 @@ class RunningClock:
     """A clock of the time in which this process ran, for judging others by.
 
     It moves in ticks. When a tick comes late, this process stood still (it was stopped, its loop
-    was kept busy, the machine slept): what others said meanwhile is still to be read. So the clock
-    moves on by one tick only, and nobody is judged before the next one. That one judges also when
-    it is late, too: a loop that is always busy reads what came between two ticks like any other.
+    was kept busy, the machine slept), and has not read yet what others sent meanwhile. So the clock
+    moves on by one tick only, and nobody is judged before the next one. That one judges even if it
+    is late, too: a loop that is always busy also reads everything that comes between two ticks.
     """
 
     def __init__(self, tick_s: float) -> None:
-        """It stands while nobody looks."""
+        """Make a clock that stands while nobody looks."""
         self.tick_s = tick_s
         self.now_s = 0.0
         """Seconds, as of the last tick."""
@@ -77,7 +77,7 @@ class RunningClock:
             self._wait()
 
     def look_away(self, who: object) -> None:
-        """`who` waits for nobody any more."""
+        """Note that `who` no longer waits for anybody."""
         self._lookers.pop(who, None)
         if not self._lookers and self._timer is not None:
             self._timer.cancel()

@@ -29,8 +29,8 @@ class Prefetcher:
     """The bytes [start, stop) of a file in order.
 
     At most `ahead_bytes`, but at least one request, are under way or wait to be used. It begins
-    with one chunk and looks twice as far ahead after each piece that was used up, so that whoever
-    reads little fetches little; `eager` begins with all of it.
+    with one chunk and looks twice as far ahead after each piece that was used up, so that a reader
+    of a few bytes fetches few; `eager` begins with all of it.
     """
 
     def __init__(

@@ -65,9 +65,9 @@ async def transact(
     operations: Sequence[Operation],
     send: Callable[[tuple[Operation, ...]], Awaitable[TransactionOutcome]],
 ) -> TransactionOutcome:
-    """`send` the operations; with each Truncate that would cut a chunk, what stays of that.
+    """`send` the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
 
-    Raises: what `send` raises, and what reading or writing those bytes does.
+    Raises: as `send`, and as reading and writing those bytes.
     """
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:

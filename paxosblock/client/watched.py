@@ -1,9 +1,9 @@
 """The data streams that files are written through: a DataNode that hangs is noticed and left.
 
-While a block is written, or an answer awaited, the DataNode is asked for beats (`beats.py`). Once
-nothing was heard from it for longer than `hung_after`, its connection is taken for lost: whoever
-writes through it hears of it like of a node that was killed. A slow disk is none of this: its node
-beats, and the votes are waited for as `BlockWriter` says.
+While a block is written, or an answer awaited, the DataNode is asked for beats (`beats.py`). If it
+is silent for longer than `hung_after`, its connection is taken for lost, and its writers go on as
+if the node had been killed. A node with a slow disk still beats, and `BlockWriter` says for how
+long its votes are waited for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checksums of pieces of chunks that were checked lately: a part is served without the rest.
 
-A chunk has one checksum, so that who reads a few bytes of it must read all. But when it was read
-and found good, its pieces can be told from then on by checksums of their own. They belong to the
-name of the chunk, not to a file: whatever has that name later has the same bytes.
+A chunk has one checksum, so reading a few bytes of it means reading all. But once it was read and
+found good, checksums of its pieces can check these from then on. They belong to the name of the
+chunk, not to a file: any file with a chunk of that name has the same bytes.
 """
 
 from __future__ import annotations

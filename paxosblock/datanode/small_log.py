@@ -196,8 +196,8 @@ class SmallLog(OpenFile):
             header = SegmentHeader(salt, self._boot).encode()
             draft = path.with_name(f"{path.name}.new")
             segment = Segment(publish_open(self._disk, draft, path, [header]), salt, HEADER_BYTES)
-            # A vote may come while the disk syncs, but not often: each has its replica's only
-            # chunk, and nobody else appends to a full segment but who tidies up, a bounded part.
+            # Votes may come while the disk syncs, but not often: each has its replica's only chunk,
+            # and besides them only `tidy` appends to a full segment, a bounded part.
             while not self._follow(last, number, segment):
                 self.sync()
 

@@ -98,8 +98,8 @@ def settle(disk: Disk, folder: Path, identity: Identity, *, upgrade: bool) -> Id
     if saved.timeline == identity.timeline:
         identity = begin_timeline(disk, folder, identity)
     _log.warning(
-        "a snapshot is kept until --rollback or --finalize-upgrade; what is deleted or changed"
-        " takes room there as well",
+        "a snapshot is kept until --rollback or --finalize-upgrade; files that are deleted or"
+        " changed take room there as well",
         extra=facts(snapshot=folder / PREVIOUS),
     )
     return identity

@@ -33,8 +33,8 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
     the length at which the epoch started. `forced` says that an operator gave members of this epoch
     up (P2): its writer may no longer end the block. `cut_generation` is the finalized generation of
-    the last time that the block got shorter (K8): whoever knew it before knows nothing of what came
-    since.
+    the last time that the block got shorter (K8): a reader that knew the block before that must
+    look again.
     """
 
     block: BlockId

@@ -160,8 +160,8 @@ def heals(dead: Replica | None, request: Request, epoch: Generation = FIRST_GENE
     match request:
         case Finalize():
             # K5, K6, K8, K9 and K13 decide under a generation above all that were ever allocated:
-            # what was promised before is void. Only K4 allocates one above it afterwards, and
-            # whoever votes in an epoch that begins like this has accepted its log before, under its
+            # promises before it are void. Only K4 allocates one above it afterwards, and a replica
+            # that votes in an epoch that begins like this has accepted its log before, under its
             # name.
             decided = request.finalized_generation
             return decided > epoch if dead is None else decided >= dead.registers.max_generation

@@ -1,4 +1,4 @@
-"""What does a log cost that grows by an append a line, and how fast is it read back?"""
+"""What does a log cost that grows line by line, each an append, and how fast is it read back?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ APPENDS: Final = 1000
 
 @case("appends", room_bytes=GIB)
 async def appends(bench: Bench) -> None:
-    """What does a file cost that grows by an append, hflush and close of 1 KiB after the other?
+    """What does a file cost that grows by 1 KiB with each append, hflush and close?
 
     Of each also the set-up alone, from the call of `append` to the first chunk sent. `--max 100000`
     is a line a second for a day.

@@ -1,4 +1,4 @@
-"""What does a file of many blocks cost whoever else waits for the NameNode?
+"""What does a file of many blocks cost others that wait for the NameNode?
 
 One NameNode with its store on disk, in this process and without sockets: it makes and encodes real
 answers, and commits real transactions. Beside each step stands the longest turn of the event loop
@@ -246,7 +246,7 @@ def as_in_a_namenode() -> Iterator[None]:
 
 @case("big-files", room_bytes=GIB)
 async def big_files(bench: Bench) -> None:
-    """What does a file of 100,000 blocks cost whoever else waits for the NameNode?"""
+    """What does a file of 100,000 blocks cost others that wait for the NameNode?"""
     count, times = bench.size(BLOCKS, 200), bench.size(1000, 10)
     async with started(bench) as stage:
         file = await fill(stage, count)

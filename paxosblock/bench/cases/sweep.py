@@ -1,4 +1,4 @@
-"""What does it cost a NameNode to look at every block, as those do who care for replicas?
+"""What does it cost a NameNode to look at every block, as its monitor of replicas does?
 
 The parts of a NameNode run in this process, without a network: a catalog of so many finalized
 blocks of closed files, ten in each, whose three replicas were all reported, so that none is
@@ -135,7 +135,7 @@ TURN_GOAL_MS: Final = 20.0
 
 @case("sweep", room_bytes=2 * GIB)
 async def sweep(bench: Bench) -> None:
-    """What does it cost a NameNode to look at every block, as those do who care for replicas?"""
+    """What does it cost a NameNode to look at every block, as its monitor of replicas does?"""
     for count in bench.sizes(COUNTS, USUAL, 200):
         await _look_at_all(bench, bench.folder / f"sweep-{count}", count)
 

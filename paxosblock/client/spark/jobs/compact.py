@@ -1,7 +1,7 @@
 """Job: make few large files of the many small ones of a directory, while others read it.
 
-A directory changes in one transaction: whoever lists it finds the small files or the large ones.
-The small ones are kept aside for a while, so whoever has opened one goes on reading it.
+A directory changes in one transaction: a listing shows either the small files or the large ones.
+The small ones are kept aside for a while, so a reader that has opened one goes on reading it.
 """
 
 from __future__ import annotations
