@@ -11,15 +11,19 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.stats import counted
 from paxosblock.bench.suite import CLIENT, Bench, case
+from paxosblock.disk import OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
+from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.kv.table import Checkpoint, pieces
 from paxosblock.units import GIB, MIB
 
 VALUE: Final = bytes(100)
@@ -121,10 +125,28 @@ async def _grow(bench: Bench, folder: Path, keys: int) -> None:
     await store.start()
     bench.emit("restart", time.perf_counter() - begun, "s", at=at, goal=5)
     flushing = await longest_pause_s(changes(store, 16, bench.seconds))
+    installing = await longest_pause_s(_install(store, folder))
     await store.close()
     for what, pause_s in (
         ("longest pause while it is filled", filling),
         ("longest pause with 16 clients", quiet),
         ("the same with one flush after another", flushing),
+        ("longest pause while the database is copied, sent and installed", installing),
     ):
         bench.emit(what, pause_s * 1e3, "ms", at=at, goal=LONGEST_TURN_GOAL_MS)
+
+
+async def _install(store: SingleMemberStore, folder: Path) -> None:
+    """Do what the leader and a member do when that is too far behind for the log."""
+    with closing(await store.checkpoint()) as checkpoint:
+        await asyncio.to_thread(_receive, checkpoint, folder / "member")
+
+
+def _receive(checkpoint: Checkpoint, folder: Path) -> None:
+    disk = OsDisk()
+    disk.make_folder(folder)
+    receiver = ROCKS.receive(disk, folder)
+    for piece in pieces(checkpoint, MIB):
+        receiver.write(piece)
+    receiver.check()
+    receiver.install().discard()
