@@ -52,7 +52,8 @@ HEALED_WITHIN_S: Final = 90.0
 @dataclass(frozen=True, slots=True)
 class Healed:
     """The blocks that came back, the bytes of one replica of each, and the seconds it took from the
-    first to the last; processor seconds of the NameNode meanwhile."""
+    last look that found none to the one that found all; processor seconds of the NameNode
+    meanwhile."""
 
     blocks: int
     size_bytes: int
@@ -86,20 +87,15 @@ async def heal(fs: AsyncClient, path: str, namenode: Node, dead: Node) -> Healed
     """
     lost = {at.block for at in await fs.locations(path) if dead.address in at.hosts}
     dead.kill()
-    first_s = used_s = 0.0
-    before = 0
+    begun_s, used_s = time.perf_counter(), processor_s(namenode.pid)
     async with asyncio.timeout(HEALED_WITHIN_S):
-        while True:
-            now_s, back = time.perf_counter(), _whole(await fs.locations(path), lost, dead)
-            if back and not first_s:
-                first_s, used_s = now_s, processor_s(namenode.pid)
-                before = len(back)
-            if len(back) == len(lost):
-                break
+        while len(back := _whole(await fs.locations(path), lost, dead)) < len(lost):
+            if not back:
+                begun_s, used_s = time.perf_counter(), processor_s(namenode.pid)
             await asyncio.sleep(LOOK_EVERY_S)
     used_s = processor_s(namenode.pid) - used_s
-    size_bytes = sum(at.length for at in back[before:])
-    return Healed(len(back) - before, size_bytes, now_s - first_s, used_s)
+    size_bytes = sum(at.length for at in back)
+    return Healed(len(back), size_bytes, time.perf_counter() - begun_s, used_s)
 
 
 def _whole(places: list[BlockLocation], lost: set[BlockId], dead: Node) -> list[BlockLocation]:
@@ -148,7 +144,8 @@ async def rate_while_healing(
         await asyncio.wait([healing], timeout=LOOK_EVERY_S)
     healed = await healing
     end_s, end_bytes = time.perf_counter(), writer.acknowledged_bytes
-    begin_s, begin_bytes = next(each for each in samples if each[0] >= end_s - healed.seconds)
+    sampled = (each for each in samples if each[0] >= end_s - healed.seconds)
+    begin_s, begin_bytes = next(sampled, samples[-1])
     return (end_bytes - begin_bytes) / MIB / (end_s - begin_s)
 
 
