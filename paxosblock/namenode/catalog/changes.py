@@ -193,7 +193,7 @@ def _decided(draft: Draft, slices: Slices[T]) -> T:
     """Decide in one turn, and return the result.
 
     Raises:
-        _LongError: the decision takes longer.
+        _LongError: the decision takes longer; another call goes on with its `slices`.
         PaxosBlockError: the decision raises it.
     """
     before = draft.work
@@ -214,18 +214,13 @@ async def _decided_in_turns(draft: Draft, slices: Slices[T]) -> T:
         _OvertakenError: something was applied in a pause.
         PaxosBlockError: the decision raises it.
     """
-    paused_at = 0
     while True:
         try:
-            next(slices)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        if draft.work - paused_at >= SLICE_WORK:
-            paused_at = draft.work
+            return _decided(draft, slices)
+        except _LongError:
             await asyncio.sleep(0)
-            if draft.overtaken:
-                raise _OvertakenError
+        if draft.overtaken:
+            raise _OvertakenError
 
 
 class _LongError(Exception):
