@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.datanode.records import record_start
+from paxosblock.datanode.small_replicas import SmallPlace
+from paxosblock.datanode.small_segment import RECORD_BYTES
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol.finalize import BlockRecord
@@ -39,7 +42,9 @@ class Held:
     """Its chunks that a power cut leaves: fewer, while it is open and the last are not synced."""
     size_bytes: int
     file: File | None
-    """Its block file."""
+    """The file with its bytes, which others share if it is the log of small replicas."""
+    place: range
+    """Where in it they are, if damage there can be told from a torn write."""
     known_dead: bool
     """Its DataNode knows that it is damaged."""
     accepted: Generation
@@ -73,7 +78,8 @@ class Checker:
     cluster: Cluster
     blocks: dict[BlockId, Wanted] = field(default_factory=dict)
     held: dict[BlockId, dict[StorageId, Held]] = field(default_factory=dict)
-    damaged: set[File] = field(default_factory=set)
+    damaged: set[tuple[File, BlockId]] = field(default_factory=set)
+    """What the world damaged: the replica of which block in which file."""
     counts: Counter[str] = field(default_factory=Counter)
     _lost: dict[StorageId, float] = field(default_factory=dict)
     """When the world took a storage away."""
@@ -162,14 +168,15 @@ class Checker:
 
     def is_damaged(self, block: BlockId, storage: StorageId) -> bool:
         """True if the world damaged this very replica."""
-        return self.held[block][storage].file in self.damaged
+        return (self.held[block][storage].file, block) in self.damaged
 
     def kill(self, machine: Machine, *, power_cut: bool) -> None:
         """End a process: what is damaged on its disk stays so."""
         if machine.node is not None:
             self._see_machine(machine)
         before = machine.disk.names_now
-        damaged = [path for path, file in before.items() if file in self.damaged]
+        paths = {file: path for path, file in before.items()}
+        damaged = [(paths[file], block) for file, block in self.damaged if file in paths]
         self.cluster.kill(machine, power_cut=power_cut)
         if power_cut:
             for replicas in self.held.values():
@@ -180,7 +187,7 @@ class Checker:
                     elif held.machine is machine:
                         replicas[storage] = replace(held, length=held.kept)
         now = machine.disk.names_now
-        self.damaged |= {now[path] for path in damaged if path in now}
+        self.damaged |= {(now[path], block) for path, block in damaged if path in now}
 
     def survives(self, lost: Where) -> bool:
         """True if every block would keep a sound replica without what is `lost`.
@@ -197,7 +204,7 @@ class Checker:
                 sound = [
                     each
                     for each in left
-                    if _is_whole(each, record) and each.file not in self.damaged
+                    if _is_whole(each, record) and (each.file, block) not in self.damaged
                 ]
                 if not sound:
                     return False
@@ -264,7 +271,7 @@ class Checker:
                 return f"is not whole at {member}"
             if held[member].state is not ReplicaState.FINALIZED:
                 return f"is {held[member].state.value} at {member}"
-            if held[member].file in self.damaged:
+            if (held[member].file, block) in self.damaged:
                 return f"is damaged at {member}"
             if held[member].machine.name not in racks and not held_up:
                 return f"is at {held[member].machine.name}, which is to be left"
@@ -285,7 +292,8 @@ class Checker:
         members = "no record" if wanted is None else ", ".join(wanted.record.members)
         there = ", ".join(
             f"{each.machine.name}/{one}: {each.state.value} {each.length}"
-            f"{' damaged' if each.file in self.damaged else ''}{' dead' if each.known_dead else ''}"
+            f"{' damaged' if (each.file, block) in self.damaged else ''}"
+            f"{' dead' if each.known_dead else ''}"
             for one, each in sorted(self.held.get(block, {}).items())
         )
         return f"wanted {wanted.replication if wanted else 0}, members {members}; there: {there}"
@@ -306,12 +314,11 @@ def catalog_blocks(cluster: Cluster) -> Iterator[tuple[BlockId, Wanted]]:
 
 
 def _held(machine: Machine, block: Block) -> Held | None:
-    replica, files = block.replica, block.files
+    replica = block.replica
     if replica is None or block.volume.failed:
         return None
     is_open = replica.registers.state is not ReplicaState.FINALIZED
-    path = files.path if isinstance(files, ReplicaFiles) else None
-    file = None if path is None else machine.disk.names_now.get(path)
+    file, place = _bytes_of(machine, block)
     return Held(
         machine,
         block.volume.folder,
@@ -321,6 +328,7 @@ def _held(machine: Machine, block: Block) -> Held | None:
         kept_chunks(replica.log, file) if is_open else replica.length,
         replica.log.size_bytes,
         file,
+        place,
         bool(block.corrupt),
         replica.registers.accepted_generation,
         is_open and replica.registers.durability is Durability.MEMORY,
@@ -335,6 +343,26 @@ def kept_chunks(log: ChunkLog, file: File | None) -> int:
         return 0
     size = len(file.durable)
     return max(each for each in range(len(log) + 1) if record_start(log, each) <= size)
+
+
+def _bytes_of(machine: Machine, block: Block) -> tuple[File | None, range]:
+    """Return the file with the bytes of a replica, and where in it they may be damaged."""
+    files, store = block.files, block.volume.store
+    if isinstance(files, ReplicaFiles):
+        file = machine.disk.names_now.get(files.path)
+        return file, range(0 if file is None else len(file.data))
+    assert isinstance(store, FileStore)
+    row = store.small._row(block.id)
+    if not isinstance(files, SmallPlace) or row is None or not row.finalized:
+        return None, range(0)
+    log, number = store.small.log, row.chunk.segment
+    file = machine.disk.names_now.get(log._path(number))
+    if file is None or number not in log._segments:
+        return file, range(0)
+    start = row.chunk.offset + RECORD_BYTES
+    # The next segment, or a mark, which gets durable with the damage, says that no crash tore it.
+    told = number < log._last or (number == log._marked.segment and start < log._marked.offset)
+    return file, range(start, start + row.frame_bytes * told)
 
 
 def _version(record: BlockRecord) -> _Version:

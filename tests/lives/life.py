@@ -11,6 +11,7 @@ from typing import Final
 from paxosblock.api.care import BALANCE, SET_ADMIN_STATE, AdminState, Balance, SetAdminState
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
+from paxosblock.protocol.types import BlockId
 from tests.disks.simulated import ROOMY, Burns
 from tests.lives.checks import Checker, Held, Where
 from tests.lives.cluster import BLOCK_BYTES, Cluster, Machine
@@ -244,16 +245,22 @@ class Life:
             machine.break_volume(folder)
 
     def _damage(self) -> None:
-        """A bit of a block file flips, and nobody is told."""
-        # What lies in the log of small replicas has no file of its own (tests/format damages that).
-        if may := [(block, held) for block, held in self.checker.may_damage() if held.file]:
-            block, held = self.rng.choice(may)
-            if held.file is not None and held.file.data:
-                self._happens("byte damaged", held.machine.name, str(block))
-                at = self.rng.randrange(len(held.file.data))
-                held.file.data[at] ^= 1 << self.rng.randrange(8)
-                held.file.settle()
-                self.checker.damaged.add(held.file)
+        """A bit of a block file flips, or of a small replica's chunk in the log that it shares, and
+        nobody is told."""
+        found: dict[str, list[tuple[BlockId, Held]]] = {}
+        for block, held in self.checker.may_damage():
+            if held.place and held.file is not None:
+                whole_file = len(held.place) == len(held.file.data)
+                kind = "byte damaged" if whole_file else "byte of the log damaged"
+                found.setdefault(kind, []).append((block, held))
+        if found:
+            kind = self.rng.choice(sorted(found))  # there are few small replicas
+            block, held = self.rng.choice(found[kind])
+            assert held.file is not None
+            self._happens(kind, held.machine.name, str(block))
+            held.file.data[self.rng.choice(held.place)] ^= 1 << self.rng.randrange(8)
+            held.file.settle()
+            self.checker.damaged.add((held.file, block))
 
     def _pause(self) -> None:
         machine = self._victim()
