@@ -290,7 +290,9 @@ async def test_votes_wait_for_the_running_sync_and_share_the_next(tmp_path: Path
         await node.create()
         before = len(disk.synced)
         disk.breaks(LATE_SYNCS)
-        votes = [node.send(frame(index)) for index in range(20)]
+        votes = [node.send(frame(0))]
+        await wait_until_async(lambda: disk.plan.waiting == 1)
+        votes += [node.send(frame(index)) for index in range(1, 20)]
         assert not any(vote.done() for vote in votes)
         disk.mend()
         assert all(isinstance(vote, Vote) for vote in await asyncio.gather(*votes))
