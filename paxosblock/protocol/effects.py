@@ -1,4 +1,4 @@
-"""Effects that must be durable before an acceptor's answer is given; the shell carries them out."""
+"""Effects that must be durable before an acceptor answers; the shell carries them out."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ class SyncChunks(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreMetadata(msgspec.Struct, frozen=True, gc=False):
-    """Replace the metadata atomically and durably (creating the replica if it is not there: a
-    `small` one if its writer said so)."""
+    """Replace the metadata atomically and durably.
+
+    This creates the replica if there is none: a `small` one if its writer said so.
+    """
 
     small: bool = False
 
 
 class AdoptLog(msgspec.Struct, frozen=True, gc=False):
-    """Keep `keep` chunks, append `append`; data durable, then metadata, then cut what is beyond.
+    """Keep the first `keep` chunks and append `append`; the replica moves to its state's folder.
 
-    The replica moves to the folder of its new state as part of this.
+    The data becomes durable first, then the metadata; then chunks beyond the log are cut off.
     """
 
     keep: int

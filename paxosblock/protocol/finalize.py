@@ -1,8 +1,8 @@
 """Step 4 of a chunk's way: the block's length is decided once.
 
 Each function is one compare-and-set on the block's record in the KV (PROTOCOL.md 3, K): it gets the
-record as it is when the change is applied and returns the next one, or a `Refused`. Records are not
-changed in any other way.
+record as it is when the change is applied, and returns the next one or a `Refused`. Nothing else
+changes a record.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
 
     `generation` is the highest allocated so far; `members` are the storages of the epoch
     `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
-    the length at which the epoch started. `forced` says that an operator gave members of this epoch
-    up (P2): its writer may no longer end the block. `cut_generation` is the finalized generation of
-    the last time that the block got shorter (K8): a reader that knew the block before that must
+    the length at which the epoch started. `forced` says that an operator gave up members of this
+    epoch (P2), so its writer may no longer end the block. `cut_generation` is the finalized
+    generation under which the block was last cut (K8): a reader that knew the block before must
     look again.
     """
 
@@ -63,7 +63,7 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
         return self.finalized and self.generation > self.finalized_generation
 
     def check_follows(self, before: BlockRecord) -> None:
-        """I8: what holds between two successive versions of a record."""
+        """I8: check the rules between two successive versions of a record."""
         holds = invariants(self, before)
         holds(self.finalized_generation <= self.generation, "I8 fgs <= gs")
         holds(self.writer_generation <= self.generation, "I8 wgs <= gs")
@@ -93,13 +93,13 @@ class Why(enum.Enum):
     NOT_WRITER = "not_writer"
     """Somebody else may use this block's writer generation."""
     BAD_LENGTH = "bad_length"
-    """The length asked for is not one the block can have."""
+    """The block cannot have the length asked for."""
     TOO_FEW = "too_few"
     """Too few other members are known to hold the block."""
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """The guard did not hold; `record` is what stands."""
+    """The guard did not hold; `record` stays as it is."""
 
     why: Why
     record: BlockRecord
@@ -112,7 +112,7 @@ def add_block(
     window: int,
     durability: Durability,
 ) -> BlockRecord:
-    """K1: the record of a new block, generation 0 belongs to `writer`."""
+    """K1: the record of a new block, whose generation 0 belongs to `writer`."""
     return BlockRecord(
         block=block,
         state=BlockState.UNDER_CONSTRUCTION,
@@ -128,7 +128,7 @@ def add_block(
 def allocate_seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord | Refused:
     """K2: a fresh generation for a SEAL; the record says that a recovery is under way.
 
-    `forced`: members will be given up for it (P2).
+    `forced` says that the recovery gives up members (P2).
     """
     if record.finalized:
         return Refused(Why.FINALIZED, record)
@@ -185,8 +185,8 @@ def finalize_by_writer(
     if record.writer != writer or record.writer_generation != generation:
         return Refused(Why.FINALIZED if record.finalized else Why.NOT_WRITER, record)
     if not record.finalized:
-        # A member that lost votes may have been the one to choose, and others have cut their logs
-        # to that.
+        # The forced recovery may have chosen the log of a member that lost votes, and other members
+        # may have cut their logs to it.
         return (
             Refused(Why.NEWER, record) if record.forced else _finalized(record, length, size_bytes)
         )
@@ -201,7 +201,7 @@ def install_rebuild(
     members: tuple[StorageId, ...],
     length: int,
 ) -> BlockRecord | Refused:
-    """K7 for a REBUILD: all of `members` accepted the log, the writer gets the generation."""
+    """K7 for a REBUILD: all of `members` accepted the log, so the writer gets the generation."""
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     current = (
@@ -233,14 +233,14 @@ def install_append(
         members=members,
         writer=writer,
         base_length=record.length,
-        forced=False,  # the operator's word was about the epoch that has ended
+        forced=False,  # the operator spoke of the epoch that has ended
     )
 
 
 def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord | Refused:
     """K8: decide a shorter length (or, K9, the same one).
 
-    `length` is in chunks: a cut inside a chunk is a cut before it and an append of what is kept.
+    `length` is in chunks: to cut inside a chunk, cut before it and append the part that is kept.
     """
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
@@ -251,9 +251,9 @@ def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord |
 
 
 def give_up_append(record: BlockRecord) -> BlockRecord | Refused:
-    """K9: end an APPEND that is not installed, under a generation above whatever was promised.
+    """K9: end an APPEND that is not installed, under a generation above all that were promised.
 
-    The version stays the same; where no APPEND is being set up nothing changes.
+    The version stays the same. Nothing changes if no APPEND is being set up.
     """
     return truncate(record, record.length, record.size_bytes) if record.reopening else record
 
@@ -261,7 +261,7 @@ def give_up_append(record: BlockRecord) -> BlockRecord | Refused:
 def add_replica(
     record: BlockRecord, storage: StorageId, finalized_generation: Generation
 ) -> BlockRecord | Refused:
-    """K12: one more member of a finalized block, which reported Finalized."""
+    """K12: add a member that reported Finalized to a finalized block."""
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
     if record.finalized_generation != finalized_generation:
@@ -281,9 +281,9 @@ def remove_replica(
     """K13: a member of a finalized block leaves, if enough others are known to hold it.
 
     `whole` are the other members that reported Finalized of `finalized_generation`; `wanted`, at
-    least one, of them must stay. The remaining version is the same under a fresh generation: a
-    Delete that is on its way to the member that left (D7) names an older one, and does nothing if
-    the same storage has become a member again by then (K12).
+    least one, of them must stay. The version stays the same, under a fresh generation: a Delete
+    still on its way to the member that left (D7) names an older generation, so it does nothing if
+    that storage has become a member again by then (K12).
     """
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)

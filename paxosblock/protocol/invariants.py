@@ -8,12 +8,11 @@ from collections.abc import Callable
 class InvariantError(AssertionError):
     """The program is wrong: a numbered rule of PROTOCOL.md does not hold.
 
-    The word of a peer or a disk is never checked this way; that is a `Nack` or an error with a
-    name.
+    Never raised for what a peer or a disk says: that leads to a `Nack` or an error with a name.
     """
 
     def __init__(self, rule: str, state: object, led_by: tuple[object, ...]) -> None:
-        """`rule` begins with its number; `led_by` is what the `state` came from."""
+        """`rule` begins with its number; the `state` was made from the values `led_by`."""
         causes = "".join(f"; after: {cause!r}" for cause in led_by)
         super().__init__(f"{rule}; state: {state!r}{causes}")
         self.rule, self.state, self.led_by = rule, state, led_by
@@ -25,10 +24,10 @@ class InvariantError(AssertionError):
 
 
 def invariants(state: object, *led_by: object) -> Callable[[bool, str], None]:
-    """Return what raises InvariantError with a rule unless a condition holds of `state`.
+    """Return a function that raises InvariantError with a rule unless a condition of `state` holds.
 
-    `led_by` is what `state` came from: the state before, the message. No text is made while all is
-    well, and `python -O` switches nothing off.
+    `state` was made from the values `led_by`, such as the state before and a message. The error's
+    text is made only on failure, and `python -O` does not switch the check off.
     """
 
     def hold(condition: bool, rule: str) -> None:
@@ -39,6 +38,6 @@ def invariants(state: object, *led_by: object) -> Callable[[bool, str], None]:
 
 
 def invariant(condition: bool, rule: str, state: object, *led_by: object) -> None:
-    """Check a single rule: its number, and what it says. As `invariants`."""
+    """Check a single rule, as `invariants` does; `rule` is its number and its text."""
     if not condition:
         raise InvariantError(rule, state, led_by)

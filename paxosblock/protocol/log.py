@@ -16,11 +16,11 @@ from paxosblock.protocol.types import ChunkIndex, ChunkName
 
 _ENTRY = struct.Struct("<QI")  # end of the chunk in bytes of user data, CRC32C
 ENTRY_BYTES: Final = _ENTRY.size
-"""Bytes of one chunk's entry in what `ChunkLog.to_bytes` returns."""
+"""Bytes that `ChunkLog.to_bytes` returns for each chunk."""
 
 
 def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
-    """Iterate over what `ChunkLog.entries` returned: where a chunk ends, and its CRC32C.
+    """Iterate over entries made by `ChunkLog.entries`: each chunk's end and its CRC32C.
 
     Raises:
         ValueError: the data is not a whole number of entries; nothing else is checked.
@@ -36,10 +36,10 @@ def entry(end: int, crc: int) -> bytes:
 
 
 def acknowledged_before(index: int, window: int) -> int:
-    """Return how many chunks a writer knows to be acknowledged, at least, when it sends this one.
+    """Return the fewest chunks a writer knows to be acknowledged when it sends chunk `index`.
 
-    This is all that "the window" means (W2). In disk mode that many were on stable storage at every
-    member of the writer.
+    This is all that "the window" means (W2). In disk mode every member of the writer has that many
+    chunks on stable storage.
     """
     return max(0, index + 1 - window)
 
@@ -73,7 +73,7 @@ class ChunkLog:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ChunkLog:
-        """Return the log of which `to_bytes` made `data`. Raises ValueError if there is none."""
+        """Return the log that `to_bytes` turned into `data`. Raises ValueError if there is none."""
         ends = [end for end, _ in read_entries(data)]
         if any(end < start for start, end in itertools.pairwise(ends)):
             raise ValueError("a chunk ends before it starts")
@@ -84,7 +84,7 @@ class ChunkLog:
         return self.entries(0, self._count)
 
     def entries(self, start: int, stop: int) -> bytes:
-        """Return the part of what `to_bytes` returns for chunks `start` to `stop - 1`."""
+        """Return the bytes that `to_bytes` has for chunks `start` to `stop - 1`."""
         return bytes(self._buffer[start * ENTRY_BYTES : min(stop, self._count) * ENTRY_BYTES])
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class ChunkLog:
         return (self[index] for index in range(self._count))
 
     def start_of(self, index: int) -> int:
-        """Return the offset in bytes of user data where chunk `index` starts, also `len(self)`."""
+        """Return the offset in user bytes at which chunk `index` starts; `len(self)` is allowed."""
         if index == 0:
             return 0
         end: int = _ENTRY.unpack_from(self._buffer, (index - 1) * _ENTRY.size)[0]
@@ -113,7 +113,7 @@ class ChunkLog:
             return self._count
         low, high = 0, self._count
         first_bytes = self.start_of(1)
-        if first_bytes:  # most often all are as long as the first one
+        if first_bytes:  # chunks are mostly as long as the first one
             guess = min(offset_bytes // first_bytes, high - 1)
             if self.start_of(guess) <= offset_bytes < self.start_of(guess + 1):
                 return guess
@@ -126,7 +126,7 @@ class ChunkLog:
         return low
 
     def append(self, size_bytes: int, crc: int) -> ChunkLog:
-        """This log and one more chunk."""
+        """Return this log with one more chunk."""
         shared = len(self._buffer) == self._count * _ENTRY.size
         log = self._view(
             self._buffer if shared else self._buffer[: self._count * _ENTRY.size], self._count
@@ -135,7 +135,7 @@ class ChunkLog:
         return log
 
     def extend(self, names: Iterable[ChunkName]) -> ChunkLog:
-        """This log and `names`, which must follow its last chunk."""
+        """Return this log with `names` added, which must follow its last chunk."""
         log = self
         for name in names:
             if name.index != len(log):

@@ -43,8 +43,8 @@ class Created(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Write(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Writer -> all members: vote for chunk `index` in the writer's generation (D2).
 
-    `acknowledged_count` is how many chunks all members have voted for, as the writer knows it.
-    `sync` asks that the chunk be on stable storage before the vote (hsync).
+    `acknowledged_count` is the number of chunks that, to the writer's knowledge, all members have
+    voted for. `sync` asks for the chunk to be on stable storage before the vote (hsync).
     """
 
     block: BlockId
@@ -57,7 +57,7 @@ class Write(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Vote(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """DataNode -> writer: voted for chunk `index` and, as votes are in order, for all below it."""
+    """DataNode -> writer: voted for chunk `index` and, since votes are in order, all below it."""
 
     block: BlockId
     generation: Generation
@@ -95,10 +95,10 @@ class LastVote(msgspec.Struct, frozen=True, tag=True, gc=False):
 class RecoveryWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Proposer -> targets: accept the log of `length` chunks that ends with `tail` (D4, "Sync").
 
-    `members` are those of the `base` config: one of them keeps what it accepted since `base`;
-    anyone else takes a full copy. A target that lacks chunks fetches them from one of `holders`,
+    `members` are those of the `base` config: each of them keeps what it accepted since `base`; any
+    other target takes a full copy. A target that lacks chunks fetches them from one of `holders`,
     whose log was accepted in `chosen_generation` (or already in `generation`).
-    `finalized_generation` names the finalized version that an APPEND goes on from.
+    `finalized_generation` names the finalized version that an APPEND continues.
     """
 
     block: BlockId
@@ -128,7 +128,7 @@ class RecoveryVote(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Finalize(msgspec.Struct, frozen=True, tag=True, gc=False):
     """NameNode -> members: the KV decided `length` under `finalized_generation` (D5).
 
-    A replica that is shorter, or is not of this version, fetches what it lacks from one of
+    A replica that is shorter, or of another version, fetches the missing chunks from one of
     `holders`.
     """
 
@@ -143,7 +143,7 @@ class Finalize(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Finalized(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """DataNode -> NameNode: holds exactly the decided chunks, durably, in `current/`."""
+    """DataNode -> NameNode: the replica has exactly the decided chunks, durably, in `current/`."""
 
     block: BlockId
     finalized_generation: Generation
@@ -163,7 +163,7 @@ class Short(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Read(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Reader -> DataNode: tell the state of your replica (D6).
 
-    `sync` asks that what is reported be on stable storage first (an R2 read in memory mode).
+    `sync` asks for the reported chunks to be on stable storage first (an R2 read in memory mode).
     """
 
     block: BlockId
@@ -171,10 +171,11 @@ class Read(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class ReadReply(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """DataNode -> reader: the registers of a replica, and how long its log is.
+    """DataNode -> reader: the registers of a replica, and the length of its log.
 
-    A weak replica is not counted for an unfinalized block. One that is only `restarted` has all its
-    votes and is counted, but takes no Write: its log keeps its length until a recovery (D8).
+    A read of an unfinalized block does not count a weak replica. It does count a replica that is
+    only `restarted`, which has all its votes but takes no Write: its log keeps its length until a
+    recovery (D8).
     """
 
     block: BlockId
@@ -187,7 +188,7 @@ class ReadReply(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Nack(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """DataNode -> anyone: refused, and this is why."""
+    """DataNode -> anyone: the request is refused for this reason."""
 
     block: BlockId
     generation: Generation

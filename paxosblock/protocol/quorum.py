@@ -1,6 +1,6 @@
 """The sizes of quorums (PROTOCOL.md 4): written here and nowhere else.
 
-The code that collects answers says whose count, and for what: all members for a write (W3,
+The code that collects answers decides which of them count: votes of all members for a write (W3,
 `write.py`), promises and votes (P2, P4, `recovery.py`), good answers (R2, `read.py`).
 
 A writer generation needs ALL members, so a recovery must meet only every write quorum (any one
@@ -21,12 +21,12 @@ class Tally(enum.Enum):
 
 
 def read_quorum(member_count: int) -> int:
-    """q2: how many good answers an R2 read of a config of `member_count` needs."""
+    """q2: the good answers that an R2 read of a config of `member_count` needs."""
     return member_count // 2 + 1
 
 
 def recovery_quorum(member_count: int) -> int:
-    """qr: how many promises (and, for a seal, votes) a recovery needs."""
+    """qr: the promises (and, for a seal, votes) that a recovery needs."""
     return member_count - read_quorum(member_count) + 1
 
 

@@ -1,7 +1,7 @@
 """Step 5 of a chunk's way: quorum reads of an unfinalized block, and reads of a finalized one.
 
 R2 is the default: linearizable and available with a majority. R1 is the seed's read (all members).
-Nobody here asks for R3, the relaxed one. A read first gets the block's record, after it was invoked
+R3, the relaxed read, is not used here. A read first gets the block's record, after it was invoked
 (K10).
 """
 
@@ -28,7 +28,7 @@ class Progress(enum.Enum):
     """The next thing that a quorum read needs."""
 
     WAITING = "waiting"
-    """More answers; ask the members that have not said enough again."""
+    """More answers; ask again the members that have not shown enough chunks."""
     DONE = "done"
     """`goal` is the answer."""
     STALE_RECORD = "stale_record"
@@ -38,10 +38,10 @@ class Progress(enum.Enum):
 class QuorumRead(msgspec.Struct, frozen=True, gc=False):
     """R2 (quorum = floor(n/2)+1) or R1 (quorum = n) of one block under construction.
 
-    `answers` are the latest good answers: storage, chunks, bytes. `bad` are the members that gave
-    an answer which does not count; the others may still be enough. `restarted` are those whose
-    good answers are final: they take no Write. `goal` is the length in chunks that a quorum must
-    show, -1 until a quorum has answered; `goal_bytes` is the same in bytes.
+    `answers` are the latest good answers: storage, chunks, bytes. `bad` are the members whose
+    answer does not count; the others may still be enough. `restarted` are the members whose good
+    answers are final, because they take no Write. `goal` is the length in chunks that a quorum must
+    show, -1 until a quorum has answered; `goal_bytes` is the same length in bytes.
     """
 
     block: BlockId
@@ -68,7 +68,7 @@ def all_replica_read(record: BlockRecord) -> QuorumRead:
 
 
 def is_good(reply: ReadReply, writer_generation: Generation) -> bool:
-    """R2: MaxGS == accepted == wgs, being written, and not weak."""
+    """R2: True if MaxGS == accepted == wgs, and the replica is being written and not weak."""
     now = reply.registers
     return (
         now.max_generation == now.accepted_generation == writer_generation
@@ -78,7 +78,7 @@ def is_good(reply: ReadReply, writer_generation: Generation) -> bool:
 
 
 def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
-    """R2: a length that a quorum has, and no other quorum may have shown more before this read."""
+    """R2: find a length that a quorum has, and that no other quorum can have exceeded before."""
     if read.progress is not Progress.WAITING or reply.storage not in read.members:
         return read
     if reply.block != read.block:
@@ -87,7 +87,7 @@ def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
 
 
 def _heard(read: QuorumRead, reply: ReadReply) -> QuorumRead:
-    """Return `read` with what one member says now; what it has shown before still counts."""
+    """Return `read` with the answer of one member; chunks it has shown before still count."""
     storage = reply.storage
     if not is_good(reply, read.writer_generation):
         return read if storage in read.bad else replace(read, bad=(*read.bad, storage))
@@ -111,10 +111,10 @@ def _concluded(read: QuorumRead) -> QuorumRead:
 
 
 def _with_goal(read: QuorumRead) -> QuorumRead:
-    """Lower the goal to the longest log in that quorum of answers which makes this the shortest.
+    """Lower the goal to the longest log of a quorum of answers, of the quorum where it is shortest.
 
-    What was acknowledged or read before is held by a member of every quorum, so the longest of any
-    quorum will do. It never grows: a writer that goes on is not chased.
+    Every quorum has a member with all that was acknowledged or read before, so the longest log of
+    any quorum will do. The goal never grows, so a read does not chase a writer that goes on.
     """
     if len(read.answers) < read.quorum:
         return read
@@ -126,7 +126,7 @@ def _with_goal(read: QuorumRead) -> QuorumRead:
 
 
 def _may_show_goal(read: QuorumRead, member: StorageId) -> bool:
-    """True if this member has shown `goal` chunks, or may still, or the goal may come to it."""
+    """True if this member has shown `goal` chunks, or may yet, or the goal may sink to its log."""
     known = {storage: length for storage, length, _ in read.answers}
     if member not in known:
         return member not in read.bad
@@ -136,7 +136,7 @@ def _may_show_goal(read: QuorumRead, member: StorageId) -> bool:
 
 
 def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
-    """Members that have not answered, or not yet with `goal` chunks, and still may."""
+    """Return the members that have not shown `goal` chunks so far, and still may."""
     if read.progress is not Progress.WAITING:
         return ()
     known = {storage: length for storage, length, _ in read.answers}
@@ -156,7 +156,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 
 def finalized_version(record: BlockRecord) -> Version:
-    """Return the version that a record decided last; a block that is open again extends it."""
+    """Return the last version that `record` decided; a block that is open again extends it."""
     return Version(record.writer_generation, record.finalized_generation, record.length)
 
 
@@ -166,11 +166,12 @@ def unfinalized_version(read: QuorumRead) -> Version:
 
 
 def version_now(version: Version, record: BlockRecord) -> Version | None:
-    """Return under what the chunks of `version` are held now; None if the block was cut since (K8).
+    """Return the version that has the chunks of `version` now; None if the block was cut (K8).
 
-    An APPEND and a REBUILD begin another epoch with the chunks there are. But an APPEND behind a
-    cut makes others of the same number, so the length alone does not suffice. For a block that is
-    open again the epoch is needed: what a REBUILD wrote does not say what the APPEND extended.
+    An APPEND and a REBUILD begin another epoch with the chunks there are. The length alone does not
+    suffice, because an APPEND after a cut gives the same indexes to other chunks. A block that is
+    open again is found by its epoch: a log that a REBUILD wrote does not name the version that the
+    APPEND extended.
     """
     if record.cut_generation > max(version.epoch, version.finalized_generation):
         return None
@@ -182,11 +183,12 @@ def version_now(version: Version, record: BlockRecord) -> Version | None:
 def holds(version: Version, reply: ReadReply) -> bool:
     """True if a replica in this state serves the chunks of `version` (R-fin, bytes below a length).
 
-    Finalized: it is exactly this version; or extends it while an append is being set up; or (the
-    block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks;
-    or it is FINALIZED in the epoch under a later generation, and as long: a member has left since
-    (K13). Within an epoch a finalized block only gets shorter (K8), so its bytes are the same.
-    Unfinalized: a strong replica of the same epoch with enough chunks.
+    For a finalized version, the replica is exactly this version; or it extends it while an append
+    is being set up; or it is a strong replica of the epoch with enough chunks that has not yet been
+    told of the decision; or it is FINALIZED in the epoch under a later generation, and as long,
+    because a member has left since (K13). Within an epoch a finalized block only gets shorter (K8),
+    so its bytes are the same. For an unfinalized version, the replica is strong, of the same epoch,
+    and has enough chunks.
     """
     now, decided = reply.registers, version.finalized_generation
     strong_in_epoch = not now.weak and now.epoch == version.epoch

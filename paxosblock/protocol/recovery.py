@@ -1,7 +1,8 @@
 """Step 3 of a chunk's way: a later generation takes over the highest votes of a quorum.
 
-A `Proposer` is one attempt with one generation that nobody else has. It promises, chooses once and
-writes; an attempt that fails is abandoned and repeated under a new generation, never re-chosen.
+A `Proposer` is one attempt with one generation that nobody else has. It collects promises, chooses
+once and writes. A failed attempt is abandoned and repeated under a new generation; it never chooses
+again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class RecoveryKind(enum.Enum):
     """The purpose of a recovery generation."""
 
     SEAL = "seal"
-    """End the block: votes of a quorum of the config, then the KV records the length (K5)."""
+    """End the block: a quorum of the config votes, then the KV records the length (K5)."""
     REBUILD = "rebuild"
-    """Let the same writer go on with other members: votes of ALL targets, then K7."""
+    """Let the same writer go on with other members: ALL targets vote, then K7."""
     APPEND = "append"
-    """Open a finalized block for a new writer: no phase 1, votes of ALL targets, then K7."""
+    """Open a finalized block for a new writer: no phase 1, ALL targets vote, then K7."""
 
 
 class Phase(enum.Enum):
@@ -61,7 +62,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 class Proposer(msgspec.Struct, frozen=True, gc=False):
     """One recovery attempt. `members` is the config of `base`; `targets` get the chosen log.
 
-    `given_up` is an operator's word for this one attempt: these members are not waited for (P2).
+    `given_up` are members that, on an operator's word, this one attempt does not wait for (P2).
     """
 
     block: BlockId
@@ -87,7 +88,7 @@ class Proposer(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def votes_needed(self) -> int:
-        """P4: a quorum seals, or all that are left; ALL of a config must vote to install it."""
+        """P4: a quorum, or all members left, seals; ALL targets must vote to install a config."""
         if self.kind is RecoveryKind.SEAL:
             return min(recovery_quorum(len(self.members)), len(self.targets))
         return len(self.targets)
@@ -97,11 +98,11 @@ def seal(record: BlockRecord, given_up: tuple[StorageId, ...] = ()) -> Proposer:
     """P1 for a SEAL, with the record as K2 left it.
 
     `given_up`: an operator says that these members will not answer (P2), and accepts what that may
-    cost. Agreement holds whichever members are named: the KV decides one length (K5). A strong
-    member that answers holds all that was acknowledged, as a write needs the votes of all. What may
-    be lost is what only the others hold: chunks that weak members lost, and chunks that were read,
-    but never acknowledged. So the others are not written to, and the writer may no longer end the
-    block (K6).
+    cost. Agreement holds whichever members are named, because the KV decides one length (K5). A
+    strong member that answers has every acknowledged chunk, because a write needs the votes of all.
+    Chunks that only members given up have may be lost: those that weak members lost, and those that
+    were read but never acknowledged. So the recovery does not write to the members given up, and
+    the writer may no longer end the block (K6).
     """
     holds = invariants(record, given_up)
     holds(record.forced or not given_up, "K2 who gives members up says so in the record")
@@ -117,7 +118,7 @@ def rebuild(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
 
 
 def append(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
-    """P1 for an APPEND, with the record as K4 left it: its length is the choice, no phase 1."""
+    """P1 for an APPEND, with the record as K4 left it: its length is chosen without phase 1."""
     choice = Choice(
         accepted_generation=record.finalized_generation,
         length=record.length,
@@ -147,7 +148,7 @@ def _proposer(record: BlockRecord, kind: RecoveryKind, targets: tuple[StorageId,
 
 
 def requests(proposer: Proposer) -> tuple[tuple[StorageId, NextGS | RecoveryWrite], ...]:
-    """P1, P4: what to send now, or again, and to whom; nothing once the attempt is over."""
+    """P1, P4: the messages to send, or send again, each with its target; none after the attempt."""
     match proposer.phase:
         case Phase.PROMISING:
             asked = NextGS(
@@ -191,7 +192,7 @@ def recovery_write(proposer: Proposer) -> RecoveryWrite:
 
 
 def on_last_vote(proposer: Proposer, reply: LastVote) -> Proposer:
-    """P2: collect, and choose as soon as the answers suffice. Late answers change nothing."""
+    """P2: collect the answer, and choose once the answers suffice. Late answers change nothing."""
     ours = reply.block == proposer.block and reply.generation == proposer.generation
     known = any(reply.storage == other.storage for other in proposer.replies)
     if proposer.phase is not Phase.PROMISING or not ours or known:
@@ -206,10 +207,11 @@ def on_last_vote(proposer: Proposer, reply: LastVote) -> Proposer:
 
 
 def acceptable(proposer: Proposer) -> bool:
-    """P2: a quorum that proves absence as well as presence.
+    """P2: True if the answers are a quorum that proves absence as well as presence.
 
-    Weak answers count for the promise and for what they hold, never for what they lack; so one
-    strong answer is needed, unless a later generation already decided or nobody is left to ask.
+    A weak answer counts for the promise and for the chunks it names, but does not show that others
+    are absent. So one strong answer is needed, unless a later generation already decided or nobody
+    is left to ask.
     """
     replies = proposer.replies
     if proposer.given_up:
@@ -249,7 +251,7 @@ def choose(proposer: Proposer) -> Choice:
 
 
 def best_vote(replies: Sequence[LastVote]) -> LastVote:
-    """P2: the longest log of the highest accepted generation among these answers, at least one."""
+    """P2: the answer with the longest log of the highest accepted generation; needs one answer."""
     return max(replies, key=lambda reply: (reply.registers.accepted_generation, reply.length))
 
 
@@ -267,10 +269,10 @@ def on_recovery_vote(proposer: Proposer, vote: RecoveryVote) -> Proposer:
 
 
 def on_nack(proposer: Proposer, nack: Nack) -> Proposer:
-    """P7: a higher generation is under way: stop and read the record.
+    """P7: stop if a higher generation is under way; the shell then reads the record.
 
-    Any other refusal is remembered for readers of the log; the member may give a better answer when
-    asked again.
+    Any other refusal is kept for people who read the log; the member may answer better when asked
+    again.
     """
     if nack.block != proposer.block or nack.generation != proposer.generation:
         return proposer

@@ -1,9 +1,9 @@
-"""Step 2 of a chunk's way: a DataNode answers. One write-once register per chunk and generation.
+"""Step 2 of a chunk's way: a DataNode answers. Each chunk has a write-once register per generation.
 
-`answer(storage, replica, request)` is the whole acceptor. It changes nothing: it returns the
-replica as it would be, the effect, and the reply. The shell carries the effect out, adopts the new
-replica, and sends the reply when what it says is on stable storage (PROTOCOL.md 5); between
-`answer` and the adoption it lets nothing else touch the replica.
+`answer(storage, replica, request)` is the whole acceptor. It changes nothing: it returns the new
+replica, the effect, and the reply. The shell carries the effect out, adopts the new replica, and
+sends the reply once what it claims is on stable storage (PROTOCOL.md 5); between `answer` and the
+adoption it lets nothing else touch the replica.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
         return len(self.log)
 
     def having(self, **registers: Any) -> Replica:
-        """Return this replica with other values in the registers that are named."""
+        """Return this replica with the named registers set to these values."""
         return replace(self, registers=replace(self.registers, **registers))
 
     def check(self, *led_by: object) -> None:
-        """I1: what holds for every replica at any time; `led_by` is what it came from."""
+        """I1: check the rules for every replica; it was made from the values `led_by`."""
         holds = invariants(self, *led_by)
         now = self.registers
         holds(now.max_generation >= now.accepted_generation, "I1 MaxGS >= accepted")
@@ -90,7 +90,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
             holds(self.length == now.finalized_length, "I1 FINALIZED length")
 
     def check_follows(self, earlier: Replica, *led_by: object) -> None:
-        """I1, I2: what holds for this replica, which `led_by` made out of `earlier`."""
+        """I1, I2: check the rules for this replica, which was made from `earlier` and `led_by`."""
         self.check(earlier, *led_by)
         holds = invariants(self, earlier, *led_by)
         now, before = self.registers, earlier.registers
@@ -116,8 +116,8 @@ def answer(
 ) -> Step:
     """Answer `request` at `storage`, which holds `replica`.
 
-    `supplied` names the chunks the shell has fetched because `wanted` asked for them. Their bytes
-    were checked against the names.
+    `supplied` names the chunks that the shell has fetched because `wanted` asked for them; the
+    shell has checked their bytes against the names.
     """
     match request:
         case Write():
@@ -141,7 +141,7 @@ def answer(
 def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite | Finalize) -> range:
     """Return the chunks the shell must fetch from a holder before it lets `answer` take `request`.
 
-    Empty when the replica can answer with what it has, even if that is a refusal.
+    The range is empty if the replica can answer, even with a refusal, from the chunks it has.
     """
     if replica is not None:
         generation, registers = generation_of(request), replica.registers
@@ -151,26 +151,25 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
 
 
 def heals(dead: Replica | None, request: Request, epoch: Generation = FIRST_GENERATION) -> bool:
-    """D9: True if `request` may end a replica whose bytes are damaged: by a full copy in its place,
-    or by its deletion.
+    """D9: True if `request` may replace a replica whose bytes are damaged by a full copy, or delete
+    it.
 
-    `dead` says what was promised and accepted; None: nobody knows, its metadata is damaged, too.
-    The file's name still gives the `epoch` of its log then.
+    `dead` has what the replica promised and accepted; it is None if the metadata is damaged, too.
+    Then the file's name still gives the `epoch` of the log.
     """
     match request:
         case Finalize():
-            # K5, K6, K8, K9 and K13 decide under a generation above all that were ever allocated:
-            # promises before it are void. Only K4 allocates one above it afterwards, and a replica
-            # that votes in an epoch that begins like this has accepted its log before, under its
-            # name.
+            # K5, K6, K8, K9 and K13 decide under a generation above all that were ever allocated,
+            # so earlier promises are void. Only K4 allocates a higher generation afterwards, and a
+            # member that votes in the epoch it begins has accepted that epoch's log before.
             decided = request.finalized_generation
             return decided > epoch if dead is None else decided >= dead.registers.max_generation
         case Delete():
             promised = epoch if dead is None else dead.registers.max_generation
             return promised <= request.up_to_generation
         case RecoveryWrite() if dead is not None:
-            # A later writer may have gone on from the log of a recovery that was accepted; the
-            # votes since then would be forgotten.
+            # A later writer may have gone on from the log that this replica accepted of a recovery;
+            # a full copy would forget the votes since then.
             registers, generation = dead.registers, request.generation
             return registers.max_generation <= generation > registers.accepted_generation
         case _:
@@ -184,7 +183,7 @@ def nack(
     reason: Reason = Reason.NO_REPLICA,
     replica: Replica | None = None,
 ) -> Nack:
-    """Return a refusal with the facts of the replica, if there is one."""
+    """Return a refusal, with the registers and length of the replica if there is one."""
     if replica is None:
         return Nack(block, generation, storage, reason, NO_GENERATION, NO_GENERATION, 0)
     now = replica.registers
@@ -210,10 +209,10 @@ def generation_of(request: Request) -> Generation:
 
 
 def restarted(replica: Replica, *, same_boot: bool) -> Replica:
-    """D8: the replica as it is loaded when its process starts again.
+    """D8: return the replica as its process loads it after a restart.
 
-    An rbw replica becomes rwr. It is weak when the machine itself crashed (`same_boot` is False)
-    and votes of its generation were not on stable storage before they were sent.
+    An rbw replica becomes rwr. It is weak if the machine itself crashed (`same_boot` is False) and
+    votes of its generation were sent before they were on stable storage.
     """
     registers, forgetful = replica.registers, replace(replica, acknowledged_count=0)
     if registers.state is not ReplicaState.RBW:
@@ -246,7 +245,7 @@ def _refused(storage: StorageId, replica: Replica | None, request: Request, reas
 
 
 def _create(storage: StorageId, replica: Replica | None, request: Create) -> Step:
-    """D1. A repeated Create gets the same answer as long as nothing else was promised."""
+    """D1: make an empty replica. A repeated Create gets the same answer before another promise."""
     if replica is None:
         empty = _empty(request.block, FIRST_GENERATION, request.window, request.durability)
         return Step(empty, Created(request.block, storage), StoreMetadata(small=request.small))
@@ -313,7 +312,7 @@ def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> St
     block, generation = request.block, request.generation
     if replica is None:
         if request.base != FIRST_GENERATION:
-            # Members of a later config voted for their whole log, durably: it was lost.
+            # Members of a later config voted for their whole log, durably, so this one lost it.
             return _refused(storage, None, request, Reason.NO_REPLICA)
         replica = _empty(block, FIRST_GENERATION, request.window, request.durability)
     else:
@@ -350,7 +349,7 @@ def _recovery_write(
     request: RecoveryWrite,
     supplied: tuple[ChunkName, ...],
 ) -> Step:
-    """D4: accept the log of a later generation, cutting whatever is beyond it."""
+    """D4: accept the log of a later generation, cutting off chunks beyond it."""
     block, generation = request.block, request.generation
     if replica is not None:
         now = replica.registers
@@ -373,8 +372,8 @@ def _merged(
     request: RecoveryWrite | Finalize,
     supplied: tuple[ChunkName, ...],
 ) -> ChunkLog | Reason:
-    """Return the log that `request` decides, of chunks kept here and supplied, or the reason why
-    not."""
+    """Return the log that `request` decides, made of kept and supplied chunks, or the reason to
+    refuse."""
     keep = _kept(storage, replica, request)
     missing = tuple(name for name in supplied if keep <= name.index < request.length)
     if [name.index for name in missing] != list(range(keep, keep + len(missing))):
@@ -384,7 +383,7 @@ def _merged(
     own = ChunkLog() if replica is None else replica.log.truncate(keep) if keep else ChunkLog()
     log = own.extend(missing)
     tail = request.tail if isinstance(request, RecoveryWrite) else ()
-    # I3: one log of one epoch. A difference is never merged, it is an alarm.
+    # I3: an epoch has one log. Logs that differ are never merged; they raise an alarm.
     if log.size_bytes != request.size_bytes or log.tail(len(tail)) != tail:
         return Reason.CORRUPT
     return log
@@ -422,7 +421,7 @@ def _finalize(
     request: Finalize,
     supplied: tuple[ChunkName, ...],
 ) -> Step:
-    """D5: become the decided version, or say how much is missing."""
+    """D5: become the decided version, or report how many chunks are here."""
     block, generation = request.block, request.finalized_generation
     done = Finalized(block, generation, storage, request.length)
     if replica is not None:
@@ -456,7 +455,7 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
 
 
 def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
-    """D6: report the registers. With `sync`, what is reported is on stable storage first."""
+    """D6: report the registers. With `sync`, the reported chunks are on stable storage first."""
     if replica is None:
         return _refused(storage, None, request, Reason.NO_REPLICA)
     reply = ReadReply(

@@ -1,4 +1,4 @@
-"""HDFS's names for what a replica's registers say, as one table (PROTOCOL.md 7)."""
+"""HDFS's names for the states of a replica, as one table (PROTOCOL.md 7)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class HdfsReplicaState(enum.Enum):
     """HDFS's replica states (HDFS-265, *Append/Hflush/Read Design*, section 2.2)."""
 
     TEMPORARY = "temporary"
-    """Being copied here; answers nothing, removed at restart."""
+    """Being copied here; it answers nothing and is removed at restart."""
     RBW = "rbw"
     """Being written."""
     RWR = "rwr"
-    """Waiting to be recovered: its process restarted, its writer needs a new generation."""
+    """Waiting to be recovered: its process restarted, so its writer needs a new generation."""
     RUR = "rur"
     """Under recovery: a higher generation was promised than was accepted."""
     FINALIZED = "finalized"
@@ -41,7 +41,7 @@ TABLE: dict[tuple[ReplicaState, bool, bool], HdfsReplicaState] = {
 
 
 def hdfs_state(replica: Replica) -> HdfsReplicaState:
-    """Return what HDFS would call this replica."""
+    """Return HDFS's name for the state of this replica."""
     registers = replica.registers
     promised = registers.max_generation > registers.accepted_generation
     return TABLE[registers.state, promised, replica.restarted]

@@ -16,14 +16,14 @@ WriterId = NewType("WriterId", str)
 """One instance of a writer, never reused."""
 
 NO_WRITER = WriterId("")
-"""Nobody: a reader asks, or nobody may write."""
+"""No writer: the caller is a reader, or nobody may write."""
 
 FIRST_GENERATION = Generation(0)
-"""The first writer's. Every later generation is allocated by a compare-and-set in the KV."""
+"""The first writer's generation. A compare-and-set in the KV allocates each later one."""
 NO_GENERATION = Generation(-1)
-"""Before the first: "was never finalized"."""
+"""Below the first generation: it stands for "was never finalized"."""
 SMALL_BYTES_MAX = 64 * 1024
-"""The most user bytes of a block whose writer calls it small (D1)."""
+"""The most user bytes in a block that its writer calls small (D1)."""
 
 
 class Durability(enum.Enum):
@@ -50,30 +50,30 @@ class BlockState(enum.Enum):
 
 
 class Reason(enum.Enum):
-    """The reason for which an acceptor refused."""
+    """The reason why an acceptor refused."""
 
     FENCED = "fenced"
     """A higher generation was promised, or the replica no longer takes writes."""
     GAP = "gap"
     """The chunk is not the next one, or chunks below it must be fetched first."""
     NO_REPLICA = "no_replica"
-    """There is nothing here although there should be: the replica was lost."""
+    """The replica should be here, but was lost."""
     STALE = "stale"
     """The replica belongs to another version of the block than the request."""
     CORRUPT = "corrupt"
     """Two values for one register, or bytes that do not match their checksum."""
     NO_SPACE = "no_space"
-    """The volume is full. The acceptor never says so, the shell does; nothing was voted."""
+    """The volume is full. The shell says so, never the acceptor; there was no vote."""
 
 
 class Registers(msgspec.Struct, frozen=True, gc=False):
-    """Values that a replica never forgets (PROTOCOL.md 1): it votes and is read with them, and its
-    metadata file keeps them (datanode/FORMAT.md 3).
+    """The durable values that votes and reads go by (PROTOCOL.md 1), kept in the replica's metadata
+    file (datanode/FORMAT.md 3).
 
-    `accepted_generation` is the vote for every chunk of its log at once: accepting a recovery's log
-    votes for all of it. `base_length` chunks were on stable storage when it was accepted. A replica
-    that is `weak` may have lost votes. `finalized_generation` and `finalized_length` name the
-    finalized version that its log extends (-1 and 0 when none).
+    `accepted_generation` is the vote for every chunk of the log at once: accepting a recovery's log
+    votes for all of it. `base_length` chunks were on stable storage when the log was accepted. A
+    `weak` replica may have lost votes. `finalized_generation` and `finalized_length` name the
+    finalized version that its log extends (-1 and 0 if there is none).
     """
 
     max_generation: Generation

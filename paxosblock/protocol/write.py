@@ -34,15 +34,15 @@ class WriterState(enum.Enum):
     OPEN = "open"
     """Chunks may be sent."""
     REBUILDING = "rebuilding"
-    """Something failed; waiting for a new generation or the sealed length."""
+    """Something failed; the writer waits for a new generation or the sealed length."""
     CLOSING = "closing"
     """FinalizeBlock(b, length) is on its way."""
     CLOSED = "closed"
-    """The recorded length is what was sent."""
+    """The record has all chunks that were sent."""
     SEALED = "sealed"
     """A recovery ended the block; `acknowledged` is its length."""
     FENCED = "fenced"
-    """Another writer owns the block now; what was sent last has an unknown outcome."""
+    """Another writer owns the block now; the outcome of the last chunks sent is unknown."""
 
 
 class Writer(msgspec.Struct, frozen=True, gc=False):
@@ -70,13 +70,13 @@ class Writer(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def can_send(self) -> bool:
-        """W2: whether the window has room for one more chunk."""
+        """W2: True if the window has room for one more chunk."""
         known = acknowledged_before(self.sent, self.window)
         return self.state is WriterState.OPEN and self.acknowledged >= known
 
     @property
     def can_close(self) -> bool:
-        """W6: a chunk in flight forbids it, a reader may have seen that chunk."""
+        """W6: True if no chunk is in flight; a reader may have seen a chunk that is."""
         return self.state is WriterState.OPEN and self.acknowledged == self.sent
 
 
@@ -96,7 +96,7 @@ def open_writer(block: BlockId, members: tuple[StorageId, ...], window: int) -> 
 
 
 def create_message(writer: Writer, durability: Durability, *, small: bool = False) -> Create:
-    """Return what W1 sends to every member; `small` is as in `Create`."""
+    """Return the Create that W1 sends to every member; `small` is as in `Create`."""
     return Create(writer.block, writer.window, durability, small)
 
 
@@ -119,8 +119,7 @@ def send(writer: Writer, size_bytes: int, crc: int, *, sync: bool = False) -> tu
 
 
 def send_with_create(writer: Writer, size_bytes: int, crc: int) -> tuple[Writer, Write]:
-    """W1: propose the first chunk before all members have made a replica: each gets it behind its
-    Create."""
+    """W1: propose the first chunk before all members have made a replica, behind Create."""
     invariant(writer.state is WriterState.OPENING, "W1 the block is being created", writer)
     invariant(writer.sent == 0, "W1 the first chunk alone goes with Create", writer)
     return _proposed(writer, size_bytes, crc)
@@ -149,7 +148,7 @@ def write_message(
 
 
 def vote_is_sound(writer: Writer, vote: Vote) -> bool:
-    """I5: True if a member can have said this at all: nobody votes for a chunk never sent."""
+    """I5: True if a member can have sent this: nobody votes for a chunk that was never sent."""
     return (
         vote.generation != writer.generation
         or vote.storage not in writer.members
@@ -158,10 +157,10 @@ def vote_is_sound(writer: Writer, vote: Vote) -> bool:
 
 
 def on_vote(writer: Writer, vote: Vote) -> Writer:
-    """W3: acknowledged = what every member has voted for.
+    """W3: acknowledge the chunks that every member has voted for.
 
-    Votes of other generations, strangers and repeated votes change nothing (W5). Who votes has made
-    its replica (W1).
+    Votes of other generations, votes of strangers and repeated votes change nothing (W5). A member
+    that votes has made its replica (W1).
     """
     counts = vote.block == writer.block and vote.generation == writer.generation
     if not counts or vote.storage not in writer.members or not vote_is_sound(writer, vote):
@@ -196,7 +195,7 @@ def on_failure(writer: Writer) -> Writer:
 def on_grant(writer: Writer, grant: Grant) -> Writer:
     """W5: go on in a later generation; the shell re-sends from chunk `grant.length`.
 
-    A Grant that does not come after the writer's generation, or that was not asked for, is old.
+    A Grant is old, and ignored, if its generation is not a later one or nobody asked for it.
     """
     asked = writer.state in (WriterState.REBUILDING, WriterState.OPEN, WriterState.CLOSING)
     if grant.block != writer.block or grant.generation <= writer.generation or not asked:
@@ -247,8 +246,8 @@ def close(writer: Writer) -> Writer:
 def on_finalized(writer: Writer, length: int, *, ours: bool = True) -> Writer:
     """W6, W7: the record is FINALIZED with `length` chunks.
 
-    CLOSED when that is what was sent; SEALED when a recovery decided, then the next block starts
-    with chunk `length`; FENCED when the block belongs to another writer (`ours` is False).
+    The writer is CLOSED if all that it sent is recorded; SEALED if a recovery decided, so that the
+    next block starts with chunk `length`; FENCED if another writer has the block (not `ours`).
     """
     if not ours:
         return replace(writer, state=WriterState.FENCED)
