@@ -284,7 +284,7 @@ GARBAGE = [
     CHUNKED % b"nowhere",
     whole() + b"\x00\x01garbage\r\n\r\n",
     post(100, b"and gone"),
-    b"GET /stream HTTP/1.1\r\nHost: n\r\nUpgrade: paxosblock-stream/2\r\n"
+    b"GET /stream HTTP/1.1\r\nHost: n\r\nUpgrade: paxosblock-stream/3\r\n"
     b"Connection: Upgrade\r\n\r\n" + bytes(100),
 ]
 

@@ -164,7 +164,7 @@ async def test_a_plain_get_is_told_to_upgrade() -> None:
         writer.write(b"GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 426 ")
-        assert b"Upgrade: paxosblock-stream/2" in answer
+        assert b"Upgrade: paxosblock-stream/3" in answer
         writer.close()
         await writer.wait_closed()
 
@@ -199,9 +199,9 @@ async def test_a_peer_that_never_answers_is_unavailable() -> None:
     ("answer", "found"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n", r"is no paxosblock node: it answered b'SSH-2.0-"),
-        (b"HTTP/1.1 404 Not Found\r\n\r\n", r"does not speak paxosblock-stream/2: HTTP/1.1 404"),
-        (b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", r"does not speak paxosblock-stream/2"),
-        (b"HTTP/1.1 101 Yes\r\nUpgrade: paxosblock-stream/2\r\n\r\nPXB1", r"sent 4 bytes before"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", r"does not speak paxosblock-stream/3: HTTP/1.1 404"),
+        (b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", r"does not speak paxosblock-stream/3"),
+        (b"HTTP/1.1 101 Yes\r\nUpgrade: paxosblock-stream/3\r\n\r\nPXB1", r"sent 4 bytes before"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 4000, r"is no paxosblock node: it answered"),
     ],
     ids=["ssh", "not-found", "websocket", "hasty", "endless"],

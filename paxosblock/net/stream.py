@@ -1,6 +1,6 @@
 """The data stream: frames on a connection that began as an HTTP Upgrade.
 
-A client asks `GET /stream` with `Upgrade: paxosblock-stream/2` on a node's only port. After the
+A client asks `GET /stream` with `Upgrade: paxosblock-stream/3` on a node's only port. After the
 `101` both ends speak frames (wire.py) and nothing else; the client sends its first frame when it
 has the `101`. `connection.py` is each end from then on; `calls.py` puts requests and replies on
 top. This module is the client's side of the Upgrade; `stream_server.py` is the node's.
@@ -19,7 +19,7 @@ from paxosblock.net.connection import (
     tune_socket,
 )
 
-UPGRADE: Final = "paxosblock-stream/2"
+UPGRADE: Final = "paxosblock-stream/3"
 STREAM_PATH: Final = "/stream"
 SHUTDOWN_SECONDS: Final = 1.0
 

@@ -215,7 +215,7 @@ async def raw_connection(
     host, _, port = node.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"GET /stream HTTP/1.1\r\nHost: x\r\nUpgrade: paxosblock-stream/2\r\n"
+        b"GET /stream HTTP/1.1\r\nHost: x\r\nUpgrade: paxosblock-stream/3\r\n"
         b"Connection: Upgrade\r\n\r\n"
     )
     head = await reader.readuntil(b"\r\n\r\n")

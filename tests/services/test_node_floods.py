@@ -104,7 +104,7 @@ def wait_caught_up(cluster: LocalCluster) -> None:
 
 STREAM = (
     b"GET /stream HTTP/1.1\r\nHost: n\r\n"
-    b"Upgrade: paxosblock-stream/2\r\nConnection: Upgrade\r\n\r\n"
+    b"Upgrade: paxosblock-stream/3\r\nConnection: Upgrade\r\n\r\n"
 )
 
 
