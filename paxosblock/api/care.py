@@ -1,4 +1,4 @@
-"""Calls of people who look after blocks: how many replicas each should have, and on which nodes."""
+"""Calls by which operators set how many replicas blocks have, and which DataNodes may hold them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from paxosblock.api.namenode import FileStatus
 from paxosblock.protocol.types import BlockId
 
 REPLICATION_MAX: Final = 32
-"""Replicas that a file may ask for."""
+"""The most replicas that a file may ask for."""
 BALANCE_KEPT_S: Final = 10.0
-"""Balancing ends once whoever asked for it has been silent this long."""
+"""Balancing ends once the caller that asked for it has been silent this long."""
 
 
 class SetReplication(msgspec.Struct, frozen=True):
-    """Set the number of replicas of each block of a file, of the present ones and those to come."""
+    """Set the number of replicas of each block of a file, present and future."""
 
     path: str
     replication: int
@@ -30,15 +30,15 @@ class AdminState(enum.Enum):
 
     IN_SERVICE = "in_service"
     DECOMMISSIONED = "decommissioned"
-    """Asked to leave for good: its replicas do not count, but serve as sources of copies."""
+    """Asked to leave for good: its replicas do not count, but may be copied from."""
     IN_MAINTENANCE = "in_maintenance"
-    """Away for a while: its replicas count, as long as min_replication others are there."""
+    """Away for a while: its replicas count as long as a block has min_replication others."""
 
 
 class SetAdminState(msgspec.Struct, frozen=True):
     """Let a DataNode, named by its id or host:port, leave or come back.
 
-    `for_s` is how long a maintenance lasts in seconds; 0 for the other states.
+    `for_s` is the length of a maintenance in seconds; 0 for the other states.
     """
 
     node: str
@@ -48,7 +48,7 @@ class SetAdminState(msgspec.Struct, frozen=True):
 
 
 class AdminStatus(msgspec.Struct, frozen=True):
-    """The state of one DataNode; `until_ms` is when a maintenance is over, since the epoch."""
+    """The state of one DataNode; a maintenance ends at `until_ms`, counted since the epoch."""
 
     node: str
     address: str
@@ -60,22 +60,22 @@ class Balancing(enum.Enum):
     """The standing of a balancer's work."""
 
     MOVING = "moving"
-    """Replicas are moved, or about to be."""
+    """Replicas are being moved, or will be soon."""
     HELD_UP = "held up"
-    """Nothing is moved for now: it goes on by itself."""
+    """Nothing is moved for now; moving goes on by itself."""
     BALANCED = "balanced"
     """Every storage's use is near enough to the mean."""
     STUCK = "stuck"
-    """Some are not, and no block may be moved that would change it."""
+    """Some storages are not, and no block that may be moved would change that."""
 
 
 class Balance(msgspec.Struct, frozen=True):
     """Move replicas until every storage's use, a share of its room, is within `threshold` of the
-    mean; and tell how it stands.
+    mean; and report the progress.
 
-    It goes on while the same `session` asks again, and ends `BALANCE_KEPT_S` after it last asked,
-    or with `stop`; moves that are under way then are finished. `bandwidth_bytes_per_s` is the most
-    that is moved in the whole cluster, None: as the NameNode's setting says.
+    Balancing goes on while the same `session` asks again. It ends `BALANCE_KEPT_S` after the last
+    request, or with `stop`; moves that are under way then are finished. `bandwidth_bytes_per_s`
+    limits the moves of the whole cluster; None leaves the limit to the NameNode's setting.
     """
 
     session: str
@@ -85,12 +85,11 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class BalanceStatus(msgspec.Struct, frozen=True):
-    """The moves since a NameNode began with them, in its `run`: after a fail-over another one
-    begins anew.
+    """The moves of a NameNode's `run`; after a fail-over the next NameNode begins another run.
 
-    `mean` is the mean use of the `storages`, `furthest` how far one is away from it at most, both
-    as they will be when the moves that are `under_way` are done; at least `left_bytes` still have
-    to be moved after that. `failed` counts moves that came to nothing, `why` says what holds it up.
+    `mean` is the mean use of the `storages`, `furthest` the largest distance from it, both as they
+    will be once the moves that are `under_way` are done; at least `left_bytes` still have to be
+    moved after that. `failed` counts moves that came to nothing; `why` says what holds the run up.
     """
 
     run: str
@@ -107,14 +106,14 @@ class BalanceStatus(msgspec.Struct, frozen=True):
 
 
 class LeavingRequest(msgspec.Struct, frozen=True):
-    """Ask how far the DataNodes are that have been asked to leave."""
+    """Ask for the progress of the DataNodes that have been asked to leave."""
 
 
 class HoldUp(enum.Enum):
-    """The reason why a block still needs the replica on a DataNode that is to leave."""
+    """The reason why a block still needs its replica on a leaving DataNode."""
 
     TOO_FEW = "too few replicas elsewhere"
-    """Copies are under way, or waited for."""
+    """Copies are under way, or still to be made."""
     NO_ROOM = "too few other DataNodes"
     """No copy can be made: there are fewer DataNodes than replicas asked for."""
     OPEN = "is being written"
@@ -122,9 +121,9 @@ class HoldUp(enum.Enum):
 
 
 class HeldUp(msgspec.Struct, frozen=True):
-    """A block that keeps a DataNode from leaving; `path` is "" for one without a file.
+    """A block that keeps a DataNode from leaving; `path` is "" if the block has no file.
 
-    `elsewhere` replicas of the `wanted` are where they may stay.
+    Of the `wanted` replicas, `elsewhere` are on DataNodes that stay.
     """
 
     block: BlockId
@@ -137,9 +136,9 @@ class HeldUp(msgspec.Struct, frozen=True):
 class LeavingNode(msgspec.Struct, frozen=True):
     """A DataNode that is to leave.
 
-    Of the `blocks` with a replica there, `waiting` hold it up; `open_blocks` of them are being
-    written. `held_up` are some of them. `others` are the DataNodes in service and live. Until it is
-    `known`, nobody has looked since it was asked to leave.
+    Of the `blocks` with a replica there, `waiting` hold it up and `open_blocks` are being written.
+    `held_up` lists some of those that wait. `others` counts the live DataNodes in service. Nothing
+    is `known` until a first look after the node was asked to leave.
     """
 
     status: AdminStatus
@@ -152,7 +151,7 @@ class LeavingNode(msgspec.Struct, frozen=True):
 
     @property
     def done(self) -> bool:
-        """True if nothing is lost when it goes now."""
+        """True if no block needs this DataNode any more."""
         return self.known and not self.waiting
 
 

@@ -33,7 +33,7 @@ from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
 
 
 class StorageAddress(msgspec.Struct, frozen=True):
-    """The place to reach a storage at: `address` is host:port of its DataNode."""
+    """A storage and the `address` of its DataNode, host:port."""
 
     storage: StorageId
     address: str
@@ -42,14 +42,13 @@ class StorageAddress(msgspec.Struct, frozen=True):
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
 """Requests that change a replica, apart from chunks."""
 Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
-"""Answers of an acceptor; a vote is none of them, it travels as a frame, or answers
-`CreateAndWrite`."""
+"""Answers of an acceptor, except its votes, which travel as frames or answer `CreateAndWrite`."""
 
 
 class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A protocol message for the acceptor of `storage`; answered with an `Answer`.
+    """A protocol message for the acceptor of `storage`, which gives an `Answer`.
 
-    `peers` says where to reach the holders that the message names.
+    `peers` are the addresses of the holders that the message names.
     """
 
     storage: StorageId
@@ -58,10 +57,10 @@ class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Stream call: a Create, and behind it the Write of the first chunk (W1), as two messages would
-    be answered, but with one answer: the `Vote`, or what refuses the first of the two.
+    """Stream call: a Create and then the Write of the first chunk (W1), handled like two messages.
 
-    `frame` is the CHUNK frame of the data stream.
+    There is one answer: the `Vote`, or the first refusal. `frame` is the CHUNK frame of the data
+    stream.
     """
 
     storage: StorageId
@@ -72,8 +71,8 @@ class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: the state of a replica once it has more than `known_length` chunks.
 
-    The answer (`ReadReply` or `Nack`) comes at once if it has more already or is no longer a good
-    rbw replica of `generation`, and after `wait_ms` in any case.
+    The answer (`ReadReply` or `Nack`) comes at once if the replica has more already or is no longer
+    a good rbw replica of `generation`, and after `wait_ms` at the latest.
     """
 
     storage: StorageId
@@ -86,9 +85,9 @@ class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
 class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
-    The answer is a `Run`. It may cover less than was asked for (the DataNode bounds a reply), but
-    at least one chunk unless `offset` is past the end. `exact`: of the first and the last chunk it
-    need not have more than the part that was asked for.
+    The answer is a `Run`. It may cover less than was asked for, because the DataNode bounds a
+    reply, but at least one chunk unless `offset` is past the end. If `exact`, the answer need not
+    have more of the first and the last chunk than the part asked for.
     """
 
     block: BlockId
@@ -101,10 +100,11 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
-    `generations`, to complete a recovery or a finalization. The answer is `Chunks`, and then the
+    `generations`, to complete a recovery or a finalization. The answer is `Chunks`, followed by the
     chunk frames as they are on disk, bounded as for `ReadBytes`.
 
-    `copy` says that a whole replica is being made, which nobody waits for: the holder may pace it.
+    `copy` says that the caller makes a whole replica, for which nobody waits: the holder may pace
+    it.
     """
 
     block: BlockId
@@ -116,7 +116,7 @@ class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Chunks(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """`count` chunk frames follow, from chunk `first` on, which starts at user byte `offset`."""
+    """`count` chunk frames follow, from chunk `first`, which starts at user byte `offset`."""
 
     first: int
     offset: int
@@ -125,13 +125,13 @@ class Chunks(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """One RUN frame follows, with successive chunks from chunk `first` on, which starts at user
-    byte `offset` of the block; none if there are no chunks.
+    """One RUN frame follows with successive chunks from chunk `first` on, which starts at user byte
+    `offset` of the block; no frame follows if there are no chunks.
 
-    `names` are 12 bytes for each, as the holder's log has them (`ChunkLog.entries`): where in the
-    block it ends, and the CRC32C that its writer gave it. One frame and one reply per small chunk
-    would cost both ends more than the bytes of the chunks do. A part of a chunk (`exact`) has the
-    CRC32C that the holder made of bytes that it had checked.
+    `names` has 12 bytes for each chunk, as in the holder's log (`ChunkLog.entries`): its end in the
+    block, and the CRC32C that its writer gave it. One frame for many chunks saves both ends work:
+    a frame and a reply for each small chunk would cost them more than its bytes do. For a part of a
+    chunk (`exact`) the holder makes the CRC32C, from bytes that it has checked.
     """
 
     first: int
@@ -140,11 +140,11 @@ class Run(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class ListReplicas(msgspec.Struct, frozen=True):
-    """Ask for the replicas of a DataNode, for people and tools."""
+    """Ask a DataNode for its replicas; for people and tools."""
 
 
 class FindReplica(msgspec.Struct, frozen=True):
-    """Ask for the replica of one block at one storage; the answer is that of `ListReplicas`."""
+    """Ask for the replica of one block at one storage; the answer is as for `ListReplicas`."""
 
     block: BlockId
     storage: StorageId
@@ -160,7 +160,7 @@ class FindChunk(msgspec.Struct, frozen=True):
 
 
 class FoundChunk(msgspec.Struct, frozen=True):
-    """The chunk `index` begins at user byte `offset` of the version, which has `size_bytes`."""
+    """Chunk `index` begins at user byte `offset` of the version, whose length is `size_bytes`."""
 
     index: int
     offset: int
@@ -177,7 +177,7 @@ class ReplicaSummary(msgspec.Struct, frozen=True):
 
 
 class Replicas(msgspec.Struct, frozen=True):
-    """Replicas of a DataNode: all of them, or the one asked for."""
+    """The replicas of a DataNode: all of them, or the one asked for."""
 
     node: str
     replicas: tuple[ReplicaSummary, ...]

@@ -9,16 +9,16 @@ from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
 
 PAGE_BLOCKS = 64
 """Blocks of a file in one answer: a page takes the NameNode about a millisecond, so a dozen
-requests at once keep nobody else waiting for long."""
+simultaneous requests do not keep others waiting for long."""
 
 
 class GetFile(msgspec.Struct, frozen=True):
     """Ask for a file and at most `PAGE_BLOCKS` of its blocks (HDFS: getBlockLocations).
 
-    They begin at `place`, or with the block that holds byte `offset`, the last block if the file
-    ends before. With a `file_id` it is the file of that id, whatever it is called by now, so that
-    all pages are of one file. `host` is the machine of the client: the answer has each member's
-    distance from it.
+    The page begins at `place`, or with the block that has byte `offset` (the last block if the file
+    ends before it). A `file_id` asks for the file of that id, even if it was renamed, so that all
+    pages are of one file. `host` is the client's machine: the answer has each member's distance
+    from it.
     """
 
     path: str
@@ -31,8 +31,8 @@ class GetFile(msgspec.Struct, frozen=True):
 class FileView(msgspec.Struct, frozen=True):
     """A file and a page of its blocks in order.
 
-    `next_place` is `place` of the request for the next page, None when this is the last one; `last`
-    is then the file's last block, the only one that may not be finalized.
+    `next_place` is the `place` to ask for the next page with, None on the last page; `last` is then
+    the file's last block, the only one that may not be finalized.
     """
 
     status: FileStatus
@@ -42,7 +42,7 @@ class FileView(msgspec.Struct, frozen=True):
 
     @property
     def last_block(self) -> BlockView | None:
-        """The last block of the file, None when it has none."""
+        """The last block of the file, None if the file has none."""
         if self.last is not None:
             return self.last
         return self.blocks[-1] if self.blocks else None

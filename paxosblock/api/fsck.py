@@ -1,4 +1,4 @@
-"""The call that looks over the files below a path, and what is wrong with their blocks."""
+"""The call that looks for faults in the blocks of the files below a path."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from paxosblock.protocol.types import BlockId
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Everything up to `path` was looked at, and of the file there the blocks before `place`."""
+    """The place a check has reached: `path` and, in the file there, the block at `place`."""
 
     path: str
     place: int = 0
 
 
 class CheckFiles(msgspec.Struct, frozen=True):
-    """Look over some of the files at or below `path`, those behind `after`."""
+    """Check some of the files at or below `path`, beginning behind `after`."""
 
     path: str
     after: Cursor | None = None
@@ -29,15 +29,15 @@ class Condition(enum.Enum):
     """The findings about a block or a file, the worst first."""
 
     MISSING = "missing"
-    """No replica of it is left."""
+    """No replica is left."""
     CORRUPT = "corrupt"
     """Each replica that is left is damaged."""
     UNDER_REPLICATED = "under_replicated"
     OVER_REPLICATED = "over_replicated"
     MIS_REPLICATED = "mis_replicated"
-    """On fewer DataNodes or racks than there might be."""
+    """The replicas are on fewer DataNodes or racks than they could be."""
     OPEN = "open"
-    """The file is being written; its last block is not looked at."""
+    """The file is being written; its last block is not checked."""
 
     @property
     def lost(self) -> bool:
@@ -46,9 +46,10 @@ class Condition(enum.Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A block that is not as it should be, or a file that is open (then without a block).
+    """A block that is not as it should be, or an open file (then there is no block).
 
-    `counted` replicas count of the `wanted`; `sound` can be read, and `damaged` are known to be.
+    `counted` replicas count towards the `wanted` ones; `sound` replicas can be read, and `damaged`
+    ones are known to be damaged.
     """
 
     path: str
@@ -63,10 +64,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct):
-    """The numbers of what was looked at.
+    """The numbers of the files and blocks that were checked.
 
-    For finalized blocks `size_bytes` is the sum of their sizes, `asked_replicas` of the replicas
-    that they ask for, `replicas` of those that count, and `lacking_replicas` of those to be made.
+    Of the finalized blocks, `size_bytes` sums the sizes, `asked_replicas` the replicas they ask
+    for, `replicas` those that count, and `lacking_replicas` those still to be made.
     """
 
     directories: int = 0
@@ -84,15 +85,15 @@ class Counts(msgspec.Struct):
 
     @property
     def work(self) -> int:
-        """Return how much was looked at."""
+        """Return the number of directories, files and blocks that were checked."""
         return self.directories + self.files + self.blocks
 
 
 class CheckedFiles(Counts, kw_only=True):
-    """The numbers of a part, and all that was found there; `next` is where to go on, None: done.
+    """The numbers and the findings of a part; the check goes on at `next`, None once it is done.
 
-    A file of many blocks counts in the page of its first ones. `safe_mode`: reports may still be
-    missing, and what was not reported looks missing.
+    A file of many blocks counts in the page of its first ones. In `safe_mode` reports may still be
+    missing, and a block that was not reported looks lost.
     """
 
     findings: list[Finding] = []

@@ -1,6 +1,4 @@
-"""Ending the writing of a file where its members cannot do it alone: what an operator sees, and may
-force.
-"""
+"""The call by which an operator ends the writing of a file, by force if too few members answer."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 class RecoverLease(msgspec.Struct, frozen=True):
-    """A TakeOver that accepts a force, and reports who answered what if a block cannot be ended."""
+    """A TakeOver that may give members up, and reports their answers if a block cannot be ended."""
 
     path: str
     give_up: tuple[GiveUp, ...] = ()
@@ -39,7 +37,7 @@ class MemberAnswer(enum.Enum):
 
 
 class MemberStanding(msgspec.Struct, frozen=True):
-    """A member of a block that is not ended, and what it holds if it said so.
+    """A member of a block that is not ended, and the log that it reported, if any.
 
     `generation` is the one it accepted, `length` counts chunks; `reason` says why it gave no vote.
     """
@@ -53,16 +51,16 @@ class MemberStanding(msgspec.Struct, frozen=True):
 
     @property
     def voted(self) -> bool:
-        """True if it told its last vote."""
+        """True if the member told its last vote."""
         return self.answer in (MemberAnswer.STRONG, MemberAnswer.WEAK)
 
 
 class StuckBlock(msgspec.Struct, frozen=True):
     """A block that could not be ended.
 
-    `needed` members must answer, a strong one among them, or all. If those that did not answer are
-    given up, it ends with `length` chunks, `size_bytes`; what was acknowledged behind them is lost,
-    at most `at_risk_bytes`.
+    `needed` members must answer, including a strong one, or else all. If the members that did not
+    answer are given up, the block ends with `length` chunks of `size_bytes` in all; acknowledged
+    chunks behind these are lost, at most `at_risk_bytes`.
     """
 
     block: BlockId
@@ -79,7 +77,7 @@ class StuckBlock(msgspec.Struct, frozen=True):
 
 
 class LeaseRecovery(msgspec.Struct, frozen=True):
-    """The file as it is now: closed, or blocks are `stuck`, and `reason` says what was tried."""
+    """The file now: closed, or with `stuck` blocks and a `reason` that says what was tried."""
 
     status: FileStatus
     stuck: tuple[StuckBlock, ...] = ()

@@ -26,7 +26,7 @@ class Method(Generic[Q, A_co]):
     request: type[Q]
     answer: type[A_co]
     any_namenode: bool = False
-    """True of a call that every NameNode answers, the leader or not: it shows what is there."""
+    """True for a call that any NameNode answers, leader or not, to show what is there."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -34,11 +34,12 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True):
-    """The name of a request, so that it is done once however often it is sent, to any NameNode.
+    """The name of a request, so that it is done once, however often and to whichever NameNode it is
+    sent.
 
-    `session` is a name of at most 64 ASCII characters that nobody else uses; it has one
-    request under way at a time, and `sequence` grows from each to the next. The latest request of
-    a session is remembered with its answer for at least five minutes.
+    `session` is a name of at most 64 ASCII characters that nobody else uses. A session has one
+    request under way at a time, and `sequence` grows with each. NameNodes remember the latest
+    request of a session, with its answer, for at least five minutes.
     """
 
     session: str

@@ -1,4 +1,4 @@
-"""Calls to the NameNode about files, blocks and leases (`api/reports.py`: what DataNodes report).
+"""Calls to the NameNode about files, blocks and leases (`api/reports.py` has those of DataNodes).
 
 Each call is a request struct, an answer struct and a `Method` that names them.
 """
@@ -37,10 +37,10 @@ class Kind(enum.Enum):
 class FileStatus(msgspec.Struct, frozen=True):
     """A file or directory as `stat` and `list` show it.
 
-    `length` counts finalized blocks only while `open` (the file is being written); a reader learns
-    the rest from the DataNodes. Times are milliseconds since the epoch; `expires_ms` is when a
-    directory and all below it will be deleted, 0 for never. `truncations` is how often a file was
-    truncated: as long as it stays, bytes that were read once are what they were.
+    While a file is `open` (being written), `length` counts only its finalized blocks; a reader
+    learns the rest from the DataNodes. Times are milliseconds since the epoch. A directory and all
+    below it are deleted at `expires_ms`, 0 for never. `truncations` counts how often the file was
+    truncated: while it stays the same, bytes that were read once do not change.
     """
 
     path: str
@@ -66,9 +66,9 @@ class FileStatus(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One storage of a block's config and where it is reached; `address` is "" while unknown.
+    """One storage of a block's config, and the `address` of its DataNode, "" while unknown.
 
-    `rack` is its DataNode's, "" while unknown; `distance` is how far that is from the client
+    `rack` is that of the DataNode, "" while unknown; `distance` is its distance from the client
     (`rack.distance`).
     """
 
@@ -83,9 +83,9 @@ class Member(msgspec.Struct, frozen=True):
 class BlockView(msgspec.Struct, frozen=True):
     """A block's record (linearizable) with its members' addresses (soft state).
 
-    `offset` is where the block starts in its file, in bytes. `complete` says that at least
-    min_replication members reported the finalized version. `shortfall` says in words, for the
-    writer of a block that was just placed, why it has fewer members than were asked for.
+    The block starts at byte `offset` of its file. `complete` says that at least min_replication
+    members reported the finalized version. `shortfall` tells the writer of a block that was just
+    placed why it has fewer members than were asked for.
     """
 
     record: BlockRecord
@@ -99,9 +99,9 @@ class BlockView(msgspec.Struct, frozen=True):
 
 
 class MakeDirectories(msgspec.Struct, frozen=True):
-    """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine.
+    """`mkdir`; with `parents`, make missing ancestors and accept an existing directory.
 
-    With `ttl_s` the directory lives that many seconds from now on, even if it existed already.
+    With `ttl_s`, the directory lives that many seconds from now on, even if it already existed.
     """
 
     path: str
@@ -113,17 +113,17 @@ class MakeDirectories(msgspec.Struct, frozen=True):
 
 
 class FirstBlock(msgspec.Struct, frozen=True):
-    """A wish for the block that a file begins with; `window` and `host` are as in AddBlock."""
+    """The request for a file's first block; `window` and `host` are as in AddBlock."""
 
     window: int
     host: str = ""
 
 
 class CreateFile(msgspec.Struct, frozen=True):
-    """Make an empty file that `writer` may write; its lease starts.
+    """Make an empty file that `writer` may write, and start its lease.
 
-    With `first` a block is made ahead with it (`AddBlock`), for a file that is written at once: it
-    becomes the file's when CloseFile says how it ends.
+    With `first`, a block is made ahead (`AddBlock`), for a file that is written at once. CloseFile
+    makes that block a part of the file when it says how the block ends.
     """
 
     path: str
@@ -142,7 +142,7 @@ class CreateFile(msgspec.Struct, frozen=True):
 class CreatedFile(msgspec.Struct, frozen=True):
     """A file that was made, and the block made ahead with it.
 
-    None: nobody asked for one, or there are too few DataNodes now. AddBlock says which.
+    The block is None if nobody asked for it or there are too few DataNodes; AddBlock then says why.
     """
 
     status: FileStatus
@@ -150,10 +150,10 @@ class CreatedFile(msgspec.Struct, frozen=True):
 
 
 class AppendFile(msgspec.Struct, frozen=True):
-    """Open a closed file again, for `writer` to add blocks at its end; its lease starts.
+    """Open a closed file again, for `writer` to add blocks at its end, and start its lease.
 
-    With a `window` the NameNode begins at once to open the last block again for it, if that was
-    written with such a window and has fewer than `chunks`: `ReopenBlock` is to follow.
+    With a `window`, the NameNode at once begins to open the last block again, if that was written
+    with the same window and has fewer than `chunks` chunks; the writer then sends `ReopenBlock`.
     """
 
     path: str
@@ -163,7 +163,7 @@ class AppendFile(msgspec.Struct, frozen=True):
 
 
 class Appendable(msgspec.Struct, frozen=True):
-    """A file that was opened again, and its last block: `previous` of the first `AddBlock`."""
+    """A file that was opened again, and its last block, the `previous` of the first `AddBlock`."""
 
     status: FileStatus
     last: BlockId
@@ -176,7 +176,7 @@ class PathRequest(msgspec.Struct, frozen=True):
 
 
 class ListDirectory(msgspec.Struct, frozen=True):
-    """Entries of a directory in order of name, after `after`, at most `limit`."""
+    """Ask for at most `limit` entries of a directory in order of name, beginning behind `after`."""
 
     path: str
     after: str = ""
@@ -184,13 +184,13 @@ class ListDirectory(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """One page; `more` says that another follows. For a file it is the file itself.
+    """One page of entries; `more` says that another follows. A file is listed as itself.
 
-    `revision` is the last change of the namespace that the page shows; whatever appears in the
-    directory later was linked after it. `linked` gives for each entry the change that gave it this
-    name (made it or moved it here), not changes of the file. Pages that agree in the id of the
-    `directory` and in the last change of what names it has, `changed`, are parts of one state of
-    it.
+    `revision` is the last change of the namespace that the page shows; an entry that appears in the
+    directory later was linked after it. `linked` has for each entry the change that gave it this
+    name (made it or moved it here), not changes of the file. `changed` is the last change to the
+    names in the `directory`: pages with the same `directory` id and the same `changed` show one
+    state of it.
     """
 
     entries: tuple[FileStatus, ...]
@@ -202,7 +202,7 @@ class Listing(msgspec.Struct, frozen=True):
 
     @property
     def next_after(self) -> str | None:
-        """`after` of the request for the next page; None when this is the last one."""
+        """The `after` to ask for the next page with; None on the last page."""
         return self.entries[-1].name if self.more and self.entries else None
 
 
@@ -216,9 +216,9 @@ class Rename(msgspec.Struct, frozen=True):
 
 
 class DeletePath(msgspec.Struct, frozen=True):
-    """Delete a file, or a directory (with what is in it when `recursive`).
+    """Delete a file, or a directory (with everything in it if `recursive`).
 
-    With a `file_id`, only if the path has that id: something else that is there by now stays.
+    With a `file_id`, delete only that file or directory: another one at the path stays.
     """
 
     path: str
@@ -228,7 +228,7 @@ class DeletePath(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """True if there was anything to delete."""
+    """The answer to a deletion: true if there was something to delete."""
 
     existed: bool
 
@@ -240,7 +240,7 @@ class TakeOver(msgspec.Struct, frozen=True):
 
 
 class ConcatFiles(msgspec.Struct, frozen=True):
-    """Move the blocks of closed files to the end of a closed file; the sources are gone then."""
+    """Move the blocks of closed files to the end of a closed file, which deletes the sources."""
 
     target: str
     sources: tuple[str, ...]
@@ -253,8 +253,8 @@ class ConcatFiles(msgspec.Struct, frozen=True):
 class ApplicationVersion(msgspec.Struct, frozen=True):
     """Makes a transaction idempotent: applied only if `version` is the highest of `app_id` so far.
 
-    `attempt` names the caller's one request: a copy of it gets the answer that it was applied.
-    `keep_for_s` is how long the version is remembered; None: for ever.
+    `attempt` names one request of the caller: a copy of that request is answered as applied. The
+    version is remembered for `keep_for_s` seconds, or for ever if that is None.
     """
 
     app_id: str
@@ -264,7 +264,7 @@ class ApplicationVersion(msgspec.Struct, frozen=True):
 
 
 class Transact(msgspec.Struct, frozen=True):
-    """Apply all operations in one step, or none. The rest is for the files and directories made."""
+    """Apply all operations in one step, or none. The rest is for files and directories made."""
 
     operations: tuple[Operation, ...]
     replication: int
@@ -276,13 +276,13 @@ class Transact(msgspec.Struct, frozen=True):
 
 
 class ApplicationRequest(msgspec.Struct, frozen=True):
-    """Ask for the version of an application that was applied last."""
+    """Ask for the last version of an application that was applied."""
 
     app_id: str
 
 
 class ApplicationAnswer(msgspec.Struct, frozen=True):
-    """The last version applied; None when none was, or it has been forgotten."""
+    """The last version applied; None if there was none, or it has been forgotten."""
 
     version: int | None
 
@@ -293,9 +293,9 @@ class ApplicationAnswer(msgspec.Struct, frozen=True):
 class Excluded(msgspec.Struct, frozen=True):
     """A storage that failed this writer `ago_s` seconds ago.
 
-    Its DataNode is left out until the NameNode has heard from it since then, and while it is
-    `resting` in any case; after that it is taken where others are missing. One that has registered
-    since then is a new process, and is taken like any other.
+    Its DataNode is not chosen while it is `resting`, nor until the NameNode has heard from it since
+    the failure; after that it is chosen only if there are too few others. A DataNode that has
+    registered since is a new process, and is chosen like any other.
     """
 
     storage: StorageId
@@ -304,15 +304,15 @@ class Excluded(msgspec.Struct, frozen=True):
 
 
 class AddBlock(msgspec.Struct, frozen=True):
-    """K1. `file_id` NO_FILE makes a block without a file, for embedders.
+    """K1: add a block to a file; `file_id` NO_FILE makes a block without a file, for embedders.
 
     `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
-    request after a lost reply gets the block that was added then. `host` is the writer's machine:
-    the first replica goes to a DataNode there, if there is one; "" for nowhere near. `after` is the
-    block before, which failed, where the writer has a policy for that; None: like any other block.
+    request after a lost reply gets the block that was added then. `host` is the writer's machine,
+    "" if it is near no DataNode: the first replica goes to a DataNode there, if there is one.
+    `after` is the failed block before this one, if the writer has a policy for that; else None.
 
-    A block made `ahead` is the file's when FinalizeBlock of the block before it says so; there is
-    one at a time, and without that it goes with the next AddBlock, or with the close of the file.
+    A block made `ahead` becomes a part of the file when FinalizeBlock of the block before it says
+    so. A file has one such block at a time; the next AddBlock, or the close of the file, drops it.
     """
 
     file_id: int
@@ -329,10 +329,11 @@ class AddBlock(msgspec.Struct, frozen=True):
 
 
 class ReopenBlock(msgspec.Struct, frozen=True):
-    """K4, K7: let the writer of a file go on in `block`, its last one, which is finalized.
+    """K4, K7: let the writer of a file go on in `block`, the file's last one, which is finalized.
 
-    It is left alone unless it has room for a chunk of `size_bytes`, and has fewer than `chunks`.
-    The answer to a repeated request is what the first one installed. The rest is as in AddBlock.
+    The block is left alone unless it has room for a chunk of `size_bytes` and has fewer than
+    `chunks` chunks. A repeated request is answered with the config that the first one installed.
+    Other fields are as in AddBlock.
     """
 
     file_id: int
@@ -345,7 +346,7 @@ class ReopenBlock(msgspec.Struct, frozen=True):
 
 
 class Reopened(msgspec.Struct, frozen=True):
-    """The block as it was granted to the writer; None: it is left alone, for the reason `why`."""
+    """The block as it was granted to the writer; None if it is left alone, for the reason `why`."""
 
     view: BlockView | None
     why: str = ""
@@ -354,7 +355,7 @@ class Reopened(msgspec.Struct, frozen=True):
 class FinalizeBlock(msgspec.Struct, frozen=True):
     """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks.
 
-    `following` is the block that was made ahead (`AddBlock`): it follows in the same step.
+    `following` is a block made ahead (`AddBlock`), which becomes the next block in the same step.
     """
 
     block: BlockId
@@ -366,7 +367,7 @@ class FinalizeBlock(msgspec.Struct, frozen=True):
 
 
 class BlockRequest(msgspec.Struct, frozen=True):
-    """A call about one block by `writer` ("" for a reader), on the machine `host`."""
+    """A call about one block by `writer` ("" for a reader) on the machine `host`."""
 
     block: BlockId
     writer: WriterId = NO_WRITER
@@ -374,7 +375,7 @@ class BlockRequest(msgspec.Struct, frozen=True):
 
 
 class DeleteBlock(msgspec.Struct, frozen=True):
-    """Delete a block that belongs to no file, whether it is ended or not."""
+    """Delete a block that belongs to no file, whether or not it is ended."""
 
     block: BlockId
     once: Once | None = None
@@ -383,10 +384,10 @@ class DeleteBlock(msgspec.Struct, frozen=True):
 class CloseFile(msgspec.Struct, frozen=True):
     """End the writing of a file; the answer comes when every block is complete.
 
-    `last` ends its last block in the same step (K6), None where that is ended already. For a file
-    that has no block yet it may be the one that was made with it (`CreateFile.first`). An error
-    after that step, which says that too few members have reported the block, changes nothing: the
-    file is closed, and the request may be repeated.
+    `last` ends the last block in the same step (K6); it is None if that block is ended already. For
+    a file without blocks it may be the block made with the file (`CreateFile.first`). If the file
+    is closed but too few members have reported the block, the answer is an error; the file stays
+    closed, and the request may be repeated.
     """
 
     file_id: int
@@ -395,7 +396,7 @@ class CloseFile(msgspec.Struct, frozen=True):
 
 
 class OpenBlock(msgspec.Struct, frozen=True):
-    """A block of a file that its writer has open; `short`: with fewer members than it asked for."""
+    """A block that its writer has open; `short` if it has fewer members than were asked for."""
 
     block: BlockId
     short: bool = False
@@ -405,7 +406,7 @@ class OpenBlock(msgspec.Struct, frozen=True):
 class RenewLeases(msgspec.Struct, frozen=True):
     """Keep the leases of these writers; sent well within the soft limit.
 
-    `open_blocks` asks which of them their writers should leave for another one.
+    With `open_blocks` the writers ask which of these they should leave for another block.
     """
 
     writers: tuple[WriterId, ...]
@@ -413,10 +414,10 @@ class RenewLeases(msgspec.Struct, frozen=True):
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """`lost` are writers among them that hold no lease any more: they were fenced or closed.
+    """`lost` are the writers that no longer hold a lease, because they were fenced or closed.
 
-    `roll` are open blocks to be followed by another one now: that would get more members (HDFS-
-    6867), or as many, none of them on a DataNode that is asked to leave.
+    `roll` are open blocks whose writers should now begin another block: it would get more members
+    (HDFS-6867), or as many, none of them on a DataNode that is asked to leave.
     """
 
     lost: tuple[WriterId, ...]
@@ -424,7 +425,7 @@ class Renewed(msgspec.Struct, frozen=True):
 
 
 class BadReplica(msgspec.Struct, frozen=True):
-    """A reader or DataNode found bytes that do not match their checksum."""
+    """The report of a reader or DataNode that bytes do not match their checksum."""
 
     block: BlockId
     storage: StorageId

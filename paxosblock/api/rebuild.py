@@ -1,4 +1,4 @@
-"""The call by which the writer of a block goes on with it when a member fails."""
+"""The call by which a writer goes on with its block after a member has failed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from paxosblock.replacement import Policy
 class RebuildBlock(msgspec.Struct, frozen=True):
     """K3: rebuild `block` without the members that `failed`, for its writer of `generation`.
 
-    A repeated request gets the config that was installed for the first. `flushed` is as in
-    `Policy`; `excluded` as in `AddBlock`: DataNodes that are not to take the place of others.
+    A repeated request gets the config that was installed for the first one. `flushed` is as in
+    `Policy`; the `excluded` DataNodes must not replace a member (as in `AddBlock`).
     """
 
     block: BlockId

@@ -1,8 +1,8 @@
 """Calls by which every DataNode tells every NameNode that it lives and which replicas it holds.
 
-A storage reports all that it holds page by page in order of the block ids. Each page speaks for a
-range of ids and for nothing else, so it can be judged by itself, whichever page is lost, comes
-twice, or is overtaken by a change.
+A storage reports all its replicas page by page, in order of the block ids. Each page speaks only
+for a range of ids. So a NameNode can judge it by itself, even if another page is lost, comes twice,
+or is overtaken by a change.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from paxosblock.protocol.types import BlockId, Generation, StorageId
 from paxosblock.rack import DEFAULT_RACK
 
 LAST_BLOCK: Final = BlockId((1 << 64) - 1)
-"""No block has a greater id, of whichever cluster it is."""
+"""No block of any cluster has a greater id."""
 
 
 class StorageReport(msgspec.Struct, frozen=True):
-    """One volume: identity and room in bytes; a failed one says why.
+    """One volume: its identity and its room in bytes; `failed` is the reason if it failed.
 
-    `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
-    its file system's `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the
-    Unix time at which its DataNode had read all of it for the last time; 0: not yet. `snapshot`:
-    one is kept, as `datanode --upgrade` makes it.
+    Block files take `used_bytes`, and further ones may take `free_bytes`. The rest of the file
+    system's `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the Unix
+    time at which its DataNode last finished reading all of it, 0 if it never has. `snapshot` says
+    that the volume keeps one, as `datanode --upgrade` makes it.
     """
 
     storage: StorageId
@@ -41,9 +41,9 @@ class StorageReport(msgspec.Struct, frozen=True):
 class Timeline(msgspec.Struct, frozen=True):
     """The `timeline` of a storage: each snapshot begins one, and a rollback returns to one.
 
-    While there are some in `before`, the storage may have forgotten what it promised in others, and
-    says nothing before a NameNode has answered that it knows the storage in one of those, or in
-    this one already.
+    While `before` names some, the storage may have forgotten promises that it made in others. It
+    stays silent until a NameNode answers that it knows the storage in one of those named, or
+    already in this one.
     """
 
     storage: StorageId
@@ -54,9 +54,9 @@ class Timeline(msgspec.Struct, frozen=True):
 class Register(msgspec.Struct, frozen=True):
     """A DataNode introduces itself; `incarnation` differs for every start of its process.
 
-    `cluster` is the id of the one it belongs to, "" before it learned one; `rack` is where it
-    stands, and `host` its machine's name, "" where it does not say. `timelines` are those of the
-    storages that had a snapshot; an answer means that the cluster knows the storages in them.
+    `cluster` is the id of its cluster, "" before it has learned that; `rack` is its rack; `host` is
+    the name of its machine, "" if it does not say. `timelines` are those of the storages that had a
+    snapshot; an answer means that the cluster knows the storages in them.
     """
 
     node: str
@@ -70,13 +70,13 @@ class Register(msgspec.Struct, frozen=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The id of the NameNode's cluster; "" while it does not know it, before its first leader."""
+    """The id of the NameNode's cluster; "" while that is unknown, before the first leader."""
 
     cluster: str = ""
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Alive; open streams count as load for placement."""
+    """A DataNode is alive; placement counts its open blocks as load."""
 
     node: str
     incarnation: str
@@ -102,8 +102,11 @@ ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
 
 
 class DeadReplica(msgspec.Struct, frozen=True):
-    """A replica whose bytes are damaged (PROTOCOL.md D9): why, and the generation it promised; the
-    epoch of its log where not even that can be read."""
+    """A replica whose bytes are damaged (PROTOCOL.md D9), and the `reason`.
+
+    `max_generation` is the generation it promised, or the epoch of its log if the promise cannot be
+    read.
+    """
 
     block: BlockId
     max_generation: Generation
@@ -111,12 +114,11 @@ class DeadReplica(msgspec.Struct, frozen=True):
 
 
 class BlockReport(msgspec.Struct, frozen=True):
-    """All that one storage holds of the blocks in the range `covers`: `replicas`, and those that
-    are `dead`; nothing else.
+    """All replicas of one storage in the range `covers`: the `replicas` and those that are `dead`.
 
-    Where `covers` is None: replicas that changed, and blocks whose replicas were `deleted`.
-    `number` grows with every report of a process; one that comes after a later one was given up by
-    its sender, which has reported the same again since.
+    If `covers` is None, the report has replicas that changed, and blocks whose replicas were
+    `deleted`. `number` grows with every report of a process; a report that arrives behind one with
+    a greater number is void, because its sender gave it up and has reported the same again since.
     """
 
     node: str
@@ -130,11 +132,11 @@ class BlockReport(msgspec.Struct, frozen=True):
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
-    """The NameNode knows what the storage holds of the blocks up to `up_to`; a gap ends that.
+    """The NameNode knows the storage's replicas, without a gap, of the blocks up to `up_to`.
 
-    If that is not the end of the page, the next page has to begin there. `LAST_BLOCK`: nothing is
-    needed before the next full report is due, which is no sooner than `again_after_s`: the more
-    replicas a cluster has, the longer it takes to report them all.
+    If that is not the end of the page, the next page has to begin there. `LAST_BLOCK` says that the
+    NameNode needs no more before the next full report, which is due after `again_after_s` at the
+    earliest: the more replicas a cluster has, the longer it takes to report them all.
     """
 
     up_to: BlockId

@@ -1,4 +1,4 @@
-"""Calls that people make to a NameNode: the state of the cluster, its nodes and a block."""
+"""Calls that show people the state of the cluster, of its nodes and of a block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class SafeModeAction(enum.Enum):
-    """The wish of an operator who asks about safe mode."""
+    """The action that an operator asks for."""
 
     GET = "get"
     ENTER = "enter"
@@ -39,18 +39,18 @@ class SafeModeAction(enum.Enum):
 
 
 class SafeModeRequest(msgspec.Struct, frozen=True):
-    """Ask whether safe mode is on; enter it until it is left, or leave it. May arrive twice."""
+    """Show safe mode, enter it until an operator leaves it, or leave it. May arrive twice."""
 
     action: SafeModeAction = SafeModeAction.GET
 
 
 class SafeModeStatus(msgspec.Struct, frozen=True):
-    """Safe mode: while it is `on` no replica is copied or taken away.
+    """Safe mode: while it is `on`, no replica is copied or removed.
 
-    `by_hand`: an operator entered it, and changes of names are refused until they leave it.
-    Otherwise it ends by itself `left_s` seconds from now, which is None as long as less than the
-    share `threshold` of the finalized `blocks` was `reported` by enough DataNodes. The counts are
-    those of the last look, which is the last one when it ended by itself.
+    `by_hand` says that an operator entered it; changes of names are refused until one leaves it.
+    Otherwise safe mode ends by itself in `left_s` seconds; that is None until the share
+    `threshold` of the finalized `blocks` was `reported` by enough DataNodes. The counts are those
+    of the last look, and none follows once safe mode has ended by itself.
     """
 
     on: bool
@@ -67,8 +67,8 @@ OFF = SafeModeStatus(on=False)
 class ReplicationStatus(msgspec.Struct, frozen=True):
     """Numbers of finalized blocks.
 
-    `waiting` should get another replica and have one to copy, `under_way` are being copied,
-    `missing` have no replica left that can be read, `corrupt` have one that is damaged.
+    `waiting` blocks need another replica and have one to copy, `under_way` are being copied,
+    `missing` have no readable replica left, `corrupt` have a damaged one.
     """
 
     waiting: int = 0
@@ -78,7 +78,7 @@ class ReplicationStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """`cluster status` and `admin report`."""
+    """The state of the cluster, as `cluster status` and `admin report` show it."""
 
     namenode: str
     role: str
@@ -92,18 +92,18 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class NameNodeStatusRequest(msgspec.Struct, frozen=True):
-    """Ask one NameNode for its state; each answers for itself."""
+    """Ask a NameNode for its own state."""
 
 
 class NameNodeStatus(msgspec.Struct, frozen=True):
-    """One NameNode among `members` (host:port, itself included; empty where it is alone).
+    """One NameNode among `members` (host:port, itself included; empty if it is alone).
 
-    `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
-    says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
-    many of them each other member has still to store, as the leader knows. `datanodes` are those
-    this NameNode hears from, with the finalized blocks they reported to it. `trouble` says why it
-    cannot store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader
-    began. `alarms` are the latest of `alarm_count` that it raised since it was started.
+    `role` is "leader", "follower", "candidate" or, for a cluster's only NameNode, "alone". `serves`
+    says that it leads and has begun. Indexes count entries of the replicated log; `lag` has, on the
+    leader, the entries that each other member has still to store. `datanodes` are those that this
+    NameNode hears from, with the finalized blocks they reported to it. `trouble` says why it cannot
+    store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader began.
+    `alarms` are the latest of the `alarm_count` alarms that it has raised since its start.
     """
 
     node: str
@@ -133,9 +133,9 @@ class VoteLine(msgspec.Struct, frozen=True):
 
 
 class BlockExplanation(msgspec.Struct, frozen=True):
-    """A block's record, its HDFS state, and the vote history the NameNode remembers.
+    """A block's record, its HDFS state, and the vote history that the NameNode remembers.
 
-    `copied_to` is where a replica of it is being made, None: nowhere.
+    `copied_to` is the member that gets a new replica now, None if there is none.
     """
 
     view: BlockView
