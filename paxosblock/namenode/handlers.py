@@ -1,5 +1,5 @@
-"""The calls that take several steps, or only concern this process: one function for each `handled`
-row of `calls.py`. The functions that do the work document the errors.
+"""The calls that take several steps, or concern only this process: one function for each `handled`
+row of `calls.py`. The functions called here document the errors.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
 
 
 async def transact(node: NameNode, request: Transact) -> TransactionOutcome:
-    """Apply the operations in one step. If they cut blocks, ask holders first."""
+    """Apply the operations in one step, after asking holders if they cut blocks."""
 
     async def decide(boundaries: Boundaries) -> TransactionOutcome:
         ids = transactions.new_inodes(request.operations)
@@ -116,7 +116,7 @@ async def take_over(node: NameNode, request: TakeOver) -> FileStatus:
 
 
 async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
-    """End the writing of a file; if that fails, report who answered what."""
+    """End the writing of a file; if that fails, report the answer of each member."""
     catalog, reason = node.catalog, ""
     file = (await catalog.status(request.path)).file_id
     given_up = {each.block: each.members for each in request.give_up}
@@ -169,7 +169,7 @@ async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:
 
 
 async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
-    """K11: FinalizeBlock(b). For the block's writer, or for anybody once its lease is over."""
+    """K11: FinalizeBlock(b), for the block's writer, or for anybody once its lease is over."""
     entry = await node.catalog.get_block(request.block)
     if not entry.record.finalized:
         await _check_may_seal(node, entry, request.writer)
@@ -179,14 +179,14 @@ async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
 
 
 async def rebuild_block(node: NameNode, request: RebuildBlock) -> BlockView:
-    """K3: the block's writer goes on with other members."""
+    """K3: let the block's writer go on with other members."""
     if node.warming_up:
         raise NotReadyError("this NameNode has just started, and does not know who lives")
     return node.views.block(await node.rebuilder.rebuild(request, node.clock_s()))
 
 
 async def delete_block(node: NameNode, request: DeleteBlock) -> Deletion:
-    """Delete a block without a file; its members are told to drop their replicas."""
+    """Delete a block without a file, and tell its members to drop their replicas."""
     (entry,) = await node.catalog.block_entries((request.block,))
     deletion = await node.catalog.delete_block(request)
     node.block_leases.release(request.block)
@@ -209,7 +209,7 @@ async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
 
 
 async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
-    """Keep leases. A NameNode that no longer leads knows too few writers to call any lost."""
+    """Renew leases. Only the leader knows enough writers to call one lost."""
     await node.catalog.view()  # raises if this NameNode no longer leads
     now_s = node.clock_s()
     without_file = node.leases.renew(request.writers, now_s)
@@ -219,7 +219,7 @@ async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
 
 
 async def report_bad_replica(node: NameNode, request: BadReplica) -> Done:
-    """Have a damaged replica replaced."""
+    """Arrange for a damaged replica to be replaced."""
     await node.reports.damaged(request.block, request.storage, request.reason)
     return Done()
 
@@ -228,7 +228,7 @@ async def report_bad_replica(node: NameNode, request: BadReplica) -> Done:
 
 
 async def register(node: NameNode, request: Register) -> Registered:
-    """Register a DataNode. One that must not be here raises an alarm."""
+    """Register a DataNode, or raise an alarm if it must not be in this cluster."""
     cluster = node.catalog.cluster_id
     try:
         if request.timelines:
@@ -252,7 +252,7 @@ async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
 
 
 async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:
-    """Take in what a storage holds."""
+    """Take in a storage's report of its replicas."""
     return await node.reports.take(request)
 
 
@@ -276,7 +276,7 @@ async def cluster_status(node: NameNode, _: ClusterStatusRequest) -> ClusterStat
 
 
 async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
-    """Show what happened to a block."""
+    """Show a block and its history."""
     entry = await node.catalog.get_block(request.block)
     return BlockExplanation(
         view=node.views.block(entry),
@@ -315,9 +315,7 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
 
 
 async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) -> Placed | None:
-    """Choose members for the block that a file begins with; None if there are too few: AddBlock
-    says why.
-    """
+    """Choose members for a file's first block; None if there are too few: AddBlock explains."""
     block = await node.catalog.next_block()
     wish = Wish(
         replication=request.replication,
@@ -336,7 +334,7 @@ async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) 
 def _members(
     node: NameNode, wish: Wish, candidates: tuple[Candidate, ...], after: Failed | None
 ) -> tuple[StorageId, ...]:
-    """Place a block; a node that just started does not settle for fewer members than asked."""
+    """Place a block. A node that has just started does not settle for fewer members than asked."""
     if after is not None and not node.warming_up:
         return members_of_next(wish, candidates, after)
     if not node.warming_up:
@@ -348,7 +346,7 @@ def _members(
 
 
 async def _check_may_seal(node: NameNode, entry: BlockEntry, writer: WriterId) -> None:
-    """K11: safety does not depend on this, but the writer's progress does."""
+    """K11: refuse if another writer holds the file; this is for its progress, not for safety."""
     if entry.file == NO_FILE or entry.record.writer == writer:
         return
     holder = await node.catalog.holder(entry.file)

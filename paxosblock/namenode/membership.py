@@ -1,4 +1,4 @@
-"""One NameNode or several: which engine keeps the catalog, and the state of this member of it."""
+"""The engine that keeps the catalog, for one NameNode or for one of several."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint
 
 RESIGN_S = 1.0
-"""Seconds that a successor may take to lead, before the next one is tried."""
+"""Seconds that a successor may take to lead before another one is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """All NameNodes of a cluster as host:port, this one (`address`) too, and the secret they share.
+    """All NameNodes of a cluster as host:port, including this one (`address`), and their secret.
 
-    `new_cluster`: this is the cluster's first start, so an empty folder is not a lost one. `joins`:
-    this is its own first start, in a cluster that had a single NameNode.
+    `new_cluster` marks the cluster's first start, so that an empty folder is not taken for a lost
+    one. `joins` marks the first start of this NameNode in a cluster that had a single one.
     """
 
     address: str
@@ -51,7 +51,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The place of a member in its cluster's log; `lag`, in entries by address, is the leader's."""
+    """The place of a member in its cluster's log; only the leader has `lag`, entries by address."""
 
     role: str
     term: int = 0
@@ -62,9 +62,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A store that is not started yet, and what a NameNode must know of it besides its interface.
+    """A store that is not started yet, with what a NameNode needs of it beyond its interface.
 
-    `members` are all NameNodes, this one too; none where it is alone.
+    `members` are all NameNodes, including this one; empty if it is alone.
     """
 
     store: KeyValueStore
@@ -73,11 +73,11 @@ class Engine:
     add_to: Callable[[web.Application], None]
     """Adds the routes by which members speak to each other."""
     resign: Callable[[], Awaitable[None]]
-    """Lets another member lead, if one can: a node that closes should not cost an election."""
+    """Lets another member lead, if one can, so that closing a node costs no election."""
     observe: Callable[[NodeMetrics], None]
-    """Adds what the engine counts."""
+    """Adds the metrics of the engine."""
     checkpoint: Callable[[], Awaitable[Checkpoint]]
-    """Copies what is applied here."""
+    """Copies the state that this member has applied."""
 
 
 def read_peers(
@@ -91,8 +91,8 @@ def read_peers(
     """Return the members of a cluster of several NameNodes.
 
     Raises:
-        ConfigError: `address` is none of them, one is there twice, their number is even, or the
-            secret is missing, unreadable or open to others.
+        ConfigError: `address` is not one of them, one is named twice, their number is even, or the
+            secret is missing, unreadable or readable by others.
     """
     if address not in members or len(set(members)) < len(members):
         named = f"must name {address} and each NameNode once"
@@ -107,10 +107,10 @@ def read_peers(
 
 
 def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
-    """The engine of a cluster's only NameNode.
+    """Return the engine of a cluster's only NameNode.
 
     Raises:
-        ConfigError: the folder is that of one of several.
+        ConfigError: the folder belongs to one of several NameNodes.
     """
     _refuse_strange(folder)
     if not is_unfinished(folder):
@@ -131,12 +131,12 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
 
 
 def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
-    """The engine of one of several NameNodes.
+    """Return the engine of one of several NameNodes.
 
     Raises:
-        ConfigError: raftos is missing, the secret is too short, the folder is that of a cluster's
-            only NameNode, it holds no member and the cluster is not new, or the other way round,
-            or it is that of a member of another cluster.
+        ConfigError: raftos is missing; the secret is too short; the folder belongs to a cluster's
+            only NameNode or to a member of another cluster; it holds no member and the cluster is
+            not new, or it holds one and the cluster is new.
     """
     _refuse_strange(folder)
     if not is_converted(folder):
@@ -189,13 +189,13 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
 
 
 async def join(folder: Path, peers: Peers) -> None:
-    """Let an empty folder begin with the catalog of the other NameNodes.
+    """Fill an empty folder with the catalog of the other NameNodes.
 
     Raises:
         ConfigError: the folder is not empty, or the others know this NameNode as a member.
         UnavailableError: none of them has a catalog to begin with.
-        ProtocolError, CorruptionError: what came was changed on its way.
-        NoSpaceError, StorageError: the disk refuses; try again.
+        ProtocolError, CorruptionError: the catalog was changed on its way.
+        NoSpaceError, StorageError: the disk refused; try again.
     """
     from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.planting import clear, plant  # noqa: PLC0415 - not needed alone

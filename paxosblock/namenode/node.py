@@ -1,4 +1,4 @@
-"""The parts of one NameNode, put together: this shows which part needs which."""
+"""The parts of one NameNode, put together, which shows the parts that each one needs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NameNode:
         clock_s: Callable[[], float],
         acceptors: Callable[[DataNodes], Acceptors],
     ) -> None:
-        """`clock_s` must not go back; `acceptors` makes the way to the DataNodes it is given."""
+        """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it."""
         self._store = store
         self.name = name
         self.config = config
@@ -133,11 +133,11 @@ class NameNode:
         return self.leases.is_live(file.writer, self.clock_s())
 
     async def start(self) -> None:
-        """Serve whenever this NameNode leads; where it is alone, it does on return."""
+        """Serve whenever this NameNode leads; one that is alone serves when this returns."""
         await self.leadership.start()
 
     def look_at_file(self, number: int) -> None:
-        """Let those who care for replicas look at the blocks of a file soon."""
+        """Let the monitor look at the blocks of a file soon."""
 
         async def look() -> None:
             async for page in self.catalog.block_pages(number):
@@ -152,14 +152,14 @@ class NameNode:
         self.datanodes.admin.take(records, self.clock_s(), self.catalog.now_ms())
 
     async def close(self) -> None:
-        """End all work. The next start, or the next leader, takes up what was under way."""
+        """End all work; the next start, or the next leader, takes it up."""
         await self.leadership.close()
 
     async def _begin(self) -> None:
-        """Learn the cluster, give open files and blocks fresh leases, begin to keep house.
+        """Learn the cluster, give open files and blocks fresh leases, and begin to keep house.
 
-        Blocks were reported to this NameNode while it followed. It asks for them once more, to
-        judge what it only took note of.
+        DataNodes reported their blocks to this NameNode while it followed, but it only noted them.
+        It asks for the reports once more, to act on them.
         """
         await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1, str(uuid.uuid4()))
         self.leases.restore(await self.catalog.open_files(), self.clock_s())
@@ -178,13 +178,13 @@ class NameNode:
         self.background.repeat("balancer", self.balancer.turn, balancer.TURN_S)
 
     async def _end(self) -> None:
-        """End what only a leader does."""
+        """End the work that only a leader does."""
         await self.background.close()
         self.monitor.clear()
         self.balancer.clear()
 
     async def _look_at_reports(self) -> None:
-        """Let safe mode end when enough was reported."""
+        """Let safe mode end once enough blocks are reported."""
         await safe_mode.look(self.safe_mode, self.catalog, self.replicas, self.clock_s)
         if not self.safe_mode.holds:
             self.reports.resume()
@@ -337,5 +337,5 @@ class NameNode:
 
 
 def over_rpc(client: RpcClient, timeout_s: float) -> Callable[[DataNodes], Acceptors]:
-    """Reach DataNodes through control calls; one question waits at most `timeout_s`."""
+    """Reach DataNodes through control calls, each of which waits at most `timeout_s`."""
     return lambda datanodes: RpcAcceptors(client, datanodes, timeout_s)

@@ -1,4 +1,4 @@
-"""The calls of operators that take several steps, as `handlers.py` has the others."""
+"""The calls of operators that take several steps; `handlers.py` has those of others."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from paxosblock.namenode.catalog.nodes import set_admin_state as decide
 from paxosblock.namenode.node import NameNode
 
 WORK_MAX = 2000
-"""Names and blocks that one answer looks at."""
+"""The most names and blocks that one call looks at."""
 FINDINGS_MAX = 1000
-"""Findings after which an answer ends."""
+"""Findings after which one call ends."""
 NODES_NAMED_MAX = 5
-"""DataNodes that the error names when somebody asked for one that is not there."""
+"""DataNodes that the error names if there is none of the name asked for."""
 
 
 async def set_admin_state(node: NameNode, request: SetAdminState) -> AdminStatus:
@@ -58,19 +58,19 @@ async def safe_mode(node: NameNode, request: SafeModeRequest) -> SafeModeStatus:
 
 
 async def balance(node: NameNode, request: Balance) -> BalanceStatus:
-    """Make the storages about equally full, for as long as this is asked."""
+    """Make the storages about equally full, as long as somebody asks for it."""
     await node.catalog.view()  # raises where this NameNode does not lead any more
     return node.balancer.ask(request)
 
 
 async def leaving(node: NameNode, _: LeavingRequest) -> Leaving:
-    """Show the DataNodes that are to leave, and what holds them up."""
+    """Show the DataNodes that are to leave, and the blocks that hold them up."""
     await node.catalog.view()  # raises where this NameNode does not lead any more
     return Leaving(node.leaving.status())
 
 
 async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
-    """Look over some of the files below a path."""
+    """Check some of the files below a path."""
     view, page, cursor = node.sight.view(), CheckedFiles(), request.after
     assess = partial(node.sight.need, view=view)
     while True:

@@ -1,7 +1,7 @@
 """A NameNode on the network: control calls, health and metrics on one port.
 
-Its folder holds `kv/` (KV.md), or `raft/` where there are several NameNodes, and, while it is up,
-`address`: the host:port it really has.
+Its folder has `kv/` (KV.md), or `raft/` if there are several NameNodes, and, while the NameNode is
+up, `address`: the host:port at which it listens.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def serve(
     Args:
         listen: host:port; port 0 lets the system choose.
         path: the node's folder, made if it is missing.
-        peers: the NameNodes of the cluster, where there are several, and which of them this is.
+        peers: the NameNodes of the cluster, if there are several, and the address of this one.
 
     Raises:
         ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
@@ -57,10 +57,10 @@ async def serve(
     """
     refuse_optimized_python()
     if peers and peers.joins:
-        await join(path, peers)  # before signals are waited for: it may end at any step
+        await join(path, peers)  # before the wait for signals, as it may be killed at any step
     stop = stop_signal()
     async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
-        # What was imported and loaded stays, so no full collection need visit it again.
+        # Imported and loaded objects stay, so no full collection need visit them again.
         gc.collect()
         collect_seldom()
         await until_stopped(stop, node, "namenode")
@@ -76,7 +76,7 @@ async def running(
     node_id: str,
     peers: Peers | None = None,
 ) -> AsyncIterator[Running]:
-    """A NameNode for the length of a `with`. Raises like `serve`."""
+    """Run a NameNode for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors * 3 // 4)
@@ -93,8 +93,8 @@ async def running(
         stall = StallWatch()
         stall.start()
         stack.callback(stall.stop)
-        # Before the store opens: others speak to it on this port, and an early call gets a refusal
-        # that says so.
+        # The port opens before the store, because other members speak to the store here; an early
+        # call of a client is refused with the reason.
         metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
         Service(node, metrics, (*CALLS, _standing(engine))).add_to(router)
@@ -127,7 +127,7 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Applicatio
 
 
 def _standing(engine: Engine) -> Call:
-    """The call that each NameNode answers for itself, as one of its engine."""
+    """Return the call that each NameNode answers for itself, as a member of its engine."""
 
     async def answer(node: NameNode, _: NameNodeStatusRequest) -> NameNodeStatus:
         standing = engine.standing()

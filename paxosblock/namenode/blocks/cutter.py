@@ -1,4 +1,4 @@
-"""K8 seen from the NameNode: holders say where a block may be cut, and learn that it was (P5)."""
+"""K8 at the NameNode: it asks holders where a block may be cut, and tells them of the cut (P5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paxosblock.protocol.types import StorageId
 T = TypeVar("T")
 
 CONFIRM_S: Final = 1.0
-"""Seconds for which a second holder may confirm what the first one said."""
+"""Seconds in which a second holder may confirm the first one's answer."""
 
 
 class Cutter:
@@ -41,11 +41,11 @@ class Cutter:
         self._history = history
 
     async def decide(self, decide: Callable[[Boundaries], Awaitable[T]]) -> T:
-        """Decide with what holders say; afterwards tell the members what was cut.
+        """Decide with the answers of holders; afterwards tell the members of blocks that were cut.
 
         Raises:
             NotReadyError: no member of a block that is to be cut says where its chunks begin.
-            PaxosBlockError: what `decide` raises. Nothing was done.
+            PaxosBlockError: `decide` raised it, and nothing was done.
         """
         told: dict[Cut, Boundary] = {}
         while True:
@@ -60,12 +60,12 @@ class Cutter:
         return decided
 
     async def _spread(self, cut: Cut) -> None:
-        """P5. The walk over all blocks does what is missed here: the block was cut, whatever fails
-        now.
+        """P5: tell the members. If that fails, the walk over all blocks does it later: the block is
+        cut already.
         """
         try:
             record = (await self._catalog.get_block(cut.block)).record
-        except PaxosBlockError:  # deleted by now, or another NameNode leads
+        except PaxosBlockError:  # the block is deleted by now, or another NameNode leads
             return
         if record.finalized and record.cut_generation > cut.finalized_generation:
             detail = f"length {record.length}, {record.size_bytes} bytes"
@@ -73,7 +73,7 @@ class Cutter:
             self._finalizer.spread(record)
 
     async def _ask(self, record: BlockRecord, cut: Cut) -> Boundary:
-        """Return where the chunk with a byte begins, as two holders say, or the only one to answer.
+        """Return the start of the chunk to cut, as two holders say, or the only one that answers.
 
         Raises:
             NotReadyError: nobody answers, or the answers contradict each other.
@@ -115,7 +115,7 @@ class Cutter:
 
 
 def _agreed(cut: Cut, told: dict[Boundary, list[StorageId]], refusals: list[str]) -> Boundary:
-    """Return what most of those who answered said."""
+    """Return the answer that most holders gave."""
     most = max(map(len, told.values()), default=0)
     best = [boundary for boundary, members in told.items() if len(members) == most]
     if len(best) == 1:
@@ -128,6 +128,6 @@ def _agreed(cut: Cut, told: dict[Boundary, list[StorageId]], refusals: list[str]
 
 
 def _fits(record: BlockRecord, cut: Cut, found: FoundChunk) -> bool:
-    """True if this can be the chunk with the byte, of a replica that is what was decided."""
+    """True if this can be the chunk with the byte, in a replica of the decided version."""
     inside = 0 <= found.index < record.length and 0 <= found.offset <= cut.offset
     return inside and found.size_bytes == record.size_bytes

@@ -1,16 +1,16 @@
-"""The placement of a new block: a pure choice among what the DataNodes last said.
+"""The placement of a new block: a pure choice among storages as the DataNodes last reported them.
 
-Each member is on another node; live nodes come before stale ones, and those that did not fail the
-writer before those that did. Among these, as in HDFS, the first replica goes to the writer's own
-machine, the second to another rack than the first, the third to the rack of the second: so a block
-is in two racks whenever there are two, and crosses between them once. What is left is decided by
-load, idle before busy ones; by room, where one has twice as much as another; and by a hash of the
-block's seed, so that the same situation is always placed the same way and different blocks still
-spread. A DataNode's free bytes leave its own reserve out already.
+Each member is on a different node; live nodes come before stale ones, and nodes that did not fail
+the writer before nodes that did. Among these, as in HDFS, the first replica goes to the writer's
+own machine, the second to another rack than the first, the third to the rack of the second: so a
+block is in two racks whenever there are two, and its bytes cross between them once. Nodes that are
+still equal are chosen by load, idle before busy ones; by room, if one has twice as much as another;
+and by a hash of the block's seed, so that the same situation always gives the same placement while
+different blocks spread. A DataNode's free bytes do not include its own reserve.
 
-HDFS lets a write begin on fewer nodes than asked for, and so do we: a choice of at least
-`min_replication` members is taken. The file's own replication stays what was asked for, so that
-whoever re-replicates later knows what is missing.
+HDFS lets a write begin on fewer nodes than asked for, and so do we: `min_replication` members are
+enough. The file keeps the replication that was asked for, so that the monitor knows later how many
+replicas are missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from paxosblock.protocol.types import StorageId
 from paxosblock.rack import DEFAULT_RACK
 
 NODES_NAMED_MAX: Final = 3
-"""DataNodes that are named in the reason why a block has no more members."""
+"""DataNodes named in the reason why a block has no more members."""
 
 _LEAVING: Final = {
     AdminState.DECOMMISSIONED: "decommissioned",
@@ -37,22 +37,22 @@ _LEAVING: Final = {
 
 
 class Blame(enum.IntEnum):
-    """The meaning of a DataNode's failure of one writer for that writer's next block."""
+    """The weight of a DataNode's failure when the writer that saw it needs another block."""
 
     NONE = 0
-    """It did not fail, or has registered again since: it was another process that failed."""
+    """It did not fail, or has registered again since, so that another process failed."""
     PAST = 1
-    """It has been heard from since: taken if a block would have fewer members without it."""
+    """It has been heard from since: chosen if a block would have fewer members without it."""
     FRESH = 2
-    """Nothing says that it works again, though it may still count as live: not taken."""
+    """Nothing shows that it works again, though it may still count as live: not chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One storage as placement sees it.
 
-    `load` counts blocks that are open on its node; `pending_bytes` is room promised to blocks that
-    were placed here since the DataNode last told its free bytes; `blame` is the node's.
+    `load` counts the open blocks on its node; `pending_bytes` is room promised to blocks that were
+    placed here since the DataNode last reported its free bytes; `blame` is that of its node.
     """
 
     storage: StorageId
@@ -70,7 +70,7 @@ class Candidate:
 
     @property
     def standing(self) -> tuple[bool, Blame]:
-        """Everything against it, which weighs more than its place; less is better."""
+        """The reasons against it, which weigh more than its place; less is better."""
         return self.stale, self.blame
 
     @property
@@ -81,9 +81,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The block that is to be placed: how many members it gets, and for whom.
+    """The block to be placed: the number of its members, and its writer.
 
-    `writer_host` is the machine of its writer, "" where none of the DataNodes is near.
+    `writer_host` is the machine of its writer, "" if that is near no DataNode.
     """
 
     replication: int
@@ -104,14 +104,14 @@ def place(
     """Choose storages on different nodes, the best first.
 
     Args:
-        kept: members that the block has and keeps, for a copy of it: `replication` more are
-            chosen, none of them on a node of these, and in another rack if these share one.
+        kept: members that a block to be copied keeps: `replication` more are chosen, none of them
+            on a node of these, and in another rack if these share one.
 
     Returns:
         `replication` of them, or fewer but at least `needed`.
 
     Raises:
-        NoSpaceError: there are fewer; the message says what was wrong with the others.
+        NoSpaceError: fewer can be used; the message says what was wrong with the others.
     """
     taken = {member.node for member in kept}
     reasons = {c.storage: _objection(wish, c, taken) for c in candidates}
@@ -131,7 +131,7 @@ def place(
 
 
 def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[StorageId, ...]) -> str:
-    """Return in words why a block gets fewer members than were asked for; "" when it does not."""
+    """Return the reason why a block gets fewer members than were asked for; "" if it gets all."""
     if len(chosen) >= wish.replication:
         return ""
     used = {candidate.node for candidate in candidates if candidate.storage in chosen}
@@ -149,9 +149,7 @@ def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[Stora
 def _next(
     wish: Wish, left: list[Candidate], kept: tuple[Candidate, ...], chosen: list[Candidate]
 ) -> Candidate:
-    """Choose the next member: one of the best left, in the place where it should be if there is
-    one.
-    """
+    """Choose the next member among the best candidates left, preferring one in the right place."""
     members = (*kept, *chosen)
     racks = {member.rack for member in members}
     equals = takewhile(lambda each: each.standing == left[0].standing, left)

@@ -1,4 +1,4 @@
-"""Making a change: it is decided on a draft, committed, and decided again after a conflict."""
+"""A change is decided on a draft, committed, and after a conflict decided again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 
 ATTEMPTS = 100
-"""Number of times an operation is decided before the caller is asked to come back later."""
+"""Decisions of one operation before the caller is asked to try again later."""
 
 SLICE_WORK = 1000
-"""Keys that a decision reads or changes before others get a turn."""
+"""Keys that a decision reads or changes before other tasks get a turn."""
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class _Asked:
 
 
 class _Alone(enum.Enum):
-    """Stands for an answer: the decision must be made again, by itself."""
+    """The answer that says that the decision must be made again, by itself."""
 
     ALONE = enum.auto()
 

@@ -1,10 +1,10 @@
 """The balancer moves replicas from full storages to empty ones, as long as an operator asks for it.
 
-A move is a copy, which becomes a member (K12), and then the source leaves (K13): no block ever has
-fewer replicas than before. If a process dies in between (this one, the one that asked, a DataNode),
-the block has one replica too many, which is removed like any other. Moves are chosen from the last
-reports of the DataNodes and from the moves under way; nothing is remembered. `balance.py` decides
-which moves help.
+To move a replica, a copy of it becomes a member (K12), and then the source leaves (K13): no block
+ever has fewer replicas than before. If a process dies in between (this one, the caller's, a
+DataNode), the block has one replica too many, which is removed like any other. The balancer chooses
+moves from the last reports of the DataNodes and the moves under way, and stores nothing durably.
+`balance.py` decides which moves help.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, StorageId
 
 TURN_S: Final = 0.2
-"""Pause between two looks at the moves that are under way, and for new ones."""
+"""Pause between two turns, each of which follows the moves under way and looks for new ones."""
 PAGE: Final = 256
-"""Blocks of a storage that are looked at for one move in one turn."""
+"""Blocks of a storage to look at for one move in one turn."""
 PAGES_AT_ONCE: Final = 4
-"""Pages that are looked at in one turn, and so the most moves that begin in it."""
+"""Pages to look at in one turn, and so the most moves that begin in it."""
 PASSES: Final = 2
-"""Times that all blocks of a storage are looked at in vain before the balancer says so."""
+"""Fruitless passes over all blocks of a storage before the balancer reports that it is stuck."""
 REST_S: Final = 5.0
-"""Pause between two of these: members of a block may be about to report it."""
+"""Pause between two such passes, in which members of a block may report it."""
 LEAVES_WITHIN_S: Final = 60.0
-"""Seconds after its copy in which a move's source leaves, or another member is taken away."""
+"""Seconds after the copy in which a move's source leaves, or another member is removed."""
 FAILED_MAX: Final = 16
 """Copies in a row that may fail before the balancer gives up."""
 HEARTBEATS: Final = 3
-"""Heartbeats until storages have certainly reported their use after a move."""
+"""Heartbeats after which storages have certainly reported their use since a move."""
 
 
 @dataclass(slots=True)
 class _Moving:
-    """A move that is under way, until `settled_s`: then the reports of both storages show it."""
+    """A move under way, until `settled_s`, when the reports of both storages show it."""
 
     move: Move
     copied_s: float = math.inf
@@ -78,13 +78,16 @@ class _Run:
     failed: int = 0
     failed_in_a_row: int = 0
     next_s: float = -math.inf
-    """The moment before which no further move begins, so that the bandwidth is kept."""
+    """The time before which no further move begins, so that the bandwidth limit is kept."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """The blocks of a storage up to `after` were looked at, and the end was reached `passes` times
-    without a move since; it begins anew after `rests_until_s`."""
+    """A search of a storage's blocks, which has reached `after`.
+
+    It has reached the end `passes` times since the last move, and begins anew after
+    `rests_until_s`.
+    """
 
     after: BlockId = NO_BLOCK
     passes: int = 0
@@ -92,7 +95,7 @@ class _Search:
 
 
 class Balancer:
-    """Works for one session at a time, on the leader only, and never in safe mode."""
+    """Moves replicas for one session at a time, on the leader only, and never in safe mode."""
 
     def __init__(
         self,
@@ -108,10 +111,10 @@ class Balancer:
         heartbeat_s: float,
         clock_s: Callable[[], float],
     ) -> None:
-        """Use these parts of the node; nothing is moved while `holds()`, and no move begins while
-        replicas that are lacking have to wait: `is_behind()`.
+        """Use these parts of the node. Move nothing while `holds()`, and begin no move while
+        `is_behind()`: then replicas that are lacking have to wait.
 
-        `bandwidth_bytes_per_s` is for sessions that name none.
+        `bandwidth_bytes_per_s` is the limit of sessions that name none.
         """
         self._catalog = catalog
         self._datanodes = datanodes
@@ -142,7 +145,7 @@ class Balancer:
         """Begin a session or go on with it, or end it with `stop`; return its state.
 
         Raises:
-            ExistsError: there is another session, which was heard of a moment ago.
+            ExistsError: another session asked a moment ago.
         """
         now_s = self._clock_s()
         run = self._current(now_s)
@@ -162,8 +165,7 @@ class Balancer:
         return status
 
     async def turn(self) -> None:
-        """Look after the moves that are under way, and begin others. Waits while there is nothing
-        to do."""
+        """Follow the moves under way, and begin others; wait while there is nothing to do."""
         if self._run is None and not self._moving:
             self._wanted.clear()
             await self._wanted.wait()
@@ -207,7 +209,7 @@ class Balancer:
         return next((each for each in reports if not self._datanodes.has_reported(each)), None)
 
     async def _go_on(self, run: _Run, now_s: float) -> tuple[Balancing, str]:
-        """Begin the moves that there is need and room for; return the state after that."""
+        """Begin the moves that are needed and have room; return the standing and its reason."""
         if self._holds():
             return Balancing.HELD_UP, "safe mode is on"
         if self._is_behind():
@@ -221,7 +223,7 @@ class Balancer:
             await asyncio.sleep(0)  # others have their turn
         if self._moving:
             return Balancing.MOVING, ""
-        if silent := self._unreported(now_s):  # it may be the one that is too full, or too empty
+        if silent := self._unreported(now_s):  # this one may be too full, or too empty
             return Balancing.HELD_UP, f"storage {silent} has not reported its replicas yet"
         if self._balance.balanced:
             return Balancing.BALANCED, ""
@@ -231,7 +233,7 @@ class Balancer:
 
     def _look_for_one(self, run: _Run, now_s: float) -> bool:
         """Look at some blocks of the fullest storage that may give one, and begin the first move
-        that helps; False: there is no such storage for now."""
+        that helps. Return False if there is no such storage for now."""
         busy = {each.move.pair for each in self._moving.values() if not each.ended}
         for source, targets in self._balance.pairs(busy):
             search = self._search(source)
@@ -244,7 +246,7 @@ class Balancer:
         self, run: _Run, source: Volume, targets: tuple[Volume, ...], search: _Search, now_s: float
     ) -> None:
         usable = tuple(each for each in targets if each.storage in self._copies.targets)
-        if not usable:  # they failed a moment ago, or have been known only for a moment
+        if not usable:  # they failed a moment ago, or have only just become known
             search.rests_until_s = now_s + REST_S
             return
         covers = BlockRange(search.after, LAST_BLOCK)
@@ -266,7 +268,7 @@ class Balancer:
         return self._searches.setdefault(source.storage, _Search())
 
     def _is_free(self, record: BlockRecord) -> bool:
-        """True if nobody else is at work on a block: all its members hold its present version."""
+        """True if all members hold the block's present version, and nothing moves or copies it."""
         block = record.block
         whole = len(self._replicas.holders(record)) == len(record.members)
         return whole and block not in self._moving and block not in self._copies
@@ -288,7 +290,7 @@ class Balancer:
         run.next_s = max(run.next_s, now_s) + pause_s
 
     async def _follow(self, now_s: float) -> None:
-        """Look at what became of the moves that were begun."""
+        """Follow the moves that were begun to their end."""
         for block, moving in tuple(self._moving.items()):
             if moving.settled_s <= now_s:
                 del self._moving[block]
@@ -302,7 +304,7 @@ class Balancer:
 
     def _judge(self, moving: _Moving, members: tuple[StorageId, ...] | None, now_s: float) -> None:
         move = moving.move
-        if members is None:  # it was deleted
+        if members is None:  # the block was deleted
             self._reducer.prefer(move.block, None)
             del self._moving[move.block]
         elif move.source not in members:

@@ -1,9 +1,9 @@
-"""DataNodes that are to leave: what still holds them up.
+"""The progress of DataNodes that are to leave, and the blocks that still hold them up.
 
-The monitor and the reducer copy and remove replicas of all blocks, and go by the standing of each
-storage. This only looks, over all blocks, as long as there is a node to look for. It may go when
-each of its blocks has enough replicas where they may stay: to leave for good, as many as are asked
-for; for a while (maintenance), min_replication.
+The monitor and the reducer copy and remove replicas of all blocks, by the standing of each storage.
+This module only looks at all blocks, as long as a node is to leave. The node may go once each of
+its blocks has enough replicas on nodes that stay: as many as are asked for if it leaves for good,
+min_replication if it leaves for a while (maintenance).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from paxosblock.namenode.catalog.records import BlockEntry, NodeRecord
 from paxosblock.protocol.types import StorageId
 
 PAGE: Final = 250
-"""Blocks that are looked at before others get a turn."""
+"""Blocks to look at before other tasks get a turn."""
 TOLD_MAX: Final = 100
-"""Blocks of a node that are given as examples of those that hold it up."""
+"""Blocks to report as examples of those that hold a node up."""
 REST: Final = 4.0
 """Pause between two looks, as a multiple of the time that the last one took."""
 PAUSE_S: Final = 0.5
-"""Pause between two looks, at least."""
+"""Shortest pause between two looks."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Seen:
     told: list[tuple[BlockEntry, HeldUp]] = field(default_factory=list)
 
     def note(self, entry: BlockEntry, held_up: HeldUp | None) -> None:
-        """Note a block with a replica on the node, and why that is still needed, if it is."""
+        """Note a block with a replica on the node, and the reason if that is still needed."""
         self.blocks += 1
         self.open_blocks += not entry.record.finalized
         if held_up is not None:
@@ -59,7 +59,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Everything that one look goes by."""
+    """The state of the cluster at the start of a look."""
 
     view: View
     nodes: dict[str, _Seen]
@@ -73,12 +73,12 @@ class _Look:
                 yield self.nodes[name]
 
     def stays(self, storage: StorageId) -> bool:
-        """True of a storage whose node is not to leave."""
+        """True if the node of a storage is not to leave."""
         return self.view.place(storage).standing is Standing.IN_SERVICE
 
 
 class LeavingNodes:
-    """Looks after the nodes that are to leave, where this NameNode leads."""
+    """Follows the nodes that are to leave, while this NameNode leads."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LeavingNodes:
         min_replication: int,
         clock_s: Callable[[], float],
     ) -> None:
-        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        """`clock_s` is the clock that decides whether DataNodes are alive."""
         self._catalog = catalog
         self._datanodes = datanodes
         self._sight = sight
@@ -99,21 +99,21 @@ class LeavingNodes:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Look anew, and report nothing older: some node is now to leave or to stay, or this
+        """Look anew, and report nothing older, because another node is to leave or to stay, or this
         NameNode begins to lead.
         """
         self._seen.clear()
         self._changed.set()
 
     def status(self) -> tuple[LeavingNode, ...]:
-        """Return all that are to leave, with what the last look saw."""
+        """Return all nodes that are to leave, with the results of the last look."""
         return tuple(
             self._seen.get(name) or LeavingNode(_status(name, record), known=False)
             for name, record in self._datanodes.admin.records(self._clock_s())
         )
 
     async def turn(self) -> None:
-        """Look once, if there is a node to look for; then rest."""
+        """Look once, if a node is to leave; then rest."""
         if not self._datanodes.admin:
             await self._changed.wait()
         self._changed.clear()
@@ -125,7 +125,7 @@ class LeavingNodes:
                 await self._changed.wait()
 
     async def look(self) -> None:
-        """Look over all blocks for what holds the nodes up."""
+        """Look for the blocks that hold the nodes up."""
         look = self._begin_look()
         after = NO_BLOCK
         while page := self._catalog.demand_page(after, PAGE):
@@ -135,7 +135,7 @@ class LeavingNodes:
             after = page[-1].entry.record.block
             await asyncio.sleep(0)
         found = {name: await self._told(look, node) for name, node in look.nodes.items()}
-        if not self._changed.is_set():  # otherwise it may be from before the change
+        if not self._changed.is_set():  # else `found` may be from before a change
             self._seen = found
 
     def _begin_look(self) -> _Look:
@@ -146,9 +146,9 @@ class LeavingNodes:
         return _Look(view, nodes, len(stay))
 
     def _held_up(self, look: _Look, node: _Seen, demand: Demand) -> HeldUp | None:
-        """Return why the node is still needed for a block; None if it is not.
+        """Return the reason why a block still needs the node; None if it does not.
 
-        A block that is no longer wanted (0) needs nothing.
+        A block that is no longer wanted (0) needs no node.
         """
         record, wanted = demand.entry.record, demand.wanted
         for_good = node.record.admin is AdminState.DECOMMISSIONED
