@@ -1,4 +1,4 @@
-"""The parts of one NameNode, put together, which shows the parts that each one needs."""
+"""Puts the parts of one NameNode together, and so shows which part needs which."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _concluded(read: QuorumRead) -> QuorumRead:
 
 
 def _with_goal(read: QuorumRead) -> QuorumRead:
-    """Lower the goal to the longest log of a quorum of answers, of the quorum where it is shortest.
+    """Lower the goal to the longest log among the `quorum` shortest answers.
 
     Every quorum has a member with all that was acknowledged or read before, so the longest log of
     any quorum will do. The goal never grows, so a read does not chase a writer that goes on.
