@@ -220,7 +220,8 @@ def test_a_put_whose_cluster_goes_waits_for_it_once() -> None:
             own.namenodes[0].pause()
             begun = time.monotonic()
             _, err = process.communicate(timeout=60)
-        assert 12.0 <= time.monotonic() - begun < 22.0  # and not once more to give it up
+        # The call that waits may have begun a moment before the pause, and it waits once.
+        assert 11.0 <= time.monotonic() - begun < 22.0
         assert b"put: waiting for the cluster at" in err
         assert process.returncode == 1
 
