@@ -385,7 +385,8 @@ class CloseFile(msgspec.Struct, frozen=True):
     """End the writing of a file; the answer comes when every block is complete.
 
     `last` ends the last block in the same step (K6); it is None if that block is ended already. For
-    a file without blocks it may be the block made with the file (`CreateFile.first`). If the file
+    a file without blocks it may be the block made with the file (`CreateFile.first`). `unsent` is
+    that block if its writer sent nothing of it to any member: it leaves the file. If the file
     is closed but too few members have reported the block, the answer is an error; the file stays
     closed, and the request may be repeated.
     """
@@ -393,6 +394,7 @@ class CloseFile(msgspec.Struct, frozen=True):
     file_id: int
     writer: WriterId
     last: FinalizeBlock | None = None
+    unsent: BlockId = NO_BLOCK
 
 
 class OpenBlock(msgspec.Struct, frozen=True):

@@ -259,7 +259,7 @@ class AsyncFileWriter:
     async def _close_file(self, last: Ending | None) -> None:
         """End the lease and the `last` block; the NameNode answers when every one is complete."""
         block, ends = last or (None, None)
-        request = CloseFile(self.status.file_id, self._writer, ends)
+        request = CloseFile(self.status.file_id, self._writer, ends, self._next.unsent)
         call = self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
         status = self.status = await self._fence.guard(call)
         if block is not None:

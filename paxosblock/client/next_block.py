@@ -92,6 +92,11 @@ class NextBlock:
         self._begun_s, self._begun_bytes = 0.0, 0
         self._making: asyncio.Task[BlockWriter | None] | None = None
 
+    @property
+    def unsent(self) -> BlockId:
+        """Return the block that was made with the file if no member has heard of it."""
+        return NO_BLOCK if self._first is None else self._first.record.block
+
     async def ask(self, size_bytes: int, retry_for_s: float) -> BlockView:
         """Return a block with room for a chunk of `size_bytes`; ask for `retry_for_s` seconds.
 

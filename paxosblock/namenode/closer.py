@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from paxosblock.api.namenode import FinalizeBlock
+from paxosblock.api.namenode import NO_BLOCK, FinalizeBlock
 from paxosblock.errors import NotReadyError
 from paxosblock.logs import facts
 from paxosblock.namenode.background import Background
@@ -58,9 +58,14 @@ class Closer:
         self._recovering: dict[int, asyncio.Task[FileInode]] = {}
 
     async def close(
-        self, number: int, writer: WriterId, last: FinalizeBlock | None = None
+        self,
+        number: int,
+        writer: WriterId,
+        last: FinalizeBlock | None = None,
+        unsent: BlockId = NO_BLOCK,
     ) -> FileInode:
-        """Close a file for its writer; `last` ends its last block with it, in one change.
+        """Close a file for its writer; `last` ends its last block with it, in one change. No member
+        has heard of the block `unsent`.
 
         Repeating it is harmless.
 
@@ -75,7 +80,7 @@ class Closer:
         closed = await self._catalog.close_file(number, writer, last)
         self._leases.release(number)
         for entry in closed.dropped:
-            self._finalizer.delete_everywhere(entry)
+            self._finalizer.delete_everywhere(entry, sent=entry.record.block != unsent)
         if closed.given_up is not None:
             self._finalizer.spread(closed.given_up.record)
         inode = closed.inode

@@ -204,7 +204,7 @@ async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
     """End the writing of a file, and of its last block."""
     if request.last is not None:
         checks.check_finalize(request.last, node.config)
-    closed = await node.closer.close(request.file_id, request.writer, request.last)
+    closed = await node.closer.close(request.file_id, request.writer, request.last, request.unsent)
     return await node.catalog.file_status(request.file_id, closed)  # others may append by now
 
 

@@ -106,6 +106,8 @@ class MemoryCluster:
         self.files: dict[str, _File] = {}
         self.bad_replicas: list[BadReplica] = []
         self.calls: list[str] = []
+        self.unsent: list[bool] = []
+        """For each close, whether the writer says that nobody heard of the block made with it."""
         self.left_alone = ""
         """Why no block is opened again."""
         self.page_blocks = PAGE_BLOCKS
@@ -351,6 +353,7 @@ class MemoryCluster:
                 file.blocks.append(request.last.block)
                 file.ahead.clear()
             await self.finalize_block(request.last)
+        self.unsent.append(request.unsent in file.ahead)
         return self._close(file)
 
     async def take_over(self, request: TakeOver) -> FileStatus:

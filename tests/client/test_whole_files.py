@@ -31,6 +31,7 @@ async def test_a_small_file_takes_two_calls() -> None:
         assert [node.calls for node in cluster.nodes] == [["CreateAndWrite"]] * 3
         assert only_block(cluster) == (1, 1), "its writer ended it"
         assert cluster.content("/a") == DATA
+        assert cluster.unsent == [False]
         assert out.acknowledged == out.status.length == len(DATA)
 
 
@@ -50,6 +51,7 @@ async def test_an_empty_file_has_no_block() -> None:
             pass
         assert cluster.calls == ["create", "close_file"]
         assert cluster.files["/a"].blocks == []
+        assert cluster.unsent == [True], "no DataNode has to hear of it"
 
 
 async def test_what_is_flushed_is_in_a_block_that_readers_see() -> None:

@@ -29,9 +29,11 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
+from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.scene import ANN, BOB, ROOM_BYTES, Scene, create_request, new_scene
+from tests.waiting import wait_until_async
 
 
 def request(path: str = "/f") -> CreateFile:
@@ -192,6 +194,28 @@ async def test_a_block_that_cannot_be_made_like_this_makes_no_file(
         await scene.service.call(CREATE, replace(request(), first=first))
     with pytest.raises(NotFoundError):
         await scene.service.call(STAT, PathRequest("/f"))
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+async def test_members_drop_a_block_that_was_not_used_only_if_they_may_have_heard_of_it(
+    scene: Scene, *, is_sent: bool
+) -> None:
+    async def closed(path: str, *, is_sent: bool) -> BlockId:
+        created = await scene.service.call(CREATE, request(path))
+        assert created.first is not None
+        block = created.first.record.block
+        unsent = NO_BLOCK if is_sent else block
+        await scene.service.call(CLOSE_FILE, CloseFile(created.status.file_id, ANN, unsent=unsent))
+        return block
+
+    def dropped() -> set[BlockId]:
+        return {asked.block for _, asked in scene.network.asked if isinstance(asked, Delete)}
+
+    block = await closed("/f", is_sent=is_sent)
+    later = await closed("/later", is_sent=True)  # members are asked in order
+    await wait_until_async(lambda: later in dropped())
+    assert (block in dropped()) == is_sent
+    assert await blocks(scene) == []
 
 
 async def test_another_writer_does_not_get_the_block(scene: Scene) -> None:

@@ -107,14 +107,17 @@ class Finalizer:
             name = f"Delete of block {block} at {storage}"
             self._queues.add(storage, Question(name, partial(self._delete, block, storage, up_to)))
 
-    def delete_everywhere(self, entry: BlockEntry) -> None:
-        """Have the members of a block that left the catalog drop their replicas."""
+    def delete_everywhere(self, entry: BlockEntry, *, sent: bool = True) -> None:
+        """Have the members of a block that left the catalog drop their replicas, unless nothing of
+        the block was `sent` to them. (If that is wrong, a block report finds it out.)
+        """
         record = entry.record
         self._datanodes.note_ended(record.block, record.members, 0)
         self._replicas.forget_block(record.block)
         for member in record.members:
             self._spreading.pop((record.block, member), None)
-            self.delete(record.block, member, record.generation)
+            if sent:
+                self.delete(record.block, member, record.generation)
 
     def dismiss(self, block: BlockId, storage: StorageId, up_to: Generation, *, told: bool) -> None:
         """Stop P5 for `storage`, which left the block (K13), and send D7 if it can be `told` now.
