@@ -182,8 +182,10 @@ async def test_the_answer_to_a_close_is_the_file_as_it_was_closed(
     write_on(scene, record, 3)
     close = scene.node.closer.close
 
-    async def late(number: int, writer: WriterId, last: FinalizeBlock | None = None) -> FileInode:
-        closed = await close(number, writer, last)
+    async def late(
+        number: int, writer: WriterId, last: FinalizeBlock | None, unsent: BlockId
+    ) -> FileInode:
+        closed = await close(number, writer, last, unsent)
         await closed_file(scene, "/more")
         await scene.service.call(CONCAT, ConcatFiles("/f", ("/more",)))
         return closed
