@@ -89,19 +89,19 @@ class OpenFile:
         """
         writes = self._writes
 
-        def ended(error: PaxosBlockError | None) -> None:
-            if error is None:
-                self._synced = max(self._synced, writes)
-            done(error)
+        def note() -> None:
+            self._synced = max(self._synced, writes)
 
-        return self._begin_sync_of(self.handle, kernel, ended)
+        return self._begin_sync_of(self.handle, kernel, note, done)
 
     def _begin_sync_of(
         self,
         handle: FileHandle,
         kernel: KernelSyncs,
+        note: Callable[[], None],
         done: Callable[[PaxosBlockError | None], None],
     ) -> bool:
+        """As `begin_sync` for the file of a `handle`; `note` that its bytes are durable."""
         if not self._syncing.acquire(blocking=False):
             return False
 
@@ -109,6 +109,8 @@ class OpenFile:
             if error is not None:
                 self._failure = StorageError.of("cannot sync", error)
                 self._failure.__cause__ = error
+            else:
+                note()
             self._syncing.release()
             done(self._failure)
 

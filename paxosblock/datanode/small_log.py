@@ -273,12 +273,10 @@ class SmallLog(OpenFile):
             segment = self._segments[self._last]
             wanted = segment.end
 
-        def ended(error: PaxosBlockError | None) -> None:
-            if error is None:
-                segment.synced = max(segment.synced, wanted)
-            done(error)
+        def note() -> None:
+            segment.synced = max(segment.synced, wanted)
 
-        return self._begin_sync_of(segment.handle, kernel, ended)
+        return self._begin_sync_of(segment.handle, kernel, note, done)
 
     def mark(self) -> None:
         """If all is durable and no record says so yet, append one that does; do not sync it."""
