@@ -174,19 +174,19 @@ class Changes:
             committed = await self._commits(draft)
         except InvalidRequestError:  # the transaction is too long
             committed = False
-        except PaxosBlockError as error:
-            for answer, _ in made:
-                if not answer.done():
-                    answer.set_exception(error.reworded(error.message))
-            return
         except Exception as error:
             for answer, _ in made:
                 if not answer.done():
-                    answer.set_exception(error)
+                    answer.set_exception(_another(error))
             return
         for answer, result in made:
             if not answer.done():
                 answer.set_result(result if committed else _Alone.ALONE)
+
+
+def _another(error: Exception) -> Exception:
+    """Return the same error anew: each caller raises one of its own."""
+    return error.reworded(error.message) if isinstance(error, PaxosBlockError) else error
 
 
 def _decided(draft: Draft, slices: Slices[T]) -> T:
