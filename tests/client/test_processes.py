@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paxosblock.api.namenode import FileStatus
+from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.sync import Client
 from paxosblock.config import ClientConfig
@@ -264,15 +264,21 @@ def test_two_writers_of_one_file_get_an_error(cluster: LocalCluster, fs: Client)
         assert file.read() == b"mine"
 
 
-def test_a_bit_flipped_on_disk_is_served_from_another_replica_and_reported(
-    cluster: LocalCluster, fs: Client
-) -> None:
+def written(fs: Client, path: str) -> tuple[bytes, BlockView]:
+    """The bytes of a file of one block, and that block once enough members have reported it."""
     data = os.urandom(3 * MIB)
-    with fs.create("/flipped") as out:
+    with fs.create(path) as out:
         out.write(data)
         block = out.hflush().block
     wait_until(lambda: fs.get_block(block).complete)
-    view = fs.get_block(block)
+    return data, fs.get_block(block)
+
+
+def test_a_bit_flipped_on_disk_is_served_from_another_replica_and_reported(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    data, view = written(fs, "/flipped")
+    block = view.record.block
     sound = stored(node_of(cluster, view.members[2].storage), block).read_bytes()
     flipped = [node_of(cluster, member.storage) for member in view.members[:2]]
     for node in flipped:
@@ -291,12 +297,8 @@ def test_a_bit_flipped_on_disk_is_served_from_another_replica_and_reported(
 def test_a_part_of_a_chunk_is_served_from_another_replica_where_a_bit_flipped_since_it_was_checked(
     cluster: LocalCluster, fs: Client
 ) -> None:
-    data = os.urandom(3 * MIB)
-    with fs.create("/parts") as out:
-        out.write(data)
-        block = out.hflush().block
-    wait_until(lambda: fs.get_block(block).complete)
-    members = fs.get_block(block).members
+    data, view = written(fs, "/parts")
+    block, members = view.record.block, view.members
     with fs.open("/parts") as file:
 
         def part_is_good() -> bool:
