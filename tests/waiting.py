@@ -18,7 +18,9 @@ PATIENCE_S: Final = 30.0
 """For a process to start on a machine that many others use."""
 
 
-def wait_until(condition: Callable[[], T], timeout_s: float = PATIENCE_S, what: str = "") -> T:
+def wait_until(
+    condition: Callable[[], T | None], timeout_s: float = PATIENCE_S, what: str = ""
+) -> T:
     """Call `condition` until it returns something true, and return that.
 
     Raises AssertionError naming `what` (or the condition) and its last value after `timeout_s`.
