@@ -14,10 +14,12 @@ from paxosblock.api.namenode import (
     CREATE,
     MKDIRS,
     STAT,
+    TRANSACT,
     CloseFile,
     CreateFile,
     MakeDirectories,
     PathRequest,
+    Transact,
 )
 from paxosblock.bench.call_load import connect, run_load
 from paxosblock.bench.host import resident_bytes
@@ -27,12 +29,16 @@ from paxosblock.client import AsyncClient
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.transaction import OPERATIONS_MAX, Marker
 from paxosblock.units import GIB, MIB
 
 CLIENTS: Final = 64
 FILES: Final = (25_000, 50_000, 100_000, 200_000, 500_000, 10**6, 2 * 10**6, 5 * 10**6, 10**7)
 NAMES: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
 USUAL: Final = 10**5
+MADE_BY_CALLS: Final = 20_000
+"""The last files of each size are made one by one, as clients do; those before them by transactions
+of thousands, since a catalog of millions would take hours to fill."""
 LONGEST_TURN_GOAL_MS: Final = 20.0
 LEVEL_WITHIN_S: Final = 600.0
 
@@ -70,16 +76,18 @@ async def growth_of_one(bench: Bench) -> None:
 
 
 async def _grow(bench: Bench, cluster: LocalCluster) -> None:
-    """Do one round, since a catalog takes long to fill: each size goes on from the one before."""
+    """Do one round: each size goes on from the one before."""
     leader = await asyncio.to_thread(cluster.wait_leader)
     empty_bytes, there = resident_bytes(leader.pid or 0), 0
     for files in bench.sizes(FILES, USUAL, 200):
         at = (float(files), "files")
         leader = await asyncio.to_thread(cluster.wait_leader)
         longest_turn_s(leader)
+        by_calls = max(there, files - MADE_BY_CALLS)
+        await fill(leader.address, there, by_calls)
         async with bench.measured(cluster) as spent:
-            await fill(leader.address, there, files)
-        made, there = files - there, files
+            await make(leader.address, by_calls, files)
+        made, there = files - by_calls, files
         bench.emit("create and close", made / spent.elapsed_s, "/s", at=at, clients=CLIENTS,
                    processor_s=spent.per(made))  # fmt: skip
         bench.emit("longest turn meanwhile", longest_turn_s(leader) * 1e3, "ms", at=at,
@@ -106,12 +114,23 @@ def _known(files: int, client: int) -> Iterator[PathRequest]:
 
 
 def path_of(number: int) -> str:
-    """Return the path of a file that `fill` makes."""
+    """Return the path of the file of this number."""
     return f"/files/{number // 1000}/part-{number:08d}.parquet"
 
 
 async def fill(address: str, first: int, end: int) -> None:
-    """Make the files from number `first` to `end`, each of them empty and closed."""
+    """Make the files from number `first` to `end` by transactions of as many as one may make."""
+    connection = await connect(address)
+    for begun in range(first, end, OPERATIONS_MAX):
+        numbers = range(begun, min(end, begun + OPERATIONS_MAX))
+        markers = tuple(Marker(path_of(number)) for number in numbers)
+        request = Transact(markers, 3, 128 * MIB, Durability.DISK, owner="somebody")
+        await connection.call(TRANSACT, request)
+    connection.close()
+
+
+async def make(address: str, first: int, end: int) -> None:
+    """Make the files from number `first` to `end`, each of them by a create and a close."""
     numbers = iter(range(first, end))
 
     async def client() -> None:
