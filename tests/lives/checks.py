@@ -212,6 +212,15 @@ class Checker:
                 return False
         return True
 
+    def holds_any(self, machine: Machine) -> bool:
+        """True if a member of a block is on this machine."""
+        return any(
+            held.machine is machine and storage in self.blocks[block].record.members
+            for block, replicas in self.held.items()
+            if block in self.blocks
+            for storage, held in replicas.items()
+        )
+
     def may_forget(self, machine: Machine) -> bool:
         """True if the power of a machine may go: nothing that only memory keeps would be missed."""
 

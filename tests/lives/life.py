@@ -299,7 +299,12 @@ class Life:
         self._namenode_suffers = True
         several = len(namenodes.seats) > 1
         trouble = self.rng.choice((self._kill_namenode, self._stop_namenode, self._cut_namenode))
-        back = trouble(seat) if several else self._kill_namenode(seat)
+        if not several:
+            trouble = self._kill_namenode
+        self.counts["leader killed"] += (
+            several and seat is leading and trouble == self._kill_namenode
+        )
+        back = trouble(seat)
         self._let_it_be_known()
 
         def end() -> None:
@@ -357,6 +362,7 @@ class Life:
         machine = self._victim()
         if machine is not None and not machine.leaving:
             self._happens("decommission", machine.name)
+            self.counts["members decommissioned"] += self.checker.holds_any(machine)
             machine.leaving = True
             self._ask(lambda fs: say_if_leaving(fs, machine))
 

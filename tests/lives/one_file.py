@@ -147,7 +147,9 @@ class OneFile:
             self._may_be(Version(whole[:sent], self.now[0].at_least))
             await out.write(whole[start:sent])
             if rng.random() < 0.5:
-                receipt = await (out.hflush() if rng.random() < 0.7 else out.hsync())
+                synced = rng.random() >= 0.7
+                receipt = await (out.hsync() if synced else out.hflush())
+                self.counts["hsyncs" if synced else "hflushes"] += 1
                 if receipt.length != sent:
                     self.world.mistake(f"a flush of {sent} bytes acknowledged {receipt.length}")
                 self._may_be(Version(whole[:sent], sent))

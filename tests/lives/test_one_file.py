@@ -22,7 +22,21 @@ def outcomes() -> list[Outcome]:
 
 @pytest.mark.parametrize(
     "what",
-    ["appends", "truncates", "renames", "owners killed", "bytes read", "machine lost", "power cut"],
+    [
+        "appends",
+        "hflushes",
+        "hsyncs",
+        "truncates",
+        "renames",
+        "owners killed",
+        "bytes read",
+        "process killed",
+        "process started",
+        "power cut",
+        "machine lost",
+        "leader killed",
+        "members decommissioned",
+    ],
 )
 def test_a_reader_sees_a_version_that_was_possible_while_he_read(
     outcomes: list[Outcome], what: str
