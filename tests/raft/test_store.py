@@ -261,6 +261,21 @@ async def test_what_a_flush_covers_is_dropped_from_memory_in_slices() -> None:
     await store.close()
 
 
+async def test_the_entries_that_stay_in_memory_after_a_flush_are_few_if_they_are_long() -> None:
+    """Ten thousand transactions of a MiB each would be all of the machine's memory."""
+    limits = Limits(flush_bytes=1, trailing_entries=1000, trailing_bytes=5000)
+    store = alone_on(SimulatedDisk(), Options(limits=limits))
+    await store.start()
+    await store.wait_leadership()
+    for number in range(20):
+        await store.commit(put(b"%d" % number, bytes(1000)))
+    node = store._node
+    assert node is not None
+    log = node.log
+    await wait_until_async(lambda: 0 < log.last_log_index - log.base_index < 6)
+    await store.close()
+
+
 def test_the_status_tells_role_term_commit_and_lag() -> None:
     with rig() as member:
         assert member.store.status().role == "follower"

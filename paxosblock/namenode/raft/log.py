@@ -172,6 +172,18 @@ class RaftLog:
                 return chosen[:count]
         return chosen
 
+    def first_of_last(self, index: int, count_max: int, bytes_max: int) -> int:
+        """Return the first of the last entries up to `index`, as many as the limits allow; the one
+        after it if they allow none."""
+        first, size = index + 1, 0
+        lowest = max(self.base_index, index - count_max) + 1
+        while first > lowest:
+            size += len(self.entry(first - 1).payload)
+            if size > bytes_max:
+                break
+            first -= 1
+        return first
+
     def append(self, entry: Entry) -> int:
         """Append the entry; return its index."""
         tail = self._tail

@@ -44,8 +44,8 @@ _KNOWN_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes that files may reach, in bytes; `trailing_entries` stay in memory after a flush, so
-    that a member that is a little behind needs no copy of the map.
+    """Sizes that files may reach, in bytes; `trailing_entries` of at most `trailing_bytes` stay in
+    memory after a flush, so that a member that is a little behind needs no copy of the map.
 
     A flush is due when the log has grown by `flush_bytes` since the last one, in this process and
     earlier ones.
@@ -54,6 +54,7 @@ class Limits:
     segment_bytes: int = 16 * MIB
     flush_bytes: int = 64 * MIB
     trailing_entries: int = 10_000
+    trailing_bytes: int = 32 * MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -436,15 +436,16 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     async def _compact(self, index: int) -> None:
         """Drop the entries that the flush of `index` made durable, in memory a slice each turn."""
-        most = self.options.forget_entries_max
-        while (end := self.log.base_index + most + 1) < self._keep_from():
+        most, limits = self.options.forget_entries_max, self.options.limits
+        trailing = self.log.first_of_last(index, limits.trailing_entries, limits.trailing_bytes)
+        while (end := self.log.base_index + most + 1) < self._keep_from(trailing):
             self.log.compact(index, end)
             await asyncio.sleep(0)
-        self.log.compact(index, self._keep_from())
+        self.log.compact(index, self._keep_from(trailing))
 
-    def _keep_from(self) -> int:
-        """Return the first entry to keep in memory for members that are behind."""
-        trailing = self.snapshot_index + 1 - self.options.limits.trailing_entries
+    def _keep_from(self, trailing: int) -> int:
+        """Return the first entry to keep in memory for members that are behind: the first of the
+        `trailing` ones, or one before that."""
         role = self.state.state
         return min(trailing, role.needed_from()) if isinstance(role, RaftLeader) else trailing
 
