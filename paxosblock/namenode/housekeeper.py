@@ -80,8 +80,9 @@ class Housekeeper:
             self._background.repeat(name, work, pause_s)
 
     def garbage_waits(self) -> None:
-        """Note that something was unlinked."""
-        self._garbage.set()
+        """Note that something was unlinked, which may have left something behind."""
+        if self._catalog.has_garbage:
+            self._garbage.set()
 
     async def check_leases(self) -> None:
         """Close files, and end blocks without files, whose writers are gone."""
@@ -140,13 +141,13 @@ class Housekeeper:
         return now_s - since_s < FORGET_AFTER_S
 
     async def sweep(self) -> None:
-        """Wait for garbage and sweep all of it, one small transaction after the other."""
+        """Wait for garbage and sweep all of it, one transaction after the other."""
         await self._garbage.wait()
         self._garbage.clear()
         try:
-            while numbers := await self._catalog.garbage():
-                for number in numbers:
-                    await self._sweep_one(number)
+            while (blocks := await self._catalog.sweep()) is not None:
+                for entry in blocks:
+                    self._finalizer.delete_everywhere(entry)
         except Exception:
             self._garbage.set()
             raise
@@ -156,11 +157,3 @@ class Housekeeper:
         with contextlib.suppress(NotFoundError):
             await self._recoverer.finalize(block)
         self._block_leases.release(block)
-
-    async def _sweep_one(self, number: int) -> None:
-        done = False
-        while not done:
-            swept = await self._catalog.sweep(number)
-            for entry in swept.blocks:
-                self._finalizer.delete_everywhere(entry)
-            done = swept.done

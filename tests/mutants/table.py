@@ -569,6 +569,20 @@ SOURCE: tuple[Mutant, ...] = (
         GARBAGE,
     ),
     _recovery(
+        "a file that got a block is deleted as if it had none",
+        "catalog/namespace.py",
+        "    draft.expect_empty(span)\n",
+        "",
+        GARBAGE,
+    ),
+    _recovery(
+        "a new directory that got an entry is deleted as if it had none",
+        "catalog/namespace.py",
+        "return not draft.get(touched).exists",
+        "return True",
+        GARBAGE,
+    ),
+    _recovery(
         "a block that another cluster made is deleted",
         "blocks/replicas.py",
         "    if not ours:\n        return Finding(Verdict.ALARM, ",

@@ -144,6 +144,15 @@ async def new_catalog(store: MemoryStore | None = None) -> NamedCatalog:
     return catalog
 
 
+async def sweep_everything(catalog: Catalog) -> list[BlockEntry]:
+    """Sweep until nothing is left; return the blocks that went."""
+    gone: list[BlockEntry] = []
+    while (blocks := await catalog.sweep()) is not None:
+        gone += blocks
+    assert not catalog.has_garbage
+    return gone
+
+
 async def add_block(
     catalog: Catalog, file: int, previous: BlockId = NO_BLOCK, writer: WriterId = ANN
 ) -> BlockEntry:

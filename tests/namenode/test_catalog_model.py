@@ -12,6 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from paxosblock.api.namenode import DeletePath, Kind, ListDirectory, MakeDirectories, Rename
 from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog.records import ROOT_ID
+from paxosblock.namenode.kv.interface import prefix_range
 from paxosblock.protocol.types import WriterId
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import create_request, new_catalog
@@ -150,14 +153,33 @@ class NamespaceMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        for number in self.loop.run_until_complete(self.catalog.garbage()):
-            self.loop.run_until_complete(self.catalog.sweep(number))
+        self.loop.run_until_complete(self.catalog.sweep())
 
     @invariant()
     def the_tree_is_the_models_tree(self) -> None:
         directories, files = self.loop.run_until_complete(self.walk(ROOT))
         assert directories | {ROOT} == self.model.directories
         assert files == set(self.model.files)
+
+    @invariant()
+    def every_record_is_named_and_nothing_else_is(self) -> None:
+        there, garbage = self.numbers(b"i"), self.numbers(b"g")
+        entries = [key for key, _ in self.store.machine.scan(*keys.ENTRIES)]
+        named = [self.named_by(key) for key in entries]
+        assert sorted(named) == sorted(there - {ROOT_ID})
+        assert self.numbers(b"e") <= there | garbage
+        assert self.numbers(b"o") | self.numbers(b"t") <= there
+
+    def named_by(self, key: bytes) -> int:
+        """The id that an entry names."""
+        target = tree.child(self.store.machine, keys.number_of(key), keys.entry_name(key))
+        assert target is not None
+        return target.number
+
+    def numbers(self, letter: bytes) -> set[int]:
+        """The ids in the keys that begin with a letter."""
+        found = self.store.machine.scan(*prefix_range(letter))
+        return {keys.number_of(key) for key, _ in found}
 
     async def walk(self, path: str) -> tuple[set[str], set[str]]:
         directories: set[str] = set()

@@ -30,6 +30,7 @@ from tests.namenode.scene import (
     finalize,
     new_catalog,
     new_scene,
+    sweep_everything,
 )
 from tests.waiting import wait_until_async
 
@@ -122,10 +123,9 @@ async def test_a_half_swept_delete_goes_on_after_a_restart(tmp_path: Path) -> No
         for n in range(5):
             await file_with_blocks(catalog, f"/d/sub{n}/f", 1)
         await catalog.delete(DeletePath("/d", recursive=True))
-        await catalog.sweep((await catalog.garbage())[0])
+        assert await catalog.sweep() == ()
     async with catalog_in(tmp_path) as catalog:
-        freed = await sweep_everything(catalog)
-        assert freed == 5
+        assert len(await sweep_everything(catalog)) == 5
         counts = await catalog.counts()
         assert (counts.files, counts.blocks, counts.open_files) == (0, 0, 0)
 
@@ -140,7 +140,7 @@ async def test_sweeping_leaves_no_key_behind() -> None:
     for n in range(3):
         await file_with_blocks(catalog, f"/d/e{n}/f", 1, 2)
     await catalog.delete(DeletePath("/d", recursive=True))
-    assert await sweep_everything(catalog) == 6
+    assert len(await sweep_everything(catalog)) == 6
     assert len(store.machine) == clean
 
 
@@ -193,22 +193,10 @@ async def test_a_node_that_starts_sweeps_what_the_old_one_left() -> None:
     await catalog.delete(DeletePath("/d", recursive=True))
     scene = await new_scene(store=store)
 
-    async def swept() -> bool:
-        return await scene.node.catalog.garbage() == ()
-
-    await wait_until_async(swept)
+    await wait_until_async(lambda: not scene.node.catalog.has_garbage)
     assert (await scene.node.catalog.counts()).blocks == 0
     await scene.close()
 
 
 async def file_is_closed(catalog: Catalog, path: str) -> bool:
     return not (await catalog.status(path)).open
-
-
-async def sweep_everything(catalog: Catalog) -> int:
-    """Sweep until nothing is left; return how many blocks that freed."""
-    freed = 0
-    while numbers := await catalog.garbage():
-        for number in numbers:
-            freed += len((await catalog.sweep(number)).blocks)
-    return freed

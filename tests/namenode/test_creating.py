@@ -32,7 +32,15 @@ from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES
-from tests.namenode.scene import ANN, BOB, ROOM_BYTES, Scene, create_request, new_scene
+from tests.namenode.scene import (
+    ANN,
+    BOB,
+    ROOM_BYTES,
+    Scene,
+    create_request,
+    new_scene,
+    sweep_everything,
+)
 from tests.waiting import wait_until_async
 
 
@@ -146,8 +154,7 @@ async def test_a_block_that_its_writer_does_not_use_goes(scene: Scene, how: str)
             await scene.service.call(TAKE_OVER, TakeOver("/f"))
         case "deleted":
             await scene.service.call(DELETE, DeletePath("/f"))
-            while (await scene.node.catalog.garbage()) != ():
-                await scene.node.catalog.sweep(file)
+            await sweep_everything(scene.node.catalog)
         case _:
             await scene.service.call(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, window=2))
     with pytest.raises(NotFoundError):

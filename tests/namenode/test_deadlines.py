@@ -35,6 +35,7 @@ from tests.namenode.scene import (
     add_block,
     closed_file,
     create_request,
+    sweep_everything,
 )
 from tests.waiting import wait_until_async
 
@@ -202,9 +203,7 @@ async def test_a_directory_that_is_deleted_or_swept_leaves_no_deadline(timed: Ti
     await timed.mkdirs("/b/below")
     for path in ("/a", "/b"):
         await timed.catalog.delete(DeletePath(path, recursive=True))
-    while numbers := await timed.catalog.garbage():
-        for number in numbers:
-            await timed.catalog.sweep(number)
+    await sweep_everything(timed.catalog)
     assert timed.deadlines() == 0
 
 

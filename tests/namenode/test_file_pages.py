@@ -45,6 +45,7 @@ from tests.namenode.scene import (
     finalize,
     new_catalog,
     new_scene,
+    sweep_everything,
 )
 
 LENGTHS = (0, 0, 2, 1, 0, 3, 1, 1, 0)
@@ -365,8 +366,7 @@ class PagesMachine(RuleBasedStateMachine):
         if not file.is_gone:
             self.loop.run_until_complete(self.catalog.delete(DeletePath(file.path)))
             file.is_gone = True
-        for number in self.loop.run_until_complete(self.catalog.garbage()):
-            self.loop.run_until_complete(self.catalog.sweep(number))
+        self.loop.run_until_complete(sweep_everything(self.catalog))
 
     @rule(target=readers, file=files)
     def open(self, file: File) -> object:

@@ -56,6 +56,7 @@ from tests.namenode.scene import (
     create_request,
     new_catalog,
     new_scene,
+    sweep_everything,
 )
 from tests.namenode.scene import blocks_of as entries_of
 
@@ -125,8 +126,7 @@ async def test_a_marker_replaces_a_closed_file_and_frees_its_blocks() -> None:
     before = await closed_file(catalog, "/m", 2)
     await apply(catalog, Marker("/m"), Marker("/m"))
     assert (await catalog.status("/m")).length == 0
-    swept = [await catalog.sweep(number) for number in await catalog.garbage()]
-    assert [entry.file for step in swept for entry in step.blocks] == [before]
+    assert [entry.file for entry in await sweep_everything(catalog)] == [before]
 
 
 async def test_operations_build_on_those_before_them() -> None:
@@ -153,9 +153,7 @@ async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() 
     store = MemoryStore()
     catalog = await new_catalog(store)
     await apply(catalog, MakeDirectory("/a/b"), Marker("/a/b/c"), Delete("/a", recursive=True))
-    while numbers := await catalog.garbage():
-        for number in numbers:
-            await catalog.sweep(number)
+    await sweep_everything(catalog)
     assert await names(catalog) == []
     assert await catalog.counts() == await (await new_catalog()).counts()
 
@@ -397,8 +395,7 @@ async def test_no_sweep_reaches_blocks_that_were_moved() -> None:
     await closed_file(catalog, "/target", 1)
     await closed_file(catalog, "/dir/source", 2)
     await apply(catalog, Concat("/target", ("/dir/source",)), Delete("/dir"))
-    for number in await catalog.garbage():
-        assert (await catalog.sweep(number)).blocks == ()
+    assert await sweep_everything(catalog) == []
     assert [await catalog.get_block(block) for block in await blocks_of(catalog, "/target")]
     assert (await catalog.status("/target")).length == 30
 
@@ -410,9 +407,8 @@ async def test_blocks_that_were_moved_go_with_their_new_file() -> None:
     moved = await blocks_of(catalog, "/source")
     await apply(catalog, Concat("/target", ("/source",)))
     await catalog.delete(DeletePath("/target"))
-    (number,) = await catalog.garbage()
-    swept = await catalog.sweep(number)
-    assert set(moved) < {entry.record.block for entry in swept.blocks}
+    swept = await sweep_everything(catalog)
+    assert set(moved) < {entry.record.block for entry in swept}
 
 
 async def test_a_file_that_was_made_of_others_is_moved_on_and_grows_again() -> None:

@@ -64,6 +64,7 @@ from tests.namenode.scene import (
     finalize_request,
     new_catalog,
     new_scene,
+    sweep_everything,
 )
 from tests.namenode.test_transactions import apply, request_of
 from tests.waiting import wait_until_async
@@ -153,8 +154,7 @@ async def test_what_is_behind_the_cut_is_swept_as_the_blocks_of_a_deleted_file_a
     file = await closed_file(catalog, "/f", 1, 2, 3)
     cut_off = [entry.record.block for entry in (await blocks_of(catalog, file))[1:]]
     await apply(catalog, Truncate("/f", CHUNK_BYTES))
-    swept = [await catalog.sweep(number) for number in await catalog.garbage()]
-    assert [entry.record.block for step in swept for entry in step.blocks] == cut_off
+    assert [entry.record.block for entry in await sweep_everything(catalog)] == cut_off
     assert (await catalog.counts()).blocks == 1
 
 

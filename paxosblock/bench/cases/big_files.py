@@ -179,7 +179,7 @@ async def again(service: Service, method: Method[Q, object], request: Q, times: 
 async def swept(stage: Stage) -> None:
     """Delete the file, and wait until its blocks are gone."""
     await stage.service.call(DELETE, DeletePath(PATH))
-    while await stage.node.catalog.garbage():  # noqa: ASYNC110 - the sweep has no event to wait for
+    while stage.node.catalog.has_garbage:  # noqa: ASYNC110 - the sweep has no event to wait for
         await asyncio.sleep(0.1)
 
 

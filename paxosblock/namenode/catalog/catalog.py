@@ -48,7 +48,6 @@ from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
-from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
@@ -393,13 +392,14 @@ class Catalog:
 
     # --- housekeeping ----------------------------------------------------------------------------
 
-    async def garbage(self, limit: int = 100) -> tuple[int, ...]:
-        """Return the ids of unlinked inodes that are still to be swept."""
-        return garbage.pending(await self._store.barrier(), limit)
+    @property
+    def has_garbage(self) -> bool:
+        """True if something was unlinked that is still to be swept, as applied here."""
+        return self._store.view().count(keys.GARBAGE[0]) > 0
 
-    async def sweep(self, number: int) -> Swept:
-        """Remove one step's worth of what an unlinked inode leaves behind."""
-        return await self._change(lambda draft: garbage.sweep(draft, number))
+    async def sweep(self) -> tuple[BlockEntry, ...] | None:
+        """Remove a step's worth of what was unlinked (`garbage.sweep`); None: nothing is left."""
+        return await self._change(garbage.sweep)
 
     async def due(self, after: bytes = b"", limit: int = 100) -> tuple[bytes, ...]:
         """Return the deadlines that are over and come after the key `after`, oldest first."""

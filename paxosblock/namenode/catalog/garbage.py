@@ -1,16 +1,14 @@
 """Sweeping what was unlinked: a deleted tree goes away in small transactions, behind the scenes.
 
-A `g` key stands for an inode that no entry names. Sweeping a directory turns its entries into
-garbage of their own; sweeping a file removes its blocks. Each step is one transaction, so a
-NameNode that stops in between goes on where it was.
+A `g` key stands for an inode that no entry names, and below which something was when it was
+unlinked. Sweeping a directory unlinks its entries; sweeping a file removes its blocks. Each step is
+one transaction for several inodes, so a NameNode that stops in between goes on where it was.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from paxosblock.namenode.catalog import keys, reserving, tree
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import discard
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
@@ -20,37 +18,39 @@ from paxosblock.namenode.catalog.records import (
     decode_inode,
     decode_place,
 )
-from paxosblock.namenode.kv.interface import View
 
+STEP_INODES = 100
+"""Unlinked inodes that one step looks at."""
 STEP_COUNT = 200
-"""Entries or blocks that one transaction takes away."""
+"""Entries or blocks of an inode that one step takes away."""
+STEP_WORK = 1000
+"""Keys that a step has read or changed when it leaves the other inodes to the next one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """The blocks that a step removed; `done` says that nothing is left of the unlinked inode."""
-
-    blocks: tuple[BlockEntry, ...] = ()
-    done: bool = True
-
-
-def pending(view: View, limit: int) -> tuple[int, ...]:
+def pending(reads: Reads, limit: int = STEP_INODES) -> tuple[int, ...]:
     """Return ids of inodes that are still to be swept."""
-    return tuple(keys.number_of(key) for key, _ in view.scan(*keys.GARBAGE, limit))
+    return tuple(keys.number_of(key) for key, _ in reads.scan(*keys.GARBAGE, limit))
 
 
-def sweep(draft: Draft, number: int) -> Swept:
-    """Remove one step's worth of what the unlinked inode `number` leaves behind."""
-    found = draft.get(keys.garbage(number))
-    if not found.exists:
-        return Swept()
-    inode = decode_inode(found.value)
-    if isinstance(inode, DirectoryInode):
-        return _sweep_directory(draft, number)
-    return _sweep_file(draft, inode)
+def sweep(draft: Draft) -> tuple[BlockEntry, ...] | None:
+    """Remove one step's worth of what unlinked inodes leave behind, and return the blocks of it;
+    None if nothing is left.
+    """
+    before, blocks = draft.work, list[BlockEntry]()
+    if not (numbers := pending(draft)):
+        return None
+    for number in numbers:
+        inode = decode_inode(draft.get(keys.garbage(number)).value)
+        if isinstance(inode, DirectoryInode):
+            _sweep_directory(draft, number)
+        else:
+            blocks += _sweep_file(draft, inode)
+        if draft.work - before >= STEP_WORK:
+            break
+    return tuple(blocks)
 
 
-def _sweep_directory(draft: Draft, number: int) -> Swept:
+def _sweep_directory(draft: Draft, number: int) -> None:
     entries = list(draft.scan(*keys.entries(number), STEP_COUNT))
     for key, _ in entries:
         target = tree.child(draft, number, keys.entry_name(key))
@@ -61,10 +61,9 @@ def _sweep_directory(draft: Draft, number: int) -> Swept:
     if not entries:
         draft.expect_empty(keys.entries(number))
         draft.delete(keys.garbage(number))
-    return Swept(done=not entries)
 
 
-def _sweep_file(draft: Draft, inode: FileInode) -> Swept:
+def _sweep_file(draft: Draft, inode: FileInode) -> list[BlockEntry]:
     number = inode.number
     places = list(draft.scan(*keys.places(number), STEP_COUNT))
     blocks = [] if places else [*reserving.drop(draft, inode)]
@@ -76,4 +75,4 @@ def _sweep_file(draft: Draft, inode: FileInode) -> Swept:
     if not places:
         draft.expect_empty(keys.places(number))
         draft.delete(keys.garbage(number))
-    return Swept(tuple(blocks), done=not places)
+    return blocks

@@ -11,7 +11,7 @@
     b + block                  BlockEntry
     o + file                   the file is being written (empty value)
     u + block                  a block without a file that is not ended (empty value)
-    g + id                     an Inode that was unlinked and is still to be swept
+    g + id                     an Inode that was unlinked with something below it: to be swept
     a + application            Application: the last transaction that was applied for it
     s + session                Answered: the latest request of a client's session, and its answer
     m                          an operator entered safe mode at that time (8 bytes, ms)

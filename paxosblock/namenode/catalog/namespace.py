@@ -14,6 +14,7 @@ import msgspec
 from paxosblock import transaction
 from paxosblock.api.care import SetReplication
 from paxosblock.api.namenode import (
+    NO_BLOCK,
     NO_FILE,
     CreateFile,
     DeletePath,
@@ -182,7 +183,7 @@ def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -
 
 
 def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
-    """Unlink a file or directory at once; what hangs below is swept later (`garbage.py`).
+    """Unlink a file or directory at once; what is below it is swept later (`garbage.py`).
 
     Raises:
         InvalidRequestError: the path is the root.
@@ -195,10 +196,11 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
     if depth < len(names) or request.file_id not in (NO_FILE, target.number):
         return Deletion(existed=False)
     inode = tree.load(draft.get(keys.inode(target.number)), request.path)
-    if target.is_directory and not request.recursive:
-        _expect_no_entry(draft, target.number, request.path)
     unlink(draft, inode, context)
-    discard(draft, inode)
+    if discard(draft, inode) and target.is_directory and not request.recursive:
+        raise DirectoryNotEmptyError(
+            f"{paths.shown(request.path)}: directory is not empty", path=request.path
+        )
     return Deletion(existed=True)
 
 
@@ -252,15 +254,37 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
     _link(draft, msgspec.structs.replace(made, open=False), context)
 
 
-def discard(draft: Draft, inode: Inode) -> None:
-    """Leave an inode that no entry names any more to the sweep."""
-    draft.delete(keys.inode(inode.number))
-    draft.put(keys.garbage(inode.number), encode(inode))
+def discard(draft: Draft, inode: Inode) -> bool:
+    """Remove an inode that no entry names; True if what is below it is left to the sweep."""
+    number, touched = inode.number, keys.touched(inode.number)
+    left = not _is_bare(draft, inode)
+    draft.delete(keys.inode(number))
+    if left:
+        draft.put(keys.garbage(number), encode(inode))
+    if isinstance(inode, DirectoryInode):
+        draft.move_deadline(keys.inode(number), inode.expires_ms, 0)
+        if draft.peek(touched).exists:
+            draft.delete(touched)
+    elif inode.open:
+        draft.delete(keys.open_file(number))
+    return left
+
+
+def _is_bare(draft: Draft, inode: Inode) -> bool:
+    """True if nothing is below an inode, as it must still be when the change is applied."""
     if isinstance(inode, FileInode):
-        draft.delete(keys.open_file(inode.number))
+        if inode.reserved != NO_BLOCK:
+            return False
+        span = keys.places(inode.number)
     else:
-        draft.delete(keys.touched(inode.number))
-        draft.move_deadline(keys.inode(inode.number), inode.expires_ms, 0)
+        touched = keys.touched(inode.number)
+        if not draft.peek(touched).exists:
+            return not draft.get(touched).exists  # it comes with the first entry
+        span = keys.entries(inode.number)
+    if next(draft.scan(*span, 1), None) is not None:
+        return False
+    draft.expect_empty(span)
+    return True
 
 
 def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
@@ -385,13 +409,6 @@ def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) 
     if before.open and context.is_held(before):
         raise tree.being_written(path, before)
     discard(draft, before)
-
-
-def _expect_no_entry(draft: Draft, directory: int, path: str) -> None:
-    span = keys.entries(directory)
-    if next(draft.scan(*span, 1), None) is not None:
-        raise DirectoryNotEmptyError(f"{paths.shown(path)}: directory is not empty", path=path)
-    draft.expect_empty(span)
 
 
 def root(now_ms: int) -> DirectoryInode:
