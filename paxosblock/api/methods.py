@@ -46,15 +46,15 @@ class Once(msgspec.Struct, frozen=True):
     sequence: int
 
 
-def encode(request: object) -> bytes:
-    """Return the msgpack of a request.
+def encode(message: object) -> bytes:
+    """Return the msgpack of a request, or of an answer.
 
     Raises:
         InvalidRequestError: it cannot be sent: a number of more than 64 bits, or a text that is not
             Unicode, as the name of a local file may be.
     """
     try:
-        return _ENCODER.encode(request)
+        return _ENCODER.encode(message)
     except OverflowError as error:
         raise InvalidRequestError("a number has more than 64 bits") from error
     except UnicodeEncodeError as error:

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec import Raw
+
 from paxosblock.api import care, files, fsck, leases, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import UnavailableError
 from paxosblock.logs import facts, log_event
 from paxosblock.metrics import NodeMetrics
@@ -27,6 +30,7 @@ from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.paths import split
+from paxosblock.namenode.catalog.repeats import Answer
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.node import NameNode
 from paxosblock.net.rpc import RpcRouter
@@ -74,6 +78,7 @@ class Call:
 
     method: Method[Any, Any]
     answer: Callable[[NameNode, Any], Awaitable[Any]]
+    """Returns the answer; with the msgpack of it, an `Answer`, where there is a record of it."""
     by: By = By.LEADER
     check: Callable[[Any], None] | None = None
     """The check of a request before anything is done for it; raises InvalidRequestError."""
@@ -100,12 +105,12 @@ def decided(
     """
     decision = _of_names(decide)
 
-    async def answer(node: NameNode, request: R) -> A:
+    async def answer(node: NameNode, request: R) -> Answer[A]:
         made = await node.catalog.decide(
             method.answer, decision, request, ids(request), once=request.once
         )
         if then is not None:
-            then(node, request, made)
+            then(node, request, made.value)
         return made
 
     return Call(method, answer, By.LEADER, check, log, at_once=True)
@@ -143,7 +148,7 @@ def shown(
 
 def handled(
     method: Method[Q, A],
-    answer: Callable[[NameNode, Q], Awaitable[A]],
+    answer: Callable[[NameNode, Q], Awaitable[A | Answer[A]]],
     *,
     by: By = By.LEADER,
     check: Callable[[Q], None] | None = None,
@@ -193,7 +198,8 @@ class Service:
 
     async def call(self, method: Method[Q, A], request: Q) -> A:
         """Answer a call that comes from this process. Raises the errors that a client would get."""
-        answer: A = await self._handlers[method.name][1](request)
+        sent = await self._handlers[method.name][1](request)
+        answer: A = msgpack_decoder(method.answer).decode(sent) if isinstance(sent, Raw) else sent
         return answer
 
     def add_to(self, router: RpcRouter) -> None:
@@ -209,14 +215,16 @@ def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Await
         try:
             if check is not None:
                 check(request)
-            answered = await answer(node, request)
+            sent = answered = await answer(node, request)
         except Exception:
             tally.failed += 1
             raise
+        if isinstance(answered, Answer):
+            answered, sent = answered.value, answered.sent
         tally.done += 1
         if log is not None and (told := log(request, answered)) is not None:
             log_event(_log, name, told)
-        return answered
+        return sent
 
     return handle
 

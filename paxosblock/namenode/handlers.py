@@ -54,6 +54,7 @@ from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.creating import Made, Placed
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.catalog.repeats import Answer
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import StorageId, WriterId
@@ -66,13 +67,8 @@ from paxosblock.transaction import TransactionOutcome
 async def create(node: NameNode, request: CreateFile) -> CreatedFile:
     """Make a file, start its writer's lease, and place the block that it begins with."""
     placed = None if request.first is None else await _placed_first(node, request, request.first)
-    made = await node.catalog.decide(
-        Made,
-        in_one(partial(creating.create, placed=placed)),
-        request,
-        len(paths.split(request.path)),
-        once=request.once,
-    )
+    decision, ids = in_one(partial(creating.create, placed=placed)), len(paths.split(request.path))
+    made = (await node.catalog.decide(Made, decision, request, ids, once=request.once)).value
     node.leases.open(request.writer, made.status.file_id, node.clock_s())
     if request.overwrite:
         node.housekeeper.garbage_waits()
@@ -90,10 +86,10 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
     return opened
 
 
-async def transact(node: NameNode, request: Transact) -> TransactionOutcome:
+async def transact(node: NameNode, request: Transact) -> Answer[TransactionOutcome]:
     """Apply the operations in one step, after asking holders if they cut blocks."""
 
-    async def decide(boundaries: Boundaries) -> TransactionOutcome:
+    async def decide(boundaries: Boundaries) -> Answer[TransactionOutcome]:
         ids = transactions.new_inodes(request.operations)
         return await node.catalog.decide(
             TransactionOutcome,

@@ -95,35 +95,38 @@ class NamedCatalog(Catalog):
 
     async def make_directories(self, request: MakeDirectories) -> FileStatus:
         ids, once = len(split(request.path)), request.once
-        return await self.decide(
-            FileStatus, in_one(namespace.make_directories), request, ids, once=once
-        )
+        decide = in_one(namespace.make_directories)
+        return (await self.decide(FileStatus, decide, request, ids, once=once)).value
 
     async def create(self, request: CreateFile) -> FileInode:
         ids, once = len(split(request.path)), request.once
-        return await self.decide(FileInode, in_one(namespace.create), request, ids, once=once)
+        decide = in_one(namespace.create)
+        return (await self.decide(FileInode, decide, request, ids, once=once)).value
 
     async def rename(self, request: Rename) -> FileStatus:
-        return await self.decide(FileStatus, in_one(namespace.rename), request, once=request.once)
+        decide = in_one(namespace.rename)
+        return (await self.decide(FileStatus, decide, request, once=request.once)).value
 
     async def delete(self, request: DeletePath) -> Deletion:
-        return await self.decide(Deletion, in_one(namespace.delete), request, once=request.once)
+        decide = in_one(namespace.delete)
+        return (await self.decide(Deletion, decide, request, once=request.once)).value
 
     async def concat(self, request: ConcatFiles) -> FileStatus:
         def decide(draft: Draft, request: ConcatFiles, context: Context) -> Slices[FileStatus]:
             yield from concat(draft, request.target, request.sources, context)
             return tree.stat(draft, request.target)
 
-        return await self.decide(FileStatus, decide, request, once=request.once)
+        return (await self.decide(FileStatus, decide, request, once=request.once)).value
 
     async def transact(self, request: Transact) -> TransactionOutcome:
         decide, ids = transactions.transact, transactions.new_inodes(request.operations)
         told: dict[Cut, Boundary] = {}
         while True:
             try:
-                return await self.decide(
+                answer = await self.decide(
                     TransactionOutcome, decide, request, ids, once=request.once, boundaries=told
                 )
+                return answer.value
             except BoundaryUnknownError as unknown:
                 chunks = unknown.cut.offset // CHUNK_BYTES
                 told[unknown.cut] = Boundary(chunks, chunks * CHUNK_BYTES)

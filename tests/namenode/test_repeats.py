@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from paxosblock.api.methods import Once
@@ -14,6 +16,7 @@ from paxosblock.api.namenode import (
     MKDIRS,
     NO_BLOCK,
     NO_FILE,
+    TRANSACT,
     AddBlock,
     ConcatFiles,
     DeletePath,
@@ -29,6 +32,7 @@ from paxosblock.namenode.catalog.records import Answered, decode_answered, encod
 from paxosblock.namenode.catalog.repeats import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
@@ -45,6 +49,7 @@ from tests.namenode.scene import (
 
 FIRST = Once("a client's session", 1)
 SECOND = Once("a client's session", 2)
+OTHER = Once("another client's session", 1)
 KEPT_AT_LEAST_S = REMEMBERED_MS / 2000
 
 Change = Callable[[NamedCatalog, Once], Awaitable[object]]
@@ -127,6 +132,28 @@ async def test_a_copy_gets_the_first_answer_from_any_namenode(timed: Timed, chan
     assert timed.store.commits == changed
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["first", "repeated"])
+async def test_the_msgpack_of_an_answer_is_made_once_for_its_record_and_the_caller(
+    again: bool,
+) -> None:
+    """The caller is sent the very bytes of the record."""
+    scene, router = await new_scene(), RpcRouter()
+    scene.service.add_to(router)
+    operations = (MakeDirectory("/e"),)
+    for name, once, request in (
+        (MKDIRS.name, FIRST, MakeDirectories("/d", once=FIRST)),
+        (TRANSACT.name, OTHER, Transact(operations, 3, 1 << 20, Durability.DISK, once=OTHER)),
+    ):
+        handler = router.find(name).handler
+        sent = await handler(request)
+        if again:
+            sent = await handler(request)
+        assert isinstance(sent, Raw)
+        kept = scene.store.machine.get(keys.session(once.session))
+        assert bytes(sent) == bytes(decode_answered(kept.value).answer)
+    await scene.close()
+
+
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_copy_after_a_lost_answer_is_answered(timed: Timed, change: Change) -> None:
     timed.store.fail_after = True
@@ -143,7 +170,8 @@ async def test_a_copy_gets_an_answer_that_an_earlier_version_wrote_down(
     first = await change(timed.catalog, FIRST)
     key = keys.session(FIRST.session)
     kept = decode_answered(timed.store.machine.get(key).value)
-    earlier = Answered[object](kept.sequence, kept.expires_ms, bytes(kept.answer))
+    wrapped = Raw(msgspec.msgpack.encode(bytes(kept.answer)))
+    earlier = Answered(kept.sequence, kept.expires_ms, wrapped)
     await timed.store.commit(Transaction(puts=((key, encode(earlier)),)))
     assert await change(timed.other, FIRST) == first
 

@@ -130,7 +130,7 @@ class Reopener:
             return not self._targets.objection(record, targets, now_s)
 
         decision = in_one(partial(reopening.append, may=may))
-        opened = await self._catalog.decide(reopening.Opened, decision, request)
+        opened = (await self._catalog.decide(reopening.Opened, decision, request)).value
         if opened.begun is not None:
             self._begin(opened.begun, request.writer, now_s)
         return opened.file

@@ -61,7 +61,7 @@ from paxosblock.namenode.catalog.records import (
     decode_entry,
     encode,
 )
-from paxosblock.namenode.catalog.repeats import answered, decide_once
+from paxosblock.namenode.catalog.repeats import Answer, answered, decide_once
 from paxosblock.namenode.catalog.together import Together
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
@@ -251,13 +251,12 @@ class Catalog:
         """K1: add a block at `members`, at the end of its file if it has one."""
         decide = without_file.add if request.file_id == NO_FILE else blocks.add
         here = in_one(lambda draft: decide(draft, request, block, members))
-        now_ms = self._clock_ms()
-        return await self._changes.make(_named(BlockEntry, request.once, now_ms, here))
+        return (await self._once(request.once, BlockEntry, self._clock_ms(), here)).value
 
     async def delete_block(self, request: DeleteBlock) -> Deletion:
         """Take a block without a file out of the catalog."""
         here = in_one(lambda draft: without_file.delete(draft, request.block))
-        return await self._changes.make(_named(Deletion, request.once, self._clock_ms(), here))
+        return (await self._once(request.once, Deletion, self._clock_ms(), here)).value
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
         """Return the blocks without files that are not ended, for the leases of a new leader."""
@@ -407,7 +406,7 @@ class Catalog:
 
     async def end(self, deadline: bytes) -> Ended:
         """End the subject of a deadline, unless it is a directory with a live writer below it."""
-        return await self.decide(Ended, in_one(deadlines.end), deadline)
+        return (await self.decide(Ended, in_one(deadlines.end), deadline)).value
 
     async def node_records(self) -> tuple[tuple[str, NodeRecord], ...]:
         """Return the records of the DataNodes that are to leave, by their names."""
@@ -473,7 +472,7 @@ class Catalog:
         *,
         once: Once | None = None,
         boundaries: Boundaries = MappingProxyType({}),
-    ) -> T:
+    ) -> Answer[T]:
         """Run a decision that makes at most `ids` files and directories, and returns a `kind`.
 
         With `once`, a request that was done before gets its first answer again. `boundaries` say
@@ -486,15 +485,14 @@ class Catalog:
             context = Context(iter(numbers), now_ms, self._is_held, boundaries)
             return decision(draft, request, context)
 
-        return await self._changes.make(_named(kind, once, now_ms, decide))
+        return await self._once(once, kind, now_ms, decide)
+
+    def _once(
+        self, once: Once | None, kind: type[T], now_ms: int, decide: Callable[[Draft], Slices[T]]
+    ) -> Awaitable[Answer[T]]:
+        """Decide, once if the request has a name, and commit what was decided."""
+        return self._changes.make(lambda draft: decide_once(draft, once, kind, now_ms, decide))
 
     async def _change(self, decide: Callable[[Draft], T]) -> T:
         """Decide in one turn, and commit what was decided."""
         return await self._changes.make(in_one(decide))
-
-
-def _named(
-    kind: type[T], once: Once | None, now_ms: int, decide: Callable[[Draft], Slices[T]]
-) -> Callable[[Draft], Slices[T]]:
-    """Return a decision that is made once if the request has a name."""
-    return decide if once is None else lambda draft: decide_once(draft, once, kind, now_ms, decide)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId,
 
 ROOT_ID = 1
 """The root directory's id. `NO_FILE` (0) is the id of no file or directory."""
-
-A = TypeVar("A")
 
 RECOVERY_WRITER = WriterId("namenode")
 """The holder of a file whose writer was fenced: any NameNode may seal its blocks and close it."""
@@ -134,20 +132,19 @@ class NodeRecord:
     expires_ms: int = 0
 
 
-class Answered(msgspec.Struct, Generic[A], frozen=True, array_like=True, gc=False):
-    """The latest request of a session and its answer; the record is forgotten at `expires_ms`.
-
-    A record that was read has the `answer` as msgpack, because only a copy of the request needs it.
+class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The latest request of a session and the msgpack of its answer; the record is forgotten at
+    `expires_ms`.
     """
 
     sequence: int
     expires_ms: int
-    answer: A
+    answer: msgspec.Raw
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
-Record = Inode | BlockEntry | Place | ClusterRecord | Application | Answered[object] | NodeRecord
+Record = Inode | BlockEntry | Place | ClusterRecord | Application | Answered | NodeRecord
 
 
 def encode(value: Record) -> bytes:
@@ -178,9 +175,7 @@ decode_cluster: Callable[[bytes], ClusterRecord] = _decoder(ClusterRecord, "clus
 """Decode the cluster's record."""
 decode_application: Callable[[bytes], Application] = _decoder(Application, "application")
 """Decode what is known of an application."""
-decode_answered: Callable[[bytes], Answered[msgspec.Raw]] = _decoder(
-    Answered[msgspec.Raw], "session"
-)
+decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
 """Decode what is known of a session."""
 decode_node: Callable[[bytes], NodeRecord] = _decoder(NodeRecord, "DataNode")
 """Decode what an operator said of a DataNode."""

@@ -9,16 +9,16 @@ request that was refused, or had nothing to do, is not remembered: its copy is d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from paxosblock.api.methods import Once
+from paxosblock.api.methods import Once, encode
 from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import keys, records
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
-from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
+from paxosblock.namenode.catalog.records import Answered, decode_answered
 
 SESSION_CHARS_MAX: Final = 64
 SEQUENCE_MAX: Final = (1 << 63) - 1
@@ -33,22 +33,38 @@ binary. No answer is itself a binary."""
 T = TypeVar("T")
 
 
+class Answer(Struct, Generic[T], frozen=True):
+    """The answer of a request, and how it is sent: as the msgpack that was made for its record."""
+
+    value: T
+    sent: T | Raw
+
+
 def decide_once(
-    draft: Draft, once: Once, kind: type[T], now_ms: int, decide: Callable[[Draft], Slices[T]]
-) -> Slices[T]:
-    """Decide a request; if it was done before, return its first answer, a `kind`, instead.
+    draft: Draft,
+    once: Once | None,
+    kind: type[T],
+    now_ms: int,
+    decide: Callable[[Draft], Slices[T]],
+) -> Slices[Answer[T]]:
+    """Decide a request; if one of this name was done before, return its first answer, a `kind`.
 
     Raises:
         InvalidRequestError: the session has made a later request since.
         PaxosBlockError: `decide` raises it.
     """
+    if once is None:
+        value = yield from decide(draft)
+        return Answer(value, value)
     before = _latest(draft, once)
     if before is not None and once.sequence <= before.sequence:
-        return _answer(before, once, kind)
-    result = yield from decide(draft)
-    if draft.changes:
-        _remember(draft, once, before, result, now_ms)
-    return result
+        return _first_answer(before, once, kind)
+    value = yield from decide(draft)
+    if not draft.changes:
+        return Answer(value, value)
+    encoded = Raw(encode(value))
+    _remember(draft, once, before, encoded, now_ms)
+    return Answer(value, encoded)
 
 
 def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
@@ -56,10 +72,10 @@ def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
     before = _latest(reads, once)
     if before is None or before.sequence < once.sequence:
         return None
-    return _answer(before, once, kind)
+    return _first_answer(before, once, kind).value
 
 
-def _latest(reads: Reads, once: Once) -> Answered[Raw] | None:
+def _latest(reads: Reads, once: Once) -> Answered | None:
     named = 0 < len(once.session) <= SESSION_CHARS_MAX and once.session.isascii()
     if not named or not 0 <= once.sequence <= SEQUENCE_MAX:
         raise InvalidRequestError(f"not the name of a request: {once}")
@@ -67,25 +83,23 @@ def _latest(reads: Reads, once: Once) -> Answered[Raw] | None:
     return decode_answered(found.value) if found.exists else None
 
 
-def _answer(before: Answered[Raw], once: Once, kind: type[T]) -> T:
+def _first_answer(before: Answered, once: Once, kind: type[T]) -> Answer[T]:
     if once.sequence < before.sequence:
         raise InvalidRequestError(
             f"request {once.sequence} comes late: session {once.session} has made "
             f"request {before.sequence} since"
         )
-    answer: bytes = before.answer
-    if memoryview(answer)[0] in BINARY:
-        answer = msgpack_decoder(bytes).decode(answer)
-    return msgpack_decoder(kind).decode(answer)
+    encoded = before.answer
+    if memoryview(encoded)[0] in BINARY:
+        encoded = Raw(msgpack_decoder(bytes).decode(encoded))
+    return Answer(msgpack_decoder(kind).decode(encoded), encoded)
 
 
-def _remember(
-    draft: Draft, once: Once, before: Answered[Raw] | None, answer: object, now_ms: int
-) -> None:
+def _remember(draft: Draft, once: Once, before: Answered | None, answer: Raw, now_ms: int) -> None:
     """Record the answer. The deadline is moved seldom, as that doubles what a request writes."""
     key = keys.session(once.session)
     expires_ms = before.expires_ms if before is not None else 0
     if expires_ms - now_ms < REMEMBERED_MS // 2:
         draft.move_deadline(key, expires_ms, now_ms + REMEMBERED_MS)
         expires_ms = now_ms + REMEMBERED_MS
-    draft.put(key, encode(Answered(once.sequence, expires_ms, answer)))
+    draft.put(key, records.encode(Answered(once.sequence, expires_ms, answer)))
