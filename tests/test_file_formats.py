@@ -24,12 +24,12 @@ from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import open_store
 from paxosblock.namenode.kv.interface import Transaction
-from paxosblock.namenode.kv.memory_table import MEMORY, open_memory
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.member_folder import check_member, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import name, running
+from tests.memory_table import MEMORY, open_memory
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 PUT = Transaction(puts=((b"k", b"value"),))

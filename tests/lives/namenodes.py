@@ -15,7 +15,6 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
-from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -23,6 +22,7 @@ from paxosblock.net.rpc import RpcRouter
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.network import Listener, SimulatedRpc
 from tests.lives.world import World
+from tests.memory_table import MEMORY
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host
 

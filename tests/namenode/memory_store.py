@@ -7,6 +7,7 @@ import asyncio
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, StorageError
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.state import StateMachine
+from tests.memory_table import MemoryTable
 
 
 class MemoryStore:
@@ -17,7 +18,7 @@ class MemoryStore:
     """
 
     def __init__(self, *, yielding: bool = False) -> None:
-        self.machine = StateMachine()
+        self.machine = StateMachine(MemoryTable())
         self.yielding = yielding
         self.conflicts = 0
         self.commits = 0

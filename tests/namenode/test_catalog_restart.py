@@ -15,8 +15,8 @@ from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Transaction, Versioned
-from paxosblock.namenode.kv.memory_table import MemoryTable
 from paxosblock.namenode.node import NameNode
+from tests.memory_table import MemoryTable
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (

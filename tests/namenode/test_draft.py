@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.kv.state import StateMachine
+from tests.memory_table import MemoryTable
 
 KEYS = st.sampled_from([bytes([letter]) for letter in b"abcdefgh"])
 CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=2))), max_size=8)
@@ -16,7 +17,7 @@ SPAN = (b"c", b"g")
 
 
 def machine_with(*keys: bytes) -> StateMachine:
-    machine = StateMachine()
+    machine = StateMachine(MemoryTable())
     machine.apply(1, Transaction(puts=tuple((key, b"old") for key in keys)))
     return machine
 

@@ -32,6 +32,7 @@ from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.loops import turns_beside
+from tests.memory_table import MemoryTable
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
@@ -190,7 +191,7 @@ class CountingMachine(StateMachine):
 async def reads_of(steps: int) -> dict[str, int]:
     """Records that each operation reads where the file has `steps` blocks."""
     store = MemoryStore()
-    machine = store.machine = CountingMachine()
+    machine = store.machine = CountingMachine(MemoryTable())
     catalog = await new_catalog(store)
     file = await file_with_blocks(catalog, "/d/f", *(1 for _ in range(steps)))
     last = (await blocks_of(catalog, file.number))[-1].record.block
@@ -228,7 +229,7 @@ async def test_no_operation_reads_more_of_a_file_of_many_blocks() -> None:
 
 async def test_the_block_of_an_offset_is_found_without_looking_at_all() -> None:
     store = MemoryStore()
-    machine = store.machine = CountingMachine()
+    machine = store.machine = CountingMachine(MemoryTable())
     catalog = await new_catalog(store)
     await file_with_blocks(catalog, "/f", *(1 for _ in range(1000)))
     machine.reads = 0

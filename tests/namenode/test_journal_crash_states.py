@@ -19,9 +19,9 @@ from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Transaction, Versioned
-from paxosblock.namenode.kv.memory_table import open_memory
 from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.memory_table import open_memory
 
 FOLDER = Path("/kv")
 LIMITS = Limits(segment_bytes=160, flush_bytes=300)

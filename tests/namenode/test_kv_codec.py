@@ -24,8 +24,9 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
-from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
 from tests.loops import turns_beside
+from tests.memory_table import encode_snapshot
 
 keys = st.binary(max_size=8)
 pairs = st.tuples(keys, keys)

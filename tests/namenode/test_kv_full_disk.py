@@ -15,9 +15,9 @@ from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.kv.journal import Journal, replay
-from paxosblock.namenode.kv.memory_table import open_memory
 from paxosblock.namenode.kv.segment import read_segment
 from tests.disks.simulated import SimulatedDisk
+from tests.memory_table import open_memory
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/kv")

@@ -38,12 +38,12 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
-from paxosblock.namenode.kv.memory_table import open_memory
 from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import OpenTable
 from tests.disks.faults import HELD, SYNCS, WRITES, Fault
 from tests.disks.simulated import SimulatedDisk
+from tests.memory_table import open_memory
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/kv")

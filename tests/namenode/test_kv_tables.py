@@ -22,7 +22,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     StorageError,
 )
-from paxosblock.namenode.kv import gaps, memory_table, rocks_table, state
+from paxosblock.namenode.kv import gaps, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits, open_store
@@ -36,12 +36,13 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
     prefix_range,
 )
-from paxosblock.namenode.kv.memory_table import MemoryTable, open_memory
 from paxosblock.namenode.kv.rocks_table import RocksTable
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
 from paxosblock.units import KIB, MIB
+from tests import memory_table
 from tests.disks.cut_short import CutShort
+from tests.memory_table import MemoryTable, open_memory
 from tests.namenode.test_kv_state import next_or_result
 from tests.services.small_disk import SmallDisk, small_disk
 from tests.waiting import wait_until, wait_until_async

@@ -52,6 +52,7 @@ from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.node import NameNode
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
+from tests.memory_table import MemoryTable
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
@@ -74,7 +75,7 @@ A = TypeVar("A")
 class Log:
     """The log that all members share, and who leads."""
 
-    machine: StateMachine = field(default_factory=StateMachine)
+    machine: StateMachine = field(default_factory=lambda: StateMachine(MemoryTable()))
     leader: str = ""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -432,7 +433,7 @@ class LaggingStore(MemoryStore):
     """What is applied here is nothing; the rest of the cluster is further."""
 
     def view(self) -> View:
-        return StateMachine()
+        return StateMachine(MemoryTable())
 
 
 async def test_neither_an_error_nor_doing_nothing_is_told_from_an_old_view() -> None:

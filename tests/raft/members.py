@@ -12,7 +12,6 @@ from pathlib import Path
 from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
-from paxosblock.namenode.kv.memory_table import MemoryReceiver, MemoryTable, open_memory
 from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.messages import Message
@@ -20,6 +19,7 @@ from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.memory_table import MemoryReceiver, MemoryTable, open_memory
 from tests.raft.checks import Checker
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host, VirtualTimeLoop

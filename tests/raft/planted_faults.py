@@ -21,7 +21,6 @@ from raftos.state import Candidate, Follower, Leader
 
 from paxosblock.namenode.kv import journal, segment
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.kv.memory_table import MemoryReceiver, MemoryTable
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import RaftLog, _Removal
@@ -29,6 +28,7 @@ from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from tests.memory_table import MemoryReceiver, MemoryTable
 from tests.raft import test_audit_log, test_audit_votes, test_reads, test_storage
 from tests.raft.simulation import simulate
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
-from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
@@ -21,6 +20,7 @@ from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import SimulatedDisk
+from tests.memory_table import MEMORY, MemoryTable
 from tests.raft.members import node_of
 from tests.raft.simulation import virtual_loop
 from tests.raft.virtual_time import VirtualTimeLoop
@@ -48,7 +48,7 @@ def stream_of(machine: StateMachine) -> bytes:
 
 def stream_after(index: int, term: int = 1) -> bytes:
     """The bytes that another member gets of an empty map after entry `index` of `term`."""
-    machine = ReplicatedMachine()
+    machine = ReplicatedMachine(MemoryTable())
     for each in range(1, index + 1):
         machine.apply(each, Transaction(), term)
     return stream_of(machine)

@@ -15,13 +15,13 @@ import pytest
 
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.interface import Transaction
-from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.memory_table import MEMORY
 from tests.raft.rig import stream_after
 from tests.raft.simulation import virtual_loop
 

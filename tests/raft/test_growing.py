@@ -15,12 +15,12 @@ from paxosblock.namenode.growing import CONVERTED, Grown, grow, grow_folder
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import Transaction, Versioned
-from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.membership import Peers, alone, one_of
 from paxosblock.namenode.raft.member_folder import check_member, open_folder, read_members
 from paxosblock.namenode.raft.planting import FIRST_TERM, read_lineage
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.memory_table import MEMORY
 
 FOLDER = Path("/namenode")
 KV, RAFT = FOLDER / "kv", FOLDER / "raft"

@@ -15,7 +15,6 @@ from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, Storag
 from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Expect, Transaction, Versioned
-from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import pieces
@@ -24,6 +23,7 @@ from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.cut_short import CutShort
+from tests.memory_table import MEMORY
 
 SEGMENT_BYTES = 100
 TERM = 3

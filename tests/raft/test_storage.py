@@ -17,14 +17,14 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
-from paxosblock.namenode.kv.memory_table import MEMORY
-from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.disks.simulated import SimulatedDisk
+from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
 from tests.raft.rig import stream_of
 from tests.waiting import wait_until_async
 
@@ -255,7 +255,7 @@ def test_a_garbled_tail_that_was_never_synced_is_cut_off() -> None:
 async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
     tmp_path: Path,
 ) -> None:
-    machine = ReplicatedMachine()
+    machine = ReplicatedMachine(MemoryTable())
     async with opened_log(tmp_path) as work:
         for number in range(40):
             index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"%d" % number)))
@@ -275,7 +275,7 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
 
 async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
     """The crash came before it was removed."""
-    machine = ReplicatedMachine()
+    machine = ReplicatedMachine(MemoryTable())
     async with opened_log(tmp_path) as work:
         for index in range(1, 41):
             work.log.append(Entry(1, EntryKind.NOOP, b"some bytes"))
@@ -291,7 +291,7 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
 
 
 async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -> None:
-    machine = ReplicatedMachine()
+    machine = ReplicatedMachine(MemoryTable())
     for index in range(1, 11):
         machine.apply(index, Transaction(), 3)
     async with opened_log(tmp_path) as work:
@@ -310,7 +310,7 @@ async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
     tmp_path: Path, index: int
 ) -> None:
     """Wherever a segment begins: the first one that is kept may begin with a void entry."""
-    machine = ReplicatedMachine()
+    machine = ReplicatedMachine(MemoryTable())
     for each in range(1, index + 1):
         machine.apply(each, Transaction(), 3)
     async with opened_log(tmp_path) as work:
@@ -328,7 +328,7 @@ async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
 async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_replaced(
     tmp_path: Path,
 ) -> None:
-    machine = ReplicatedMachine()
+    machine = ReplicatedMachine(MemoryTable())
     for index in range(1, 11):
         machine.apply(index, Transaction(), 3)
     async with opened_log(tmp_path) as work:

@@ -27,13 +27,13 @@ from paxosblock.namenode.kv.interface import (
     KeyValueStore,
     Transaction,
 )
-from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.faults import HELD, Fault
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.memory_table import MEMORY
 from tests.raft.rig import OPTIONS, Rig, Wire, entry, put, rig
 from tests.waiting import wait_until_async
 

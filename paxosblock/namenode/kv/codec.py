@@ -70,11 +70,6 @@ def decode_transaction(payload: bytes | memoryview) -> Transaction:
         raise CorruptionError(f"not a transaction: {error}") from error
 
 
-def encode_items(items: Items) -> bytes:
-    """Return one slice of a snapshot."""
-    return _ENCODER.encode(items)
-
-
 def decode_items(data: bytes | memoryview) -> Items:
     """Return the items of one slice of a snapshot.
 

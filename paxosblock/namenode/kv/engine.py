@@ -32,7 +32,7 @@ from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state import StateMachine, Unopened
 from paxosblock.namenode.kv.table import Checkpoint, OpenTable
 from paxosblock.units import MIB
 
@@ -85,14 +85,14 @@ class SingleMemberStore:
             address: is what `leader` returns.
             disk: writes the files.
             limits: bound their sizes.
-            open_table: opens the map; the map of `open_memory` is written through `disk`, too.
+            open_table: opens the map.
         """
         self._folder = folder
         self._address = address
         self._disk = disk or OsDisk()
         self._limits = limits or Limits()
         self._open_table = open_table
-        self._machine = StateMachine()
+        self._machine: StateMachine | Unopened = Unopened()
         self._queue: list[_Pending] = []
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kv-journal")
@@ -183,6 +183,7 @@ class SingleMemberStore:
             UnavailableError: the store is not open.
         """
         self._check()
+        assert isinstance(self._machine, StateMachine), "the store is open"
         return await asyncio.to_thread(self._machine.checkpoint().make)
 
     @property
@@ -224,7 +225,7 @@ class SingleMemberStore:
             folder.count_bytes(await batch.written)
             if self._queue:
                 following = self._begin(appending)
-            await self._apply(batch.first, batch.pending)
+            await self._apply(folder, batch)
             self._flush_if_due(folder)
         except NoSpaceError as error:
             self._refuse_changes(batch.pending, error)
@@ -250,9 +251,9 @@ class SingleMemberStore:
         batch, self._queue = self._queue[:count], self._queue[count:]
         return batch
 
-    async def _apply(self, first: int, batch: list[_Pending]) -> None:
-        for index, pending in enumerate(batch, first):
-            result = await _in_turns(self._machine.apply_in_slices(index, pending.transaction))
+    async def _apply(self, folder: StoreFolder, batch: _Batch) -> None:
+        for index, pending in enumerate(batch.pending, batch.first):
+            result = await _in_turns(folder.machine.apply_in_slices(index, pending.transaction))
             if not pending.answer.done():  # the caller was cancelled; the entry is in the log
                 pending.answer.set_result(result)
             if index % ENTRIES_AT_ONCE == 0:

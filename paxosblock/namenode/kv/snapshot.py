@@ -1,4 +1,4 @@
-"""Snapshots: the whole map in one file, written by tables in memory and by earlier versions.
+"""Snapshots: the whole map in one file, as versions before RocksDB wrote it; they are only read.
 
     snapshot = [of a member], header, slice, slice, ...        all integers big-endian
     member   = "PBKRSNP2", index u64, term u64, crc32c of these u32
@@ -11,21 +11,17 @@ A slice's checksum continues that of the slice before it, so slices cannot chang
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.formats import refuse_later_magic
-from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
-from paxosblock.namenode.kv.files import numbered, numbers, publish
-from paxosblock.namenode.kv.interface import Item
+from paxosblock.namenode.kv.codec import Items, decode_items
+from paxosblock.namenode.kv.files import numbered, numbers
 from paxosblock.namenode.kv.segment import OTHER_VERSION
-from paxosblock.units import KIB
 
 _KIND = "snapshot"
 _MAGIC = b"PBKSNAP1"
@@ -35,38 +31,20 @@ _CRC = struct.Struct(">I")
 _HEADER_BYTES = _HEADER.size + _CRC.size
 _SLICE = struct.Struct(">II")
 
-SLICE_BYTES = 16 * KIB
-"""A slice is complete when its keys and values reach this. Encoding a slice holds the interpreter
-for well under a millisecond; writing it lets the event loop run."""
-
-
-class WholeMap(Sized, Iterable[Item], Protocol):
-    """Keys with their values, in order, and their number."""
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The map after log entry `revision`, in order of the keys; `items` may be read only once.
+    """The map after log entry `revision`, in order of the keys.
 
     `term` is that of the entry; 0 with a single NameNode.
     """
 
     revision: int
-    items: WholeMap
+    items: Items
     term: int = 0
 
 
-NOTHING = Snapshot(0, ())
-
-
-def snapshot_path(folder: Path, revision: int) -> Path:
-    """Return the path of the snapshot after entry `revision`."""
-    return numbered(folder, _KIND, revision)
-
-
-def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot) -> None:
-    """Write the snapshot durably; blocks, so call it in a thread."""
-    publish(disk, snapshot_path(folder, snapshot.revision), encode_snapshot(snapshot))
+NOTHING = Snapshot(0, [])
 
 
 def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
@@ -80,7 +58,7 @@ def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
     found = numbers(disk.names(folder), _KIND)
     if not found:
         return NOTHING
-    path = snapshot_path(folder, found[-1])
+    path = numbered(folder, _KIND, found[-1])
     snapshot = decode_snapshot(str(path), read_file(disk, path))
     if snapshot.revision != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.revision}")
@@ -91,21 +69,7 @@ def remove_older(disk: Disk, folder: Path, revision: int) -> None:
     """Remove snapshots before `revision`."""
     for found in numbers(disk.names(folder), _KIND):
         if found < revision:
-            disk.remove(snapshot_path(folder, found))
-
-
-def encode_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the file's headers and slices."""
-    if snapshot.term:
-        member = _HEADER.pack(_MAGIC_OF_A_MEMBER, snapshot.revision, snapshot.term)
-        yield member + _CRC.pack(crc32c(member))
-    header = _HEADER.pack(_MAGIC, snapshot.revision, len(snapshot.items))
-    checksum = crc32c(header)
-    yield header + _CRC.pack(checksum)
-    for items in _slices(snapshot):
-        data = encode_items(items)
-        checksum = crc32c(data, checksum)
-        yield _SLICE.pack(len(data), checksum) + data
+            disk.remove(numbered(folder, _KIND, found))
 
 
 def decode_snapshot(name: str, whole: bytes | memoryview) -> Snapshot:
@@ -158,20 +122,6 @@ def _read_slice(name: str, data: memoryview, offset: int, checksum: int) -> tupl
         if len(body) == size and crc32c(body, checksum) == stored:
             return body, start + size
     raise _damaged(name, offset)
-
-
-def _slices(snapshot: Snapshot) -> Iterator[Items]:
-    items: Items = []
-    size = 0
-    for item in snapshot.items:
-        items.append(item)
-        key, value = item
-        size += len(key) + len(value.value)
-        if size >= SLICE_BYTES:
-            yield items
-            items, size = [], 0
-    if items:
-        yield items
 
 
 def _damaged(name: str, offset: int) -> CorruptionError:

@@ -20,19 +20,35 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
-from paxosblock.namenode.kv.memory_table import MemoryTable
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Table
 
 EMPTY_KEYS = 20
 """Number of keys that one check for an empty range counts as."""
 
 
+class Unopened:
+    """The `View` of a store that is not open yet: it holds nothing."""
+
+    revision = 0
+
+    def get(self, key: bytes) -> Versioned:
+        return ABSENT
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        return iter(())
+
+    def count(self, first: bytes) -> int:
+        return 0
+
+
 class StateMachine:
     """The map after the log entries up to `revision`, kept in a table. It is its own `View`."""
 
-    def __init__(self, table: Table | None = None) -> None:
-        """Go on from what `table` holds; without a table start empty, in memory."""
-        self._table: Table = MemoryTable() if table is None else table
+    def __init__(self, table: Table) -> None:
+        """Go on from what `table` holds."""
+        self._table = table
 
     def __repr__(self) -> str:
         return f"StateMachine(revision={self.revision}, keys={len(self)})"

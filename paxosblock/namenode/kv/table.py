@@ -1,7 +1,7 @@
 """The map that a state machine changes, entry by entry, and that a flush makes durable.
 
-Two classes keep it and answer alike: `RocksTable`, which the product uses, and `MemoryTable` for
-simulations, which keeps the map in memory and writes its files through the `Disk` seam.
+`RocksTable` is one. Simulations use another, which keeps the map in memory and writes its files
+through the `Disk` seam, so that they can cut the power between any two steps.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.kv.state import Unopened
 from paxosblock.namenode.kv.table import Checkpoint, Tables
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
@@ -74,7 +75,7 @@ class ReplicatedStore:
     ) -> None:
         """Name the folder; nothing happens before `start`.
 
-        `tables` opens the map; a map in memory is written through `disk`, too.
+        `tables` opens the map.
 
         Raises:
             ConfigError: `address` is not one of `members`, or a member is listed twice.
@@ -89,7 +90,7 @@ class ReplicatedStore:
         self._tables = tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-journal")
         self._node: RaftNode | None = None
-        self._machine = ReplicatedMachine()
+        self._machine: ReplicatedMachine | Unopened = Unopened()
         self._giving_way: asyncio.Task[None] | None = None
         self._closed = False
 

@@ -1,27 +1,53 @@
-"""A table in memory, whose flush is a snapshot: one file with the whole map."""
+"""A table in memory, for simulations: its flush is a snapshot, one file with the whole map.
+
+It writes through the `Disk` seam, so that a simulated disk can fail or lose power at every step.
+The file is the one that versions before RocksDB wrote (`kv/snapshot.py` reads it).
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.checksum import Buffer
+import msgspec
+from sortedcontainers import SortedDict
+
+from paxosblock.checksum import Buffer, crc32c
 from paxosblock.disk import Disk
-from paxosblock.namenode.kv.files import draft_of
-from paxosblock.namenode.kv.interface import Item, Versioned, prefix_range
-from paxosblock.namenode.kv.ordered_map import OrderedMap
+from paxosblock.namenode.kv.files import draft_of, numbered, publish
+from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned, prefix_range
 from paxosblock.namenode.kv.snapshot import (
     NOTHING,
     Snapshot,
     decode_snapshot,
-    encode_snapshot,
     load_snapshot,
     remove_older,
-    snapshot_path,
-    write_snapshot,
 )
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Tables
+
+SLICE_ITEMS = 100
+"""Keys of one slice of a snapshot."""
+
+
+def snapshot_path(folder: Path, revision: int) -> Path:
+    """The snapshot after entry `revision`."""
+    return numbered(folder, "snapshot", revision)
+
+
+def encode_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
+    """The file's headers and slices."""
+    if snapshot.term:
+        member = struct.pack(">8sQQ", b"PBKRSNP2", snapshot.revision, snapshot.term)
+        yield member + crc32c(member).to_bytes(4, "big")
+    header = struct.pack(">8sQQ", b"PBKSNAP1", snapshot.revision, len(snapshot.items))
+    checksum = crc32c(header)
+    yield header + checksum.to_bytes(4, "big")
+    for begin in range(0, len(snapshot.items), SLICE_ITEMS):
+        data = msgspec.msgpack.encode(snapshot.items[begin : begin + SLICE_ITEMS])
+        checksum = crc32c(data, checksum)
+        yield struct.pack(">II", len(data), checksum) + data
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +77,12 @@ class MemoryCheckpoint:
 
 
 class MemoryTable:
-    """The map in pieces (`OrderedMap`), of which a snapshot is taken at once."""
+    """The map as a sorted dict."""
 
     def __init__(self, snapshot: Snapshot = NOTHING, place: Place | None = None) -> None:
         """Start from a `snapshot`. A table without a `place` is never flushed."""
         self._revision, self._term = snapshot.revision, snapshot.term
-        self._items = OrderedMap(snapshot.items)
+        self._items = SortedDict(snapshot.items)
         self.place = place
 
     @property
@@ -71,14 +97,19 @@ class MemoryTable:
         return len(self._items)
 
     def get(self, key: bytes) -> Versioned:
-        return self._items.get(key)
+        found: Versioned = self._items.get(key, ABSENT)
+        return found
 
     def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:
-        items = self._items
-        return ((key, items.get(key)) for key in items.keys(start, end, reverse))
+        if end and end <= start:
+            return iter(())
+        found = self._items.irange(start, end or None, (True, False), reverse)
+        return ((key, self._items[key]) for key in found)
 
     def count(self, first: bytes) -> int:
-        return self._items.count(*prefix_range(first))
+        start, end = prefix_range(first)
+        last = self._items.bisect_left(end) if end else len(self._items)
+        return int(last - self._items.bisect_left(start))
 
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         for _ in _change(self._items, changes):
@@ -86,8 +117,8 @@ class MemoryTable:
         self._revision, self._term = index, term
 
     def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
-        """Change a fork of the map, which becomes the map at the end."""
-        before, changed = self._revision, self._items.fork()
+        """Change a copy of the map, which becomes the map at the end."""
+        before, changed = self._revision, self._items.copy()
         for number, _ in enumerate(_change(changed, changes), 1):
             if number % SLICE_KEYS == 0:
                 yield
@@ -99,7 +130,8 @@ class MemoryTable:
         place, snapshot = self.place, self.snapshot()
 
         def write() -> None:
-            write_snapshot(place.disk, place.folder, snapshot)
+            path = snapshot_path(place.folder, snapshot.revision)
+            publish(place.disk, path, encode_snapshot(snapshot))
             remove_older(place.disk, place.folder, snapshot.revision)
 
         return Flush(snapshot.revision, write)
@@ -109,8 +141,8 @@ class MemoryTable:
         return Copy(snapshot.revision, lambda: MemoryCheckpoint(snapshot))
 
     def snapshot(self) -> Snapshot:
-        """Return the map as it is now, which later entries do not change; quick (`freeze`)."""
-        return Snapshot(self._revision, self._items.freeze(), self._term)
+        """The map as it is now, which later entries do not change."""
+        return Snapshot(self._revision, list(self._items.items()), self._term)
 
     def close(self) -> None:
         """Do nothing, as no file is open."""
@@ -165,11 +197,11 @@ def open_memory(disk: Disk, folder: Path) -> MemoryTable:
 MEMORY = Tables(open_memory, MemoryReceiver)
 
 
-def _change(items: OrderedMap, changes: Changes) -> Iterator[None]:
+def _change(items: SortedDict, changes: Changes) -> Iterator[None]:
     """Make one change with each step."""
     for key, found in changes.items():
         if found.exists:
-            items.put(key, found)
+            items[key] = found
         else:
-            items.remove(key)
+            items.pop(key, None)
         yield
