@@ -32,15 +32,17 @@ admin = DashGroup(
     entries={
         "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
         "backup": Entry("paxosblock.cli.backup", "Write the catalog to files in a folder."),
-        "restore": Entry("paxosblock.cli.backup", "Make a NameNode's folder of a backup."),
+        "restore": Entry("paxosblock.cli.backup", "Make a NameNode's folder from a backup."),
         "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
         "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
         "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
         "decommission": Entry("paxosblock.cli.leaving", "Let DataNodes leave for good."),
         "maintenance": Entry("paxosblock.cli.leaving", "Let DataNodes be away for a while."),
-        "recommission": Entry("paxosblock.cli.leaving", "Take DataNodes back."),
+        "recommission": Entry("paxosblock.cli.leaving", "Take back DataNodes that were to leave."),
         "leaving": Entry("paxosblock.cli.leaving", "Show who is to leave, and what holds it up."),
-        "fsck": Entry("paxosblock.cli.fsck", "Look over the blocks of files."),
+        "fsck": Entry(
+            "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
+        ),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )
@@ -49,7 +51,7 @@ admin = DashGroup(
 @click.command(cls=Verb)
 @click.pass_obj
 def report(session: Session) -> None:
-    """Show the NameNodes with their roles, and the DataNodes, of a cluster.
+    """Show the NameNodes of a cluster with their roles, and its DataNodes.
 
     \b
       $ paxosblock admin report
@@ -62,13 +64,13 @@ def report(session: Session) -> None:
 
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
     other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
-    belongs to others. Racks are shown where they were chosen. A volume that failed and a NameNode
-    whose disk is full are shown with the reason. An alarm is what somebody has to look at: a broken
+    holds files of others. A rack is shown where one was chosen. A volume that failed and a NameNode
+    whose disk is full are shown with the reason. An alarm is for somebody to look at: a broken
     invariant, a damaged replica, a DataNode that was refused. The latest ones since the NameNodes
-    were started are shown. The line "Replicas" appears while blocks lack some: it counts the blocks
-    that wait for a copy or are being copied, that are missing (no readable replica is left), and
-    that have a damaged replica. Safe mode is shown while it is on; nothing is copied or taken away
-    then, see `admin safemode`. A DataNode that is to leave is shown with its progress, see
+    were started are shown. The line "Replicas" appears while blocks lack replicas: it counts the
+    blocks that wait for a copy or are being copied, that are missing (no readable replica is left),
+    and that have a damaged replica. Safe mode is shown while it is on; nothing is copied or taken
+    away then, see `admin safemode`. A DataNode that is to leave is shown with its progress, see
     `admin leaving`. Exit code 1 when a node does not answer, is not live (unless it is to leave) or
     cannot store changes, and when a block is missing.
     """

@@ -20,7 +20,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--from",
     "source",
     metavar="HOST:PORT",
-    help="Take it from this NameNode, even if it does not lead: without a majority none does.",
+    help="Take the catalog from this NameNode even if it does not lead, as when no majority is up.",
 )
 @click.pass_obj
 def backup(session: Session, *, folder: Path, source: str | None) -> None:
@@ -30,10 +30,10 @@ def backup(session: Session, *, folder: Path, source: str | None) -> None:
       $ paxosblock admin backup /backups/monday
       /backups/monday holds the catalog up to entry 4711
 
-    The folder is new or empty. The cluster goes on meanwhile. What was answered before is in it,
-    unless --from names a NameNode that is behind. Bytes of files are not: they are what DataNodes
-    hold. All of it is read back before the command says that it is done. `admin restore` makes a
-    cluster of it.
+    FOLDER must be new or empty. The cluster goes on meanwhile. The backup has every change that was
+    answered before, unless --from names a NameNode that is behind. It does not have the bytes of
+    files, which are on the DataNodes. All of it is read back before the command says that it is
+    done. `admin restore` makes a cluster from it.
     """
     from paxosblock.client.url import cluster_addresses
     from paxosblock.namenode.backups import take_backup
@@ -57,26 +57,26 @@ def backup(session: Session, *, folder: Path, source: str | None) -> None:
 @click.option(
     "--peers",
     metavar="HOST:PORT,...",
-    help="All NameNodes that there will be, this one too, if it is not to be the only one.",
+    help="All NameNodes of the new cluster, including this one, unless it is to be the only one.",
 )
 @click.pass_obj
 def restore(session: Session, *, folder: Path, path: Path, peers: str | None) -> None:
-    """Make the folder of a NameNode of what `admin backup` wrote to a FOLDER, which stays.
+    """Make a NameNode's folder from a backup in FOLDER, which stays as it is.
 
     \b
       $ paxosblock admin restore /backups/monday --path /srv/nn
       /srv/nn holds the catalog up to entry 4711: start it, then `paxosblock admin safemode leave`
 
-    Do it when the catalog is lost on all NameNodes. The DataNodes keep their folders. Files come
-    back as they were at the backup; what was made or appended since is lost. Never start a NameNode
-    of before again.
+    Use it when the catalog is lost on all NameNodes. The DataNodes keep their folders. Files come
+    back as they were at the backup; what was made or appended since is lost. Never start one of the
+    old NameNodes again.
 
     Start it as the only NameNode, or with the same --peers as here; then the others, each with an
-    empty folder and, this once, with --join. The cluster is in safe mode until you end that: look
-    at `admin report` and `admin fsck` first, for replicas that the backup does not know are removed
-    then.
+    empty folder and, this once, with --join. The cluster is in safe mode until you end that with
+    `admin safemode leave`. Look at `admin report` and `admin fsck` first: replicas that the backup
+    does not know are removed after that.
 
-    All of the backup is read. You may end the command at any step and run it again.
+    All of the backup is read. You may interrupt the command at any point, and run it again.
     """
     from paxosblock.client.url import cluster_addresses
     from paxosblock.namenode.backups import restore as bring_back

@@ -43,7 +43,7 @@ def _rate(_: click.Context, __: click.Parameter, written: str | None) -> int | N
     "--bandwidth",
     callback=_rate,
     metavar="RATE",
-    help="Most bytes that are moved in a second, in the whole cluster, as 100MiB/s.  "
+    help="Bytes moved per second at most, in the whole cluster, such as 100MiB/s.  "
     "[default: the NameNode's balance_bandwidth]",
 )
 @click.pass_obj
@@ -59,7 +59,8 @@ def balancer(session: Session, *, threshold: float, bandwidth: int | None) -> No
     than before, and stays in two racks. Run it after DataNodes were added.
 
     You may interrupt it at any time and start it again: the NameNode stops when nobody asks it to
-    go on. Exit code 1 when the rest cannot be evened out by moving any block that may be moved.
+    go on. Exit code 1 when storages are still uneven, but no block that may be moved would
+    change that.
     """
     request = Balance(uuid.uuid4().hex, threshold / 100, bandwidth)
     moved = _Moved()

@@ -47,21 +47,23 @@ bench = BenchGroup(
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
 @click.option("--list", "listing", is_flag=True, help="Show the cases, and run none.")
 @click.option(
-    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of each figure."
+    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds of each figure."
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
     default=2.0,
     show_default=True,
-    help="How long what may last as long as one likes is measured in each round.",
+    help="How long to measure in a round, where the case does not end by itself.",
 )
-@click.option("--max", "most", type=click.IntRange(1), help="Up to where growth curves go.")
-@click.option("--small", is_flag=True, help="Each case as small as can be, to see that it runs.")
+@click.option("--max", "most", type=click.IntRange(1), help="Largest number on growth curves.")
+@click.option(
+    "--small", is_flag=True, help="Run each case at its smallest size, to see that it works."
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    help="Where nodes and limits write.  [default: the temporary folder]",
+    help="Where the nodes, and the tests of the bare disk, write.  [default: the temporary folder]",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Add the records to this file.")
 @click.pass_obj
@@ -129,8 +131,8 @@ def _list(session: Session) -> None:
     help="Write README.md and a picture of each growth curve there, instead of showing the tables.",
 )
 def report(files: tuple[Path, ...], folder: Path | None) -> None:
-    """Make tables of the records in files: median and range over rounds, ratio to the bare limit
-    of the same round, processor time; and with --folder pictures of growth curves.
+    """Make tables of the records in FILEs: median and range over the rounds, ratio to the bare
+    limit of the same round, processor time; with --folder also pictures of growth curves.
 
     \b
       $ paxosblock bench report today.jsonl --folder report

@@ -29,15 +29,15 @@ cluster = DashGroup(
   paxosblock cluster status --path ./data
   paxosblock cluster down --path ./data      # files stay in ./data, up finds them again
 
-With --namenodes 3 any one node may be lost.
+With --namenodes 3 the cluster goes on when any one node is lost.
 Logs are in PATH/logs. For a cluster that vanishes with your program use paxosblock.LocalCluster.
 """,
     entries={
-        "up": Entry(_HERE, "Start a cluster, or what of it is down."),
+        "up": Entry(_HERE, "Start a cluster, or those of its nodes that are down."),
         "down": Entry(_HERE, "Stop its nodes; the files stay."),
         "status": Entry(_HERE, "Show its nodes."),
         "restart": Entry(_HERE, "Stop and start some of its nodes."),
-        "env": Entry(_HERE, "Print what makes other commands find it."),
+        "env": Entry(_HERE, "Print the line with which other commands find it."),
     },
 )
 
@@ -51,9 +51,13 @@ _folder = click.option(
 
 
 @click.command(cls=LocalVerb)
-@click.option("--datanodes", type=click.IntRange(1), help="How many.  [default: 3]")
-@click.option("--namenodes", type=click.Choice(NAMENODES), help="How many.  [default: 1]")
-@click.option("--volumes", type=click.IntRange(1), default=1, help="Per DataNode.  [default: 1]")
+@click.option("--datanodes", type=click.IntRange(1), help="Number of DataNodes.  [default: 3]")
+@click.option(
+    "--namenodes", type=click.Choice(NAMENODES), help="Number of NameNodes.  [default: 1]"
+)
+@click.option(
+    "--volumes", type=click.IntRange(1), default=1, help="Volumes of each DataNode.  [default: 1]"
+)
 @click.option(
     "--racks",
     type=click.IntRange(1),
@@ -65,10 +69,10 @@ _folder = click.option(
     type=click.IntRange(0, 65535),
     default=9870,
     show_default=True,
-    help="The first NameNode's port, those of the other nodes follow; 0: any free ports.",
+    help="Port of the first NameNode; the other nodes take those after it. 0: any free ports.",
 )
 @click.option(
-    "--grow", is_flag=True, help="With --namenodes 3 or 5: let a cluster of one NameNode have more."
+    "--grow", is_flag=True, help="With --namenodes 3 or 5: add NameNodes to a cluster of one."
 )
 @_folder
 @click.pass_obj
@@ -92,11 +96,11 @@ def up(
       ...
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
 
-    With --namenodes 3 the cluster goes on when any one node is lost, a NameNode too. A folder
+    With --namenodes 3 the cluster goes on when any one node is lost, even a NameNode. A folder
     remembers its nodes and their ports. If the cluster runs already, the nodes that are down are
     started and the others left alone. Returns when every node is ready.
 
-    A cluster of one NameNode that is down gets two more, which fetch what it knows:
+    To a stopped cluster of one NameNode you can add two, which copy its catalog:
 
     \b
       $ paxosblock cluster up --namenodes 3 --grow
@@ -143,7 +147,7 @@ def _export(local: LocalCluster) -> str:
 @_folder
 @click.pass_obj
 def env(session: Session, path: str) -> None:
-    """Print the line that makes a shell's other commands find a cluster.
+    """Print the line with which a shell's other commands find the cluster.
 
     \b
       $ eval "$(paxosblock cluster env)"

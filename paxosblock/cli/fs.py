@@ -44,7 +44,7 @@ one line on standard error, "ls: '/x': no such file or directory", and exit code
         "put": Entry(_BYTES, "Copy local files into the cluster."),
         "append": Entry(_BYTES, "Add local files to the end of a file."),
         "truncate": Entry(_BYTES, "Cut files to a length."),
-        "get": Entry(_BYTES, "Copy files from the cluster to here."),
+        "get": Entry(_BYTES, "Copy files from the cluster to this machine."),
         "cat": Entry(_BYTES, "Write files to standard output."),
         "head": Entry(_BYTES, "Write the first kilobyte of a file."),
         "tail": Entry(_BYTES, "Write the last kilobyte of a file, and follow it with -f."),

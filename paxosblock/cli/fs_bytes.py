@@ -58,17 +58,17 @@ STREAM: Final = "-"
 @click.option(
     "--durability",
     type=click.Choice([level.value for level in Durability]),
-    help="What acknowledged means: on stable storage, or handed to the operating systems.",
+    help="What acknowledged means: on stable storage (disk), or handed to the systems (memory).",
 )
 @click.option(
     "--on-failure",
     type=click.Choice([each.value for each in OnFailure]),
-    help="A block that loses a DataNode ends, and another one follows; or goes on with others.",
+    help="When a DataNode fails: end the block and begin another, or go on in it with others.",
 )
 @click.option(
     "--replace-on-failure",
     type=click.Choice([each.value for each in Replacement]),
-    help="When another DataNode takes the place of one that failed, as HDFS's policies say.",
+    help="When another DataNode takes the place of one that failed: HDFS's policies.",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("destination")
@@ -91,8 +91,8 @@ def put(
       $ journalctl -f | paxosblock fs put -d - /logs/journal
 
     The file appears under its name when it is complete; with -d at once, so that others can follow
-    it while it grows. Prints nothing when it is done, but one line on standard error when the
-    cluster has too few DataNodes for the replicas that were asked for.
+    it while it grows. Prints nothing when it is done. If the cluster has too few DataNodes for
+    the replicas that were asked for, one line on standard error says so.
     """
     target = session.path(destination)
     inside = target_is_directory(session, target, destination, len(sources))
@@ -258,7 +258,7 @@ def _opened_at_end(client: Client, path: str) -> FileWriter:
 
 
 @click.command(cls=Verb, context_settings={"ignore_unknown_options": True})  # a length of -1
-@click.option("-w", "_wait", is_flag=True, help="Accepted: there is nothing to wait for.")
+@click.option("-w", "_wait", is_flag=True, help="Accepted, but there is nothing to wait for.")
 @click.argument("length", metavar="LENGTH")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_obj
@@ -291,7 +291,7 @@ def truncate(session: Session, *, _wait: bool, length: str, paths: tuple[str, ..
 @click.argument("words", nargs=-1, required=True, metavar="PATH... [LOCAL]")
 @click.pass_obj
 def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
-    """Copy files and directories to this machine; the last argument is where to, - is standard
+    """Copy files and directories to this machine; the last argument is the place, - is standard
     output.
 
     \b
@@ -375,7 +375,7 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
     \b
       $ paxosblock fs cat /logs/a.log /logs/b.log | sort
 
-    A file that is being written gives everything that was acknowledged when it is opened. If nobody
+    Of a file that is being written you get all that was acknowledged when it was opened. If nobody
     can tell how long its last block is, you get what comes before that block, then an error.
     """
     with session.client() as client, _standard_output() as out:
@@ -404,7 +404,7 @@ def head(session: Session, path: str) -> None:
 
 
 @click.command(cls=Verb)
-@click.option("-f", "follow", is_flag=True, help="Go on as the file grows, without end.")
+@click.option("-f", "follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
 @click.argument("path")
 @click.pass_obj
 def tail(session: Session, *, follow: bool, path: str) -> None:
@@ -413,7 +413,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
     \b
       $ paxosblock fs tail -f /logs/a.log
 
-    With -f every byte follows as soon as it is decided, also what is appended after the file was
+    With -f every byte follows as soon as it is decided, even if it is appended after the file was
     closed. Ctrl-C ends it; so does truncating, deleting or replacing the file.
     """
     name = the_one(session, path)

@@ -100,13 +100,13 @@ def for_each_path(session: Session, written: Iterable[str], action: Callable[[st
 
 
 @click.command(cls=Verb)
-@click.option("-R", "recursive", is_flag=True, help="Directories below, too.")
-@click.option("-h", "human", is_flag=True, help="Sizes as 1.5 K, 256 M.")
-@click.option("-d", "itself", is_flag=True, help="A directory itself, not what is in it.")
-@click.option("-C", "only_paths", is_flag=True, help="Paths only.")
+@click.option("-R", "recursive", is_flag=True, help="List directories below, too.")
+@click.option("-h", "human", is_flag=True, help="Show sizes as 1.5 K, 256 M.")
+@click.option("-d", "itself", is_flag=True, help="Show a directory itself, not what is in it.")
+@click.option("-C", "only_paths", is_flag=True, help="Show paths only.")
 @click.option("-t", "by_time", is_flag=True, help="Newest first.")
 @click.option("-S", "by_size", is_flag=True, help="Largest first.")
-@click.option("-r", "reverse", is_flag=True, help="Turn the order around.")
+@click.option("-r", "reverse", is_flag=True, help="Reverse the order.")
 @click.argument("paths", nargs=-1)
 @click.pass_obj
 def ls(
@@ -226,7 +226,7 @@ def mode(entry: FileStatus) -> str:
 
 
 @click.command(cls=Verb)
-@click.option("-p", "parents", is_flag=True, help="Make missing parents; existing is fine.")
+@click.option("-p", "parents", is_flag=True, help="Make missing parents; no error if it exists.")
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
@@ -246,9 +246,11 @@ def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
 
 
 @click.command(cls=Verb)
-@click.option("-r", "-R", "recursive", is_flag=True, help="Directories with what is in them.")
-@click.option("-f", "force", is_flag=True, help="What does not exist is no failure.")
-@click.option("-skipTrash", "skip_trash", is_flag=True, help="Accepted: there is no trash.")
+@click.option(
+    "-r", "-R", "recursive", is_flag=True, help="Delete directories, with all that is in them."
+)
+@click.option("-f", "force", is_flag=True, help="No error if a path does not exist.")
+@click.option("-skipTrash", "skip_trash", is_flag=True, help="Accepted, but there is no trash.")
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def rm(
@@ -329,8 +331,8 @@ def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
     \b
       $ paxosblock fs concat /logs/all.log /logs/monday.log /logs/tuesday.log
 
-    No byte is copied. All files are there before and none is being written; the sources are gone
-    afterwards. Prints nothing when it is done.
+    No byte is copied. All files must be there and none may be open for writing; the sources are
+    gone afterwards. Prints nothing when it is done.
     """
     into = session.path(target)
     found = tuple(path for source in sources for path in matching(session, source))

@@ -57,12 +57,12 @@ class Summary(Counts, kw_only=True):
     "-delete",
     "delete",
     is_flag=True,
-    help="Delete files with blocks of which no replica is left; you are asked for a yes.",
+    help="Delete files with a block of which no sound replica is left; asks first.",
 )
 @click.option("--yes", is_flag=True, help="With --delete-corrupt: do not ask.")
 @click.pass_obj
 def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
-    """Look over the blocks of a file, or of all files below a directory (default: /).
+    """Check the blocks of a file, or of all files below a directory (default: /).
 
     \b
       $ paxosblock fsck /logs
@@ -73,10 +73,10 @@ def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
       The filesystem under path '/logs' is HEALTHY
       $ paxosblock admin fsck /logs                  # the same
 
-    Nothing is read from DataNodes: this is what the NameNode knows, and by which it copies blocks
-    and takes replicas away. (`paxosblock spark fsck` reads the bytes of files.)
+    Nothing is read from DataNodes: this is what the NameNode knows, and what it goes by when it
+    copies blocks and takes replicas away. (`paxosblock spark fsck` reads the bytes of files.)
 
-    MISSING: no replica is left, nor one that may be back in a moment. CORRUPT: each one that is
+    MISSING: no replica is left, and none may be back in a moment. CORRUPT: every replica that is
     left is damaged. In both cases the status is CORRUPT and the exit code 1. A block that is only
     under-, over- or mis-replicated is being mended. The last block of an open file is not looked
     at.

@@ -130,14 +130,14 @@ def common_options() -> list[click.Parameter]:
         metavar="HOST:PORT[,...]",
         expose_value=False,
         callback=_keep("namenodes"),
-        help="Where the cluster is; else PAXOSBLOCK_NAMENODES, else 127.0.0.1:9870.",
+        help="The NameNodes of the cluster.  [default: PAXOSBLOCK_NAMENODES, or 127.0.0.1:9870]",
     )
     timeout = click.Option(
         ["--timeout"],
         metavar="DURATION",
         expose_value=False,
         callback=_keep("timeout", seconds),
-        help="How long to wait without progress, as 500ms or 1min.  [default: 10s]",
+        help="How long to wait without progress, such as 500ms or 1min.  [default: 10s]",
     )
     return [namenodes, timeout, *output_options()]
 

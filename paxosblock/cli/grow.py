@@ -16,13 +16,13 @@ from paxosblock.cli.text import counted
     "--path",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of the NameNode, which is stopped.",
+    help="The folder of the NameNode, which must be stopped.",
 )
 @click.option(
     "--peers",
     required=True,
     metavar="HOST:PORT,...",
-    help="All NameNodes that there will be, this one too.",
+    help="All NameNodes that the cluster is to have, including this one.",
 )
 @click.pass_obj
 def grow(session: Session, *, path: Path, peers: str) -> None:
@@ -36,8 +36,8 @@ def grow(session: Session, *, path: Path, peers: str) -> None:
     with an empty folder, with the same options and, this once, with --join: they fetch the catalog.
     Name all of them to DataNodes and clients with --namenodes.
 
-    You may end it at any step and run it again. The catalog as the single NameNode kept it stays in
-    the folder `kv`, and may be removed once the others are up.
+    You may interrupt it at any point, and run it again. The single NameNode's catalog stays in the
+    folder `kv`, which may be removed once the others are up.
     """
     from paxosblock.client.url import cluster_addresses
     from paxosblock.namenode.growing import grow_folder

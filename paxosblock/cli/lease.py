@@ -36,7 +36,9 @@ _ANSWERS = {
 
 @click.command(cls=Verb)
 @click.argument("path")
-@click.option("--force", is_flag=True, help="End it with what is left, if it comes to that.")
+@click.option(
+    "--force", is_flag=True, help="If there is no other way, end it with the replicas left."
+)
 @click.option("--yes", is_flag=True, help="With --force: do not ask.")
 @click.pass_obj
 def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> None:

@@ -39,7 +39,9 @@ _DONE: Final = {
 
 def _leaves(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that the verbs which let nodes leave have in common."""
-    wait = click.option("--wait", is_flag=True, help="Wait until it may go; show how far it is.")
+    wait = click.option(
+        "--wait", is_flag=True, help="Wait until it may be stopped, and show progress."
+    )
     return wait(click.argument("nodes", nargs=-1, required=True, metavar="NODE...")(function))
 
 
@@ -47,7 +49,7 @@ def _leaves(function: Callable[..., Any]) -> Callable[..., Any]:
 @_leaves
 @click.pass_obj
 def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
-    """Let DataNodes leave for good, without any block having fewer replicas meanwhile.
+    """Let DataNodes leave for good, while every block keeps its number of replicas.
 
     \b
       $ paxosblock admin decommission --wait datanode-1
@@ -56,8 +58,8 @@ def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
 
     NODE is a DataNode's id or host:port, as `admin report` shows them. It takes no new block; its
     blocks are copied to others, and writers go on elsewhere. It may be stopped when that is done.
-    --wait waits for it; `admin leaving` shows how far it is, and what holds it up. With fewer other
-    DataNodes than the replicas that a file asks for it never ends. `admin recommission` takes it
+    --wait waits for it; `admin leaving` shows how far it is, and what holds it up. It never ends
+    if a file asks for more replicas than there are other DataNodes. `admin recommission` takes it
     back.
 
     The cluster remembers it across restarts and fail-overs.
@@ -72,19 +74,19 @@ def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
     required=True,
     metavar="DURATION",
     callback=lambda _context, _option, written: seconds(written),
-    help="How long it may be away, as 30min or 2h; then it counts as any other again.",
+    help="How long it may be away, such as 30min or 2h; after that it counts like any other.",
 )
 @_leaves
 @click.pass_obj
 def maintenance(session: Session, for_s: float, wait: bool, nodes: tuple[str, ...]) -> None:
-    """Let DataNodes be away for a while, without their blocks being copied because of it.
+    """Let DataNodes be away for a while without having their blocks copied.
 
     \b
       $ paxosblock admin maintenance --for 2h datanode-1
       datanode-1 at 127.0.0.1:9872 is in maintenance until 2025-03-01 14:00: no new block goes there
 
-    NODE is a DataNode's id or host:port. Its replicas count although it may be stopped, as long as
-    each block has min_replication replicas on other DataNodes; where they are missing they are made
+    NODE is a DataNode's id or host:port. Its replicas count even while it is stopped, as long as
+    each block has min_replication replicas on other DataNodes; if they are missing they are made
     first, and --wait waits for that. `admin recommission` ends it early.
     """
     _let_leave(session, AdminState.IN_MAINTENANCE, for_s, nodes, wait)
@@ -94,7 +96,7 @@ def maintenance(session: Session, for_s: float, wait: bool, nodes: tuple[str, ..
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.pass_obj
 def recommission(session: Session, nodes: tuple[str, ...]) -> None:
-    """Take DataNodes back that were to leave.
+    """Take back DataNodes that were to leave.
 
     \b
       $ paxosblock admin recommission datanode-1

@@ -19,13 +19,13 @@ from paxosblock.settings import did_you_mean
 
 ENTRIES = {
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."),
-    "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report."),
+    "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report, balancer, decommission."),
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
-    "fsck": Entry("paxosblock.cli.fsck", "Look over the blocks of files."),
+    "fsck": Entry("paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."),
     "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
-    "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
+    "explain": Entry("paxosblock.cli.explain", "Show a block's votes, replica by replica."),
     "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, completion, man."),
-    "bench": Entry("paxosblock.cli.bench", "Run the benchmarks, make reports of their records."),
+    "bench": Entry("paxosblock.cli.bench", "Run benchmarks, and make reports of their records."),
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
 }
@@ -46,7 +46,7 @@ A first round:
   paxosblock cluster down
 
 Every command has a --help with an example. Exit codes: 0 done, 1 failed, 2 wrong usage; 74 a node
-whose disk failed.
+that ended because its disk failed.
 """
 
 

@@ -31,13 +31,13 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
             default=f"127.0.0.1:{default_port}",
             show_default=True,
             metavar="HOST:PORT",
-            help="Port 0: any free one; the real address is written to PATH/address.",
+            help="Where to listen. Port 0: any free one; PATH/address has the real address.",
         ),
         click.option("--id", "node_id", help="The node's name.  [default: MACHINE:PORT]"),
         click.option(
             "--config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Settings, a TOML file. PAXOSBLOCK_<SECTION>_<NAME> in the environment wins. "
+            help="A TOML file of settings. PAXOSBLOCK_<SECTION>_<NAME> in the environment wins. "
             "max_connections, max_connections_per_address, request_head_timeout, "
             "request_stall_timeout and request_memory bound what a flood may cost: docs/cli.md.",
         ),
@@ -70,24 +70,24 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
 @click.option(
     "--peers",
     metavar="HOST:PORT,...",
-    help="All NameNodes, this one (as in --listen or --advertise) too, where there are several.",
+    help="All NameNodes where there are several, including this one (its --listen or --advertise).",
 )
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
-    help="With --peers: this one's name among them, if it listens elsewhere, such as at 0.0.0.0.",
+    help="With --peers: this one's address among them, if it listens elsewhere, as at 0.0.0.0.",
 )
 @click.option(
     "--new-cluster",
     is_flag=True,
-    help="With --peers: the first start of each of them. Without it an empty folder is refused.",
+    help="With --peers: the first start of a new cluster. Without it an empty folder is refused.",
 )
 @click.option(
     "--join",
     "joins",
     is_flag=True,
-    help="With --peers: the first start of one that comes to a cluster of a single NameNode, which "
-    "`paxosblock admin grow` made the first of several.",
+    help="With --peers: the first start of one that joins a NameNode which `paxosblock admin "
+    "grow` or `restore` made the first of several.",
 )
 @click.option(
     "--secret-file",
@@ -160,20 +160,20 @@ def namenode(
     required=True,
     multiple=True,
     metavar="DIR[,DIR...]",
-    help="A volume's folder; several, or several times, for several volumes.",
+    help="Folder of a volume. For several volumes: several folders, or the option again.",
 )
 @click.option(
     "--namenodes",
     envvar="PAXOSBLOCK_NAMENODES",
     metavar="HOST:PORT[,...]",
-    help="The NameNodes, also from PAXOSBLOCK_NAMENODES.",
+    help="The NameNodes; also from PAXOSBLOCK_NAMENODES.",
 )
 @click.option(
     "--rack",
     metavar="PATH",
     callback=_rack,
-    help="Where this node stands, as /dc1/r7: replicas of a block are in two racks whenever there "
-    "are two. Also the setting rack; a table at the NameNodes, racks, wins over both.  "
+    help="Where this node stands, such as /dc1/r7: a block is in two racks whenever there are two. "
+    "The setting `rack` says the same; the table `racks` of the NameNodes wins over both.  "
     f"[default: {DEFAULT_RACK}]",
 )
 @upgrade_options
@@ -201,7 +201,7 @@ def datanode(
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when no volume is left: start
     it again, for only a new process knows what the disks really have. Exit code 1 when every
-    NameNode that answers refuses it: it is of another cluster, or works on a copy of a volume.
+    NameNode that answers refuses it: it belongs to another cluster, or has a copy of a volume.
 
     Before you try a new version of paxosblock, and to go back to the old one or to stay:
 

@@ -18,7 +18,9 @@ LOOK_AGAIN_S: Final = 1.0
 
 
 @click.command(cls=Verb)
-@click.option("-R", "_recursive", is_flag=True, help="Accepted: directories are always recursed.")
+@click.option(
+    "-R", "_recursive", is_flag=True, help="Accepted, but directories are always recursed."
+)
 @click.option("-w", "wait", is_flag=True, help="Wait until every block has exactly N members.")
 @click.argument("replication", metavar="N", type=click.IntRange(min=1))
 @click.argument("paths", nargs=-1, required=True)
@@ -26,7 +28,7 @@ LOOK_AGAIN_S: Final = 1.0
 def setrep(
     session: Session, *, _recursive: bool, wait: bool, replication: int, paths: tuple[str, ...]
 ) -> None:
-    """Let files have N replicas; of a directory, all files below it.
+    """Set how many replicas files have; for a directory, all files below it.
 
     \b
       $ paxosblock fs setrep -w 2 /big

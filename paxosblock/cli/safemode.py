@@ -31,8 +31,8 @@ def safemode(session: Session, action: str) -> None:
 
     After a NameNode was started, or another one leads, nothing is copied or taken away until the
     DataNodes have reported nearly all blocks (safe_mode_threshold) and a moment has passed
-    (safe_mode_extension). Readers and writers do not wait for that. When what is missing does not
-    come back, `leave` goes on without it until the next start or fail-over.
+    (safe_mode_extension). Readers and writers do not wait for that. If what is missing does not
+    come back, `leave` ends it, until the next start or fail-over.
 
     `enter` turns it on until `leave`, and a fail-over does not end it. Changes of names are then
     refused, too: create, append, mkdir, rename, delete and the like try again until their time is

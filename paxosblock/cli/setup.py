@@ -20,8 +20,8 @@ setup = LazyGroup(
     short_help="Install what pip does not: raft, completion, man.",
     help="Install what pip does not.",
     entries={
-        "raft": Entry("paxosblock.cli.setup", "raftos, for several NameNodes."),
-        "completion": Entry("paxosblock.cli.shell", "Commands completed by the Tab key."),
+        "raft": Entry("paxosblock.cli.setup", "raftos, which several NameNodes need."),
+        "completion": Entry("paxosblock.cli.shell", "Completion of commands with the Tab key."),
         "man": Entry("paxosblock.cli.shell", "Manual pages."),
     },
 )

@@ -55,7 +55,7 @@ def completion(session: Session, shell: str | None, *, show: bool) -> None:
       completion for bash: ~/.local/share/bash-completion/completions/paxosblock
 
     SHELL is bash, zsh or fish; the default is the one that $SHELL names. The script goes where that
-    shell looks for the completions of a user.
+    shell looks for a user's completions.
     """
     from click.shell_completion import get_completion_class
 
@@ -88,7 +88,7 @@ def man(session: Session, *, folder: Path | None) -> None:
       $ paxosblock setup man
       38 manual pages: ~/.local/share/man/man1; try: man paxosblock
 
-    They go where `man` looks for the pages of a user, or to the folder of --to.
+    They go where `man` looks for a user's pages, or to the folder that --to names.
     """
     from paxosblock.cli.main import root
 

@@ -35,8 +35,9 @@ spark = DashGroup(
   paxosblock spark fsck --deep /
   paxosblock spark compact /events
 
-By default they run in this process's own Spark, on all its cores; with --master on that cluster,
-whose workers need this package, too. They need Java and `pip install "paxosblock[spark]"`.
+By default they run in a Spark of their own, on all cores of this machine; with --master on that
+Spark cluster, whose workers need this package, too. They need Java and
+`pip install "paxosblock[spark]"`.
 """,
     entries={
         "distcp": Entry(_HERE, "Copy files from anywhere into the cluster, verified."),
@@ -67,7 +68,7 @@ _master = click.option(
 @click.command(cls=Verb)
 @click.argument("source")
 @click.argument("target")
-@click.option("--update", is_flag=True, help="Replace files whose length is not the source's.")
+@click.option("--update", is_flag=True, help="Replace files whose length differs.")
 @click.option("--overwrite", is_flag=True, help="Replace all files that are there.")
 @click.option(
     "--option",
@@ -97,7 +98,7 @@ def distcp(
     SOURCE is a local path or any URL that fsspec knows. Every copy is read back from the DataNodes
     and compared before it appears under its name. Files that are there already stay, unless
     --update or --overwrite is given. Exit code 1 when a file could not be copied; the others are
-    copied.
+    copied nevertheless.
     """
     if update and overwrite:
         raise click.UsageError("--update and --overwrite exclude each other")
@@ -125,7 +126,7 @@ def distcp(
 @click.command(cls=Verb)
 @click.argument("path", default="/")
 @click.option(
-    "--deep", is_flag=True, required=True, help="Read all bytes of all replicas: what this is for."
+    "--deep", is_flag=True, required=True, help="Read all bytes of all replicas; must be given."
 )
 @_master
 @click.pass_obj
@@ -154,9 +155,11 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
 
 @click.command(cls=Verb)
 @click.argument("path")
-@click.option("--small", default="64MiB", show_default=True, help="Shorter files are merged.")
-@click.option("--target", default="128MiB", show_default=True, help="Length of the files, about.")
-@click.option("--recursive", "-r", is_flag=True, help="Also the directories below.")
+@click.option("--small", default="64MiB", show_default=True, help="Merge files shorter than this.")
+@click.option(
+    "--target", default="128MiB", show_default=True, help="Length to merge them to, about."
+)
+@click.option("--recursive", "-r", is_flag=True, help="Directories below, too.")
 @click.option(
     "--format",
     "file_format",
@@ -166,9 +169,9 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
 @click.option(
     "--header/--no-header",
     default=None,
-    help="Whether csv files begin with a line of column names; needed where all begin alike.",
+    help="CSV files begin with a line of column names, or not; needed where all begin alike.",
 )
-@click.option("--keep-for", default="1h", show_default=True, help="Keep the small files so long.")
+@click.option("--keep-for", default="1h", show_default=True, help="How long to keep small files.")
 @_master
 @click.pass_obj
 def compact(
