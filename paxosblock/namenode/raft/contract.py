@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
+from raftos import state
 from raftos.storage import FileStorage, Log
 
 from paxosblock.errors import NoSpaceError, StorageError
@@ -18,6 +19,17 @@ from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.log import RaftLog, Tail
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+
+Handler = TypeVar("Handler", bound=Callable[..., None])
+
+
+def validate_term(handler: Handler) -> Handler:
+    """Return a role's handler of a message behind raftos' check of the term.
+
+    A message of a later term makes the role a follower first; one of an earlier term is refused.
+    """
+    checked: Handler = state.validate_term(handler)
+    return checked
 
 
 class StoppedError(Exception):
@@ -29,7 +41,7 @@ class NotNowError(Exception):
     if the message, or the election time-out, that asked for it had been lost."""
 
 
-class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
+class HardState(FileStorage):
     """raftos' term and vote, in our vote file."""
 
     def __init__(self, votes: VoteFile, on_failure: Callable[[StorageError], None]) -> None:
@@ -77,7 +89,7 @@ class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
             raise StoppedError from error
 
 
-class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
+class MemberLog(RaftLog, Log):
     """Our log with raftos' counters."""
 
     def __init__(

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from raftos.state import Leader, validate_term
+from raftos.state import Leader
 
 from paxosblock.errors import (
     NoSpaceError,
@@ -16,6 +16,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.reads import LeaderReads, refuse
@@ -51,7 +52,7 @@ class _Pending:
     transaction: Transaction
 
 
-class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
+class RaftLeader(AnyRole, Leader):
     """raftos' leader."""
 
     def __init__(self, state: Any) -> None:
@@ -254,7 +255,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         }
         self.state.post(message, peer)
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_append_entries_response(self, data: Message) -> None:
         """Change the answer so that raftos' bookkeeping of rounds, next_index and match_index comes
         out right, and hand it on."""
@@ -322,7 +323,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
             if peer not in confirmed:
                 self.state.post(message, peer)
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_confirm_response(self, data: Message) -> None:
         """Count a member that was in this term when it was asked."""
         if data["term"] == self.storage.term and "number" in data:
@@ -330,7 +331,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
             self._peers[peer].heard_at = self.loop.time()
             self.reads.confirmed(data["number"], peer)
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_read_index(self, data: Message) -> None:
         """Tell a follower the entry after which it may look.
 
@@ -378,7 +379,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
             failed = partial(_end_transfer, progress)
             progress.transfer = Outgoing(self.state, peer, self._transfers, failed)
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_install_snapshot_response(self, data: Message) -> None:
         """Send the next piece, or go on with entries."""
         peer = self.state.get_sender_id(data["sender"])

@@ -47,7 +47,7 @@ class Counters:
     snapshots_installed: int = 0
 
 
-class RaftState(State):  # type: ignore[misc]  # raftos has no types
+class RaftState(State):
     """Switches roles and dispatches messages, as raftos' `State` does.
 
     Every node has a subclass of its own, because raftos keeps leader and futures on the class
@@ -137,7 +137,7 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
         self.post({**answer, "round": data["round"], "vote_granted": granted}, data["sender"])
 
 
-class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
+class RaftNode(Node):
     """A member on an injected transport. Build it in the event loop it runs in."""
 
     def __init__(

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raftos.state import Candidate, Follower, validate_term
+from raftos.state import Candidate, Follower
 from raftos.timer import Timer
 
+from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.reads import FollowerReads
 
@@ -34,7 +35,7 @@ def prepare(timer: Timer, interval: Any = None, callback: Any = None) -> None:
 class AnyRole:
     """Ignores messages; a role overrides the methods for those that concern it."""
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_install_snapshot(self, data: Message) -> None:
         """Ignore it, as only a follower takes a snapshot: a term has one leader, and raftos refuses
         messages of older terms."""
@@ -45,7 +46,7 @@ class AnyRole:
     def on_receive_timeout_now(self, data: Message) -> None:
         """Ignore it, as only a follower is chosen to lead."""
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_confirm(self, data: Message) -> None:
         """Ignore it, as only a follower can confirm its leader."""
 
@@ -93,7 +94,7 @@ class Elector(AnyRole):
     def on_receive_confirm_response(self, data: Message) -> None:
         """Ignore it, as only a leader asks members to confirm it."""
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_read_index(self, data: Message) -> None:
         """Answer that this member does not lead."""
         answer = {"type": "read_index_response", "term": self.storage.term}
@@ -112,7 +113,7 @@ class _Acknowledgement:
     sender: Any
 
 
-class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no types
+class RaftFollower(Elector, Follower):
     """raftos' follower."""
 
     def __init__(self, state: Any) -> None:
@@ -181,7 +182,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             self._supporters = None
             Follower.start_election(self)
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_request_vote(self, data: Message) -> None:
         """Vote as raftos does; repeat an answer that may have been lost (V8)."""
         candidate = data["candidate_id"]
@@ -199,7 +200,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
 
     # -- the log --------------------------------------------------------------------------------
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_append_entries(self, data: Message) -> None:
         """Store the entries if they continue what is here, and acknowledge what is durable."""
         self._hear_leader(data)
@@ -269,7 +270,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             appended = self.log.append(entry)
             assert appended == index, "entries are stored without gaps"
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_confirm(self, data: Message) -> None:
         """Confirm that this member was still in the leader's term when it was asked."""
         answer = {"type": "confirm_response", "term": self.storage.term}
@@ -292,7 +293,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
 
     # -- snapshots ------------------------------------------------------------------------------
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_install_snapshot(self, data: Message) -> None:
         """Store the piece; once all have come, this member goes on from the snapshot."""
         self._hear_leader(data)
@@ -318,7 +319,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             self.state.post(answer | progress, data["sender"])
 
 
-class RaftCandidate(Elector, Candidate):  # type: ignore[misc]  # raftos has no types
+class RaftCandidate(Elector, Candidate):
     """raftos' candidate."""
 
     def __init__(self, state: Any) -> None:
@@ -326,7 +327,7 @@ class RaftCandidate(Elector, Candidate):  # type: ignore[misc]  # raftos has no 
         prepare(self.election_timer, callback=state.guarded(self._try_again))
         self._voters: set[str] = set()
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    @validate_term
     def on_receive_request_vote_response(self, data: Message) -> None:
         """Let raftos count a vote, once per voter (V4) and only in this term (V5)."""
         voter = self.state.get_sender_id(data["sender"])
