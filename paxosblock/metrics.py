@@ -46,9 +46,9 @@ class NodeMetrics:
         """Return a number that only grows; with `labels`, one for each value of `.labels(...)`."""
         return Counter(name, about, labels, namespace=self._namespace, registry=self._registry)
 
-    def gauge(self, name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
+    def gauge(self, name: str, about: str) -> Gauge:
         """Return a number that goes up and down."""
-        return Gauge(name, about, labels, namespace=self._namespace, registry=self._registry)
+        return Gauge(name, about, namespace=self._namespace, registry=self._registry)
 
     def observe(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A gauge that calls `value` whenever somebody looks: for what the node knows anyway."""

@@ -30,6 +30,7 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.process import ProcessId
+from paxosblock.units import KIB
 
 KNOWN_VERSION: Final = 1
 """The version of `cluster.json`."""
@@ -236,10 +237,10 @@ class ClusterFolder:
         return self.path / "run" / f"{name}.json"
 
 
-def last_words(log: Path, start: int = 0, most_bytes: int = 4096) -> str:
-    """Return the end of a log, from byte `start` on."""
+def last_words(log: Path, start: int = 0) -> str:
+    """Return the end of a log, from byte `start` on: 4 KiB at most."""
     with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
-        file.seek(max(start, file.seek(0, os.SEEK_END) - most_bytes))
+        file.seek(max(start, file.seek(0, os.SEEK_END) - 4 * KIB))
         return file.read().decode(errors="replace").strip()
     return ""
 

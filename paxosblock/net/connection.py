@@ -75,17 +75,15 @@ class FrameConnection(asyncio.BufferedProtocol):
         handler: FrameHandler,
         peer: str,
         *,
-        high_water_bytes: int = HIGH_WATER_BYTES,
         on_lost: Callable[[FrameConnection], None] | None = None,
     ) -> None:
-        """`peer` is the other end's host:port; `drain` waits above `high_water_bytes` unsent."""
+        """`peer` is the other end's host:port; `drain` waits above `HIGH_WATER_BYTES` unsent."""
         self.peer = peer
         self.sent_bytes = 0
         """Bytes of the frames that `send` took."""
         self.received_bytes = 0
         """Bytes of frames, and of parts of one, that came from the peer."""
         self._handler = handler
-        self._high_water_bytes = high_water_bytes
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._error: PaxosBlockError | None = None
@@ -215,7 +213,7 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self._transport.set_write_buffer_limits(high=self._high_water_bytes)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         tune_socket(self._transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:

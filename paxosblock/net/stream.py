@@ -12,12 +12,7 @@ import asyncio
 from typing import Final
 
 from paxosblock.net import upgrade
-from paxosblock.net.connection import (
-    HIGH_WATER_BYTES,
-    FrameConnection,
-    FrameHandler,
-    tune_socket,
-)
+from paxosblock.net.connection import FrameConnection, FrameHandler, tune_socket
 
 UPGRADE: Final = "paxosblock-stream/3"
 STREAM_PATH: Final = "/stream"
@@ -38,18 +33,13 @@ async def close_connections(connections: tuple[FrameConnection, ...]) -> None:
 
 
 async def connect(
-    host: str,
-    port: int,
-    handler: FrameHandler,
-    *,
-    timeout_s: float = 5.0,
-    high_water_bytes: int = HIGH_WATER_BYTES,
+    host: str, port: int, handler: FrameHandler, *, timeout_s: float = 5.0
 ) -> FrameConnection:
     """Open a data stream to the node at host:port. Raises what `upgrade.call` does."""
     sock, _ = await upgrade.call(
         host, port, STREAM_PATH, UPGRADE, {}, timeout_s=timeout_s, tune=tune_socket
     )
     peer = f"{host}:{port}"
-    connection = FrameConnection(handler, peer, high_water_bytes=high_water_bytes)
+    connection = FrameConnection(handler, peer)
     await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
     return connection

@@ -175,13 +175,7 @@ class Network:
     # -- data streams -----------------------------------------------------------------------------
 
     async def connect(
-        self,
-        host: str,
-        port: int,
-        handler: FrameHandler,
-        *,
-        timeout_s: float = 5.0,
-        high_water_bytes: int = 0,
+        self, host: str, port: int, handler: FrameHandler, *, timeout_s: float = 5.0
     ) -> FrameConnection:
         """Open a stream, as `net.stream.connect` does."""
         address = f"{host}:{port}"

@@ -24,6 +24,8 @@ from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 _log = logging.getLogger(__name__)
 
+BLOCKS_MAX: Final = 1000
+LINES_MAX: Final = 64
 OPENED: Final = "opened again"
 NOBODY = StorageId("")
 """Stands for the NameNode itself."""
@@ -39,15 +41,11 @@ class _Steps:
 
 
 class History:
-    """The last steps of the blocks to which something happened lately."""
+    """The last `LINES_MAX` steps of each of the last `BLOCKS_MAX` blocks to which something
+    happened."""
 
-    def __init__(
-        self, clock_ms: Callable[[], int], blocks_max: int = 1000, lines_max: int = 64
-    ) -> None:
-        """Remember `lines_max` steps of each of the last `blocks_max` blocks."""
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
-        self._blocks_max = blocks_max
-        self._lines_max = lines_max
         self._steps: OrderedDict[BlockId, _Steps] = OrderedDict()
 
     def add(
@@ -61,8 +59,8 @@ class History:
         """Remember one step, and log it."""
         steps = self._steps.get(block)
         if steps is None:
-            steps = self._steps[block] = _Steps(deque(maxlen=self._lines_max))
-            if len(self._steps) > self._blocks_max:
+            steps = self._steps[block] = _Steps(deque(maxlen=LINES_MAX))
+            if len(self._steps) > BLOCKS_MAX:
                 self._steps.popitem(last=False)
         self._steps.move_to_end(block)
         steps.lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
