@@ -82,7 +82,7 @@ def test_every_command_has_a_manual_page_with_the_text_of_its_help(
     assert {f"{'-'.join(words)}.1" for words in commands} <= pages
     shown = (folder / "paxosblock-fs-ls.1").read_text()
     assert ".SH SYNOPSIS\n" in shown
-    assert "\\fB\\-R\\fR\nDirectories below, too.\n" in shown
+    assert "\\fB\\-R\\fR\nList directories below, too.\n" in shown
     overview = (folder / "paxosblock.1").read_text()
     assert [name for name in command_line.root.entries if f"\\fB{name}\\fR" not in overview] == []
 
