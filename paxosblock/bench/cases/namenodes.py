@@ -29,7 +29,7 @@ from paxosblock.client import AsyncClient
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId
-from paxosblock.transaction import OPERATIONS_MAX, Marker
+from paxosblock.transaction import Marker
 from paxosblock.units import GIB, MIB
 
 CLIENTS: Final = 64
@@ -37,8 +37,10 @@ FILES: Final = (25_000, 50_000, 100_000, 200_000, 500_000, 10**6, 2 * 10**6, 5 *
 NAMES: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
 USUAL: Final = 10**5
 MADE_BY_CALLS: Final = 20_000
-"""The last files of each size are made one by one, as clients do; those before them by transactions
-of thousands, since a catalog of millions would take hours to fill."""
+"""The last files of each size are made one by one, as clients do; those before by transactions, since
+a catalog of millions would take hours to fill."""
+MADE_AT_ONCE: Final = 1000
+"""Files of a transaction. What the largest ones cost the others is a question of `big-files`."""
 LONGEST_TURN_GOAL_MS: Final = 20.0
 LEVEL_WITHIN_S: Final = 600.0
 
@@ -119,10 +121,10 @@ def path_of(number: int) -> str:
 
 
 async def fill(address: str, first: int, end: int) -> None:
-    """Make the files from number `first` to `end` by transactions of as many as one may make."""
+    """Make the files from number `first` to `end` by transactions."""
     connection = await connect(address)
-    for begun in range(first, end, OPERATIONS_MAX):
-        numbers = range(begun, min(end, begun + OPERATIONS_MAX))
+    for begun in range(first, end, MADE_AT_ONCE):
+        numbers = range(begun, min(end, begun + MADE_AT_ONCE))
         markers = tuple(Marker(path_of(number)) for number in numbers)
         request = Transact(markers, 3, 128 * MIB, Durability.DISK, owner="somebody")
         await connection.call(TRANSACT, request)
