@@ -37,7 +37,7 @@ FILES: Final = (25_000, 50_000, 100_000, 200_000, 500_000, 10**6, 2 * 10**6, 5 *
 NAMES: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
 USUAL: Final = 10**5
 MADE_BY_CALLS: Final = 20_000
-"""The last files of each size are made one by one, as clients do; those before by transactions, since
+"""The last files of each size are made one by one, as clients do; those before by transactions, for
 a catalog of millions would take hours to fill."""
 MADE_AT_ONCE: Final = 1000
 """Files of a transaction. What the largest ones cost the others is a question of `big-files`."""
