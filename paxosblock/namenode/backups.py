@@ -87,7 +87,8 @@ def take_backup(address: str, folder: Path, cluster: str) -> Backup:
 
     Raises:
         ConfigError: the folder is not empty.
-        UnavailableError: the NameNode does not answer, or cannot give it now.
+        UnavailableError: the NameNode does not answer, or cannot give it now; or the process that
+            read what came was ended.
         CorruptionError: what came is damaged.
         NoSpaceError, StorageError: the disk refuses.
     """
@@ -122,6 +123,7 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
             the list of members makes no sense.
         CorruptionError: the backup is damaged.
         NoSpaceError, StorageError: the disk refuses. Do it again.
+        UnavailableError: the process that read the copy was ended. Do it again.
     """
     disk = OsDisk()
     if members:

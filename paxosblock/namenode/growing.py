@@ -67,8 +67,10 @@ def grow_folder(folder: Path, members: Sequence[str]) -> Grown:
         ConfigError: the folder is not that of a cluster's only NameNode, or is in use, or was
             converted for other members; or the list of members makes no sense.
         CorruptionError: the catalog is damaged.
-        NoSpaceError, StorageError: the disk refuses. Until a repetition succeeds, the folder is as
-            it was.
+        NoSpaceError, StorageError: the disk refuses.
+        UnavailableError: the process that read the copy was ended.
+
+    Until a repetition succeeds, the folder is as it was.
     """
     check_members(members)
     if not (folder / ALONE).exists():

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from paxosblock.disk import Disk
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.table import Tables
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
@@ -83,16 +85,19 @@ class Rig:
         self.start()
 
     def start(self) -> None:
+        self.start_on(self.disk, Path("/member"), MEMORY)
+
+    def start_on(self, disk: Disk, folder: Path, tables: Tables) -> None:
         self.wire = Wire()
         self.store = ReplicatedStore(
-            Path("/member"),
+            folder,
             self.members[0],
             self.members,
             self.wire,
             options=self.options,
-            disk=self.disk,
+            disk=disk,
             rng=random.Random(1),
-            tables=MEMORY,
+            tables=tables,
         )
         self.loop.run_until_complete(self.store.start())
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import shutil
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rocksdict import AccessType, Options, Rdict
+from rocksdict import Rdict
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import OsDisk
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    StorageError,
+    UnavailableError,
+)
 from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Expect, Transaction, Versioned
@@ -24,6 +31,7 @@ from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.cut_short import CutShort
 from tests.memory_table import MEMORY
+from tests.services.small_disk import small_disk
 
 SEGMENT_BYTES = 100
 TERM = 3
@@ -189,6 +197,32 @@ def test_after_the_leaders_table_was_taken_nothing_of_the_one_before_is_left(
         assert member.machine.revision == 12
 
 
+def test_a_table_for_which_there_is_no_room_is_given_up_and_the_own_one_stays(
+    tmp_path: Path,
+) -> None:
+    stream = stream_after(9, tmp_path / "leader")
+    (tmp_path / "small").mkdir()
+    with small_disk(tmp_path / "small") as disk:
+        if disk is None:
+            pytest.skip("no small file system can be made here")
+        with closing(opened(disk.folder / "member")) as member:
+            log_to(member, 5)
+            apply_to(member, 5)
+            disk.fill()
+            with pytest.raises(NoSpaceError):
+                member.machine.checkpoint().make()
+            receiver = member.receive()
+            with pytest.raises(NoSpaceError):
+                receiver.write(stream)
+            receiver.discard()
+            disk.empty()
+            apply_to(member, 6)
+            member.machine.flush().write()
+            names = {path.name for path in (disk.folder / "member").iterdir() if path.is_dir()}
+            assert names == {"db"}
+            assert check_left(disk.folder / "member", 5, installed=6) == 6
+
+
 @pytest.mark.parametrize("place", ["head", "list", "file", "end", "more"])
 def test_a_table_that_is_damaged_on_its_way_is_refused_and_the_own_one_stays(
     tmp_path: Path, place: str
@@ -267,9 +301,9 @@ def test_what_a_leader_sent_is_read_in_another_process_and_opened_here_once(
     stream = stream_after(9, tmp_path / "leader")
     here = []
 
-    def count(path: str, options: Options, *, access_type: AccessType) -> Rdict:
+    def count(path: str, *about: Any, **more: Any) -> Rdict:
         here.append(Path(path).name)
-        return Rdict(path, options, access_type=access_type)
+        return Rdict(path, *about, **more)
 
     monkeypatch.setattr(rocks_table, "Rdict", count)
     with closing(opened(tmp_path / "member")) as member:
@@ -289,12 +323,30 @@ def test_who_reads_a_table_apart_says_what_is_wrong_with_it(
     assert {path.name: path.read_bytes() for path in (tmp_path / "db").glob("[!L]*")} == before
     with pytest.raises(CorruptionError, match="none: damaged: "):
         check_apart(tmp_path / "none")
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(CorruptionError, match="who read it ended with code 1"):
-        check_apart(tmp_path / "db")
     monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
     with pytest.raises(NoSpaceError, match="cannot start a process that reads it"):
         check_apart(tmp_path / "db")
+
+
+@pytest.mark.parametrize(
+    ("program", "end"),
+    [
+        ("kill -9 $$", r"was ended by signal 9 \(Killed\)"),
+        ("echo MemoryError >&2; exit 1", "ended with code 1 MemoryError"),
+    ],
+)
+def test_who_is_killed_while_it_reads_a_table_has_not_called_it_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, end: str
+) -> None:
+    RocksTable(OsDisk(), tmp_path / "db", new=True).close()
+    reader = tmp_path / "reader"
+    reader.write_text(f"#!/bin/sh\n{program}\n")
+    reader.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.executable", str(reader))
+        with pytest.raises(UnavailableError, match=f"db: .* {end}; nothing is known of"):
+            check_apart(tmp_path / "db")
+    assert check_apart(tmp_path / "db") == 0
 
 
 def test_reading_all_of_a_table_finds_keys_that_are_missing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ when it opens a database, and nearly all the time that every key of it is read.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -20,6 +21,7 @@ from paxosblock.errors import (
     NoSpaceError,
     PaxosBlockError,
     StorageError,
+    UnavailableError,
 )
 
 _KINDS: Final = {
@@ -38,6 +40,8 @@ def check_apart(path: Path) -> int:
         CorruptionError: it is damaged, or not whole.
         NoSpaceError: there is no memory, or no descriptor, for another process.
         StorageError: the disk refuses.
+        UnavailableError: the process ended before it had an answer, so nothing is known of the
+            database. It may be read again.
     """
     command = (sys.executable, "-m", __name__, str(path))
     try:
@@ -50,9 +54,18 @@ def check_apart(path: Path) -> int:
     if kind in _KINDS:
         raise _KINDS[kind](words)
     if done.returncode != 0:
-        last = "".join(done.stderr.splitlines()[-1:])
-        raise CorruptionError(f"{path}: who read it ended with code {done.returncode} {last}")
+        raise UnavailableError(
+            f"{path}: the process that reads it {_end(done)}; nothing is known of what it read"
+        )
     return int(kind)
+
+
+def _end(done: subprocess.CompletedProcess[str]) -> str:
+    """Return how a process ended that could not say it."""
+    if done.returncode < 0:
+        return f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
+    last = "".join(done.stderr.splitlines()[-1:])
+    return f"ended with code {done.returncode} {last}".rstrip()
 
 
 def _main(path: Path) -> str:

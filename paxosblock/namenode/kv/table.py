@@ -134,7 +134,8 @@ class Table(Protocol):
 class Receiver(Protocol):
     """Takes the stream of a checkpoint, as a draft beside the table of a folder. Its methods block.
 
-    Once one of them has raised, only `discard` may be called.
+    Once one of them has raised, only `discard` may be called; after an UnavailableError `check`,
+    too.
     """
 
     def write(self, data: Buffer) -> None:
@@ -151,6 +152,7 @@ class Receiver(Protocol):
         Raises:
             ConfigError, CorruptionError: a later version wrote it, or it is not whole, or damaged.
             NoSpaceError, StorageError: the disk refuses.
+            UnavailableError: who read it did not come to the end.
         """
 
     def install(self) -> Table:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from paxosblock.errors import (
     ConfigError,
@@ -19,6 +19,7 @@ from paxosblock.errors import (
     NoSpaceError,
     PaxosBlockError,
     StorageError,
+    UnavailableError,
 )
 from paxosblock.namenode.kv.table import Checkpoint, Receiver
 from paxosblock.namenode.raft.log import ROOM_POLL_S
@@ -27,6 +28,10 @@ from paxosblock.namenode.raft.roles import RaftFollower
 
 if TYPE_CHECKING:
     from paxosblock.namenode.raft.node import RaftNode
+
+CHECKS_MAX: Final = 3
+"""Attempts to check a table that came, before all of it is fetched again: the process that reads it
+may have been killed for lack of memory, or because of what it read."""
 
 _log = logging.getLogger(__name__)
 
@@ -159,9 +164,9 @@ class Incoming:
         except (ConfigError, CorruptionError) as error:
             self._node.refuse(f"a snapshot: {error}")
             await self._discard()
-        except NoSpaceError as error:
+        except (NoSpaceError, UnavailableError) as error:
             # The leader sends all again. Until this task ends, no piece is taken.
-            _log.warning("%s: no room for the leader's table: %s", self._node.address, error)
+            _log.warning("%s: cannot take the leader's table now: %s", self._node.address, error)
             await self._discard()
             await asyncio.sleep(ROOM_POLL_S)
         except StorageError as error:
@@ -178,7 +183,7 @@ class Incoming:
     async def _go_on_from_it(self, piece: Message) -> None:
         receiver = self._receiver
         assert receiver is not None, "all of it has come"
-        index = await self._node.run(receiver.check)
+        index = await self._check(receiver)
         if self._node.role is None:
             return
         if index > self._node.machine.revision:
@@ -189,6 +194,17 @@ class Incoming:
         role = self._node.role
         if isinstance(role, RaftFollower) and piece["index"] <= self._node.log.commit_index:
             role.snapshot_installed(piece)
+
+    async def _check(self, receiver: Receiver, attempts: int = CHECKS_MAX) -> int:
+        """Check what came, again if whoever did it was killed; return the entry of the table."""
+        try:
+            return await self._node.run(receiver.check)
+        except UnavailableError as error:
+            _log.warning("%s: the leader's table is not checked: %s", self._node.address, error)
+            await asyncio.sleep(ROOM_POLL_S)
+            if attempts == 1 or self._node.role is None:
+                raise
+        return await self._check(receiver, attempts - 1)
 
     async def _discard(self) -> None:
         receiver, self._receiver, self._stored = self._receiver, None, 0
