@@ -10,6 +10,7 @@ from functools import partial
 from itertools import count, islice
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -389,6 +390,29 @@ def test_a_database_of_a_later_format_is_refused_in_one_line(
             table.flush()
     with pytest.raises(ConfigError, match=r"is of format 2, and this version .* knows up to 1"):
         open_store(OsDisk(), tmp_path, Limits())
+
+
+def test_a_database_whose_record_has_no_term_is_that_of_a_single_namenode(
+    new_path: Callable[[], Path],
+) -> None:
+    """Versions before the table of members was one wrote it so."""
+    path = new_path()
+    with closing(new_table(path)) as table:
+        table._db[b"k"] = bytes(7) + b"\5v"
+        table._db[b""] = msgspec.msgpack.encode([1, 5, {ord("k"): 1}])
+    with closing(RocksTable(OsDisk(), path)) as table:
+        assert (table.revision, table.term, len(table)) == (5, 0, 1)
+        assert table.get(b"k") == Versioned(b"v", 5)
+        table.check()
+
+
+def test_an_open_database_has_the_options_of_this_version(new_path: Callable[[], Path]) -> None:
+    """Not those of the version that made it, with the cache that the binding would give it."""
+    path = new_path()
+    new_table(path).close()
+    with closing(RocksTable(OsDisk(), path)) as table:
+        bound = table._db.property_int_value("rocksdb.block-cache-capacity")
+        assert bound == rocks_table.BLOCKS_BYTES
 
 
 # -- a full disk -----------------------------------------------------------------------------------

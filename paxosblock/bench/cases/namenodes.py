@@ -41,6 +41,8 @@ MADE_BY_CALLS: Final = 20_000
 a catalog of millions would take hours to fill."""
 MADE_AT_ONCE: Final = 1000
 """Files of a transaction. What the largest ones cost the others is a question of `big-files`."""
+MISSED: Final = 8000
+"""Files that a follower misses: so many entries that it gets the leader's table instead."""
 LONGEST_TURN_GOAL_MS: Final = 20.0
 LEVEL_WITHIN_S: Final = 600.0
 
@@ -131,7 +133,7 @@ async def fill(address: str, first: int, end: int) -> None:
     connection.close()
 
 
-async def make(address: str, first: int, end: int) -> None:
+async def make(address: str, first: int, end: int, clients: int = CLIENTS) -> None:
     """Make the files from number `first` to `end`, each of them by a create and a close."""
     numbers = iter(range(first, end))
 
@@ -146,7 +148,56 @@ async def make(address: str, first: int, end: int) -> None:
             await connection.call(CLOSE_FILE, CloseFile(file.status.file_id, writer))
         connection.close()
 
-    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    await asyncio.gather(*(client() for _ in range(clients)))
+
+
+@case("table-taken", usual=False, room_bytes=8 * GIB)
+async def table_taken(bench: Bench) -> None:
+    """How long does a follower stand still that takes the leader's table, while others write?"""
+    cluster = await bench.cluster(1, 3, {"namenode": {"snapshot_growth": "1MiB"}}, fresh=True)
+    missed, there = bench.size(MISSED, 20), 0
+    for files in bench.sizes(FILES, USUAL, 200):
+        leader = await asyncio.to_thread(cluster.wait_leader)
+        await fill(leader.address, there, files)
+        there = max(there, files)
+        for number in bench.rounds:
+            await asyncio.to_thread(wait_level, cluster)
+            leader = await asyncio.to_thread(cluster.wait_leader)
+            behind = next(node for node in cluster.namenodes if node is not leader)
+            await asyncio.to_thread(behind.kill)
+            # One after the other, each call is an entry of its own.
+            await make(leader.address, there, there + missed, clients=1)
+            begun_s = time.perf_counter()
+            await asyncio.to_thread(behind.start)
+            worst, _ = await asyncio.gather(
+                asyncio.to_thread(_watch_until_level, cluster, behind),
+                make(leader.address, there + missed, there + 2 * missed),
+            )
+            there += 2 * missed
+            at = (float(files), "files")
+            bench.emit("level again", time.perf_counter() - begun_s, "s", number, at=at)
+            bench.emit("tables taken", worst["raft_snapshots_installed"], "", number, at=at)
+            for what, name in (
+                ("longest stall of the follower", "loop_stall_seconds"),
+                ("longest turn of the follower", "loop_busy_seconds"),
+            ):
+                bench.emit(what, worst[name] * 1e3, "ms", number, at=at, goal=LONGEST_TURN_GOAL_MS)
+
+
+def _watch_until_level(cluster: LocalCluster, node: Node) -> dict[str, float]:
+    """Return the highest values of a node's metrics until it has what the leader has by now."""
+    leader = cluster.standing(cluster.wait_leader())
+    assert leader is not None, "it leads"
+    worst: dict[str, float] = {}
+    metrics(node)  # what its start did does not count
+
+    def level() -> bool:
+        now = metrics(node)
+        worst.update({name: max(value, worst.get(name, 0)) for name, value in now.items()})
+        return now["raft_applied_index"] >= leader.commit_index
+
+    wait_until(level, LEVEL_WITHIN_S, "the follower did not come level")
+    return worst
 
 
 @case("list-directory", room_bytes=2 * GIB)

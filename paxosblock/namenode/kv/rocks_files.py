@@ -36,6 +36,7 @@ _CRC = struct.Struct(">I")
 _LIST_BYTES_MAX: Final = 16 * MIB
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9.]*")
 _CURRENT: Final = "CURRENT"
+_IDENTITY: Final = "IDENTITY"
 
 _List = list[tuple[str, int]]
 _ENCODER = msgspec.msgpack.Encoder()
@@ -68,6 +69,8 @@ def copy_files(disk: Disk, source: Path, target: Path) -> None:
                 _link(disk, source / name, target / name)
         if (manifest, len(listed)) == _known(disk, source):
             break
+    # An open that finds no name of the database would make one, with a sync.
+    publish(disk, target / _IDENTITY, [read_file(disk, source / _IDENTITY)])
     publish(disk, target / manifest, [listed])
     publish(disk, target / _CURRENT, [f"{manifest}\n".encode()])
 

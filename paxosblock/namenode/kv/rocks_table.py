@@ -79,6 +79,10 @@ MEMTABLES_MAX: Final = 64
 NEVER: Final = 1 << 30
 """Files of the first level at which RocksDB would slow down or hold writes: more than it gets."""
 
+OPEN_FILES: Final = 4096
+"""Files that the database keeps open. If there were no bound, an open would read the index and the
+filter of each file, and hold the interpreter meanwhile; so it does for 16 of them."""
+
 CACHED_KEYS: Final = 32_768
 """Keys in each half of the cache of values."""
 
@@ -118,8 +122,11 @@ class RocksTable:
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # its stubs err
+        options = _options(new)
+        # Else the options would be those in the file that the last open left, its cache a default.
+        families = {"default": options}
         try:
-            self._db = Rdict(str(path), _options(new), access_type=access)
+            self._db = Rdict(str(path), options, column_families=families, access_type=access)
         except Exception as error:
             raise _translated(path, error) from error
         try:
@@ -427,6 +434,7 @@ def _options(new: bool) -> Options:
     options.set_level_zero_stop_writes_trigger(NEVER)
     options.set_soft_pending_compaction_bytes_limit(0)
     options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_max_open_files(OPEN_FILES)
     options.set_bytes_per_sync(MIB)
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(MIB)
