@@ -87,11 +87,41 @@ def test_a_transaction_cut_short_is_a_corruption_error(
         Transaction(expect=(Expect(b"a", 1 << 70),)),
         Transaction(puts=cast(Any, ((b"a",),))),
         Transaction(deletes=(cast(Any, object()),)),
+        Transaction(deletes=(cast(Any, bytearray(b"k")),)),
+        Transaction(expect=(ExpectEmpty(b"a", cast(Any, "b")),)),
+        Transaction(expect=(cast(Any, (0, b"a", 1)),)),
+        Transaction(puts=cast(Any, (b"ab",))),
     ],
 )
 async def test_a_transaction_that_could_not_be_read_again_is_refused(wrong: Transaction) -> None:
     with pytest.raises(InvalidRequestError, match="not a transaction"):
         await prepare(wrong)
+
+
+anything = keys | st.text(max_size=3) | st.integers(-1, 2**70) | st.none() | st.booleans()
+wrong_or_not = st.builds(
+    Transaction,
+    expect=st.lists(
+        st.builds(Expect, anything, anything) | st.builds(ExpectEmpty, anything, anything) | pairs,
+        max_size=2,
+    ).map(tuple),
+    puts=st.lists(st.lists(anything, min_size=1, max_size=3).map(tuple), max_size=2).map(tuple),
+    deletes=st.lists(anything, max_size=2).map(tuple),
+)
+
+
+@given(transactions | wrong_or_not)
+def test_what_is_not_refused_is_what_every_member_reads(transaction: Transaction) -> None:
+    """The member that proposed it applies it as it is; the others decode it."""
+    try:
+        prepare(transaction).send(None)  # a short one waits for nothing
+    except InvalidRequestError:
+        return
+    except StopIteration as end:
+        payload = end.value
+    else:
+        pytest.fail("it waits")
+    assert decode_transaction(payload) == transaction
 
 
 async def test_others_have_a_turn_while_a_long_transaction_is_prepared() -> None:

@@ -130,12 +130,12 @@ class SingleMemberStore:
         self._thread.shutdown()
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        payload, decoded = await prepare(transaction)
+        payload = await prepare(transaction)
         self._check()
         if self._full is not None:
             raise NoSpaceError(self._full.message, **self._full.details)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(payload, decoded, answer))
+        self._queue.append(_Pending(payload, transaction, answer))
         self._arrived.set()
         return await answer
 

@@ -142,8 +142,8 @@ class ReplicatedStore:
                     await node.wait_until(lambda: not role.pending)
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        payload, decoded = await prepare(transaction)
-        return await self._leader().propose(payload, decoded)
+        payload = await prepare(transaction)
+        return await self._leader().propose(payload, transaction)
 
     async def barrier(self) -> View:
         node = self._open()
