@@ -20,9 +20,9 @@ from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.small_segment import (
     RECORD_BYTES,
     SALT_BYTES,
-    Kind,
     Position,
     Record,
+    RecordKind,
 )
 from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import ConfigError, CorruptionError
@@ -128,7 +128,7 @@ def read_finalized(at: Position, record: Record) -> Row:
 class Other(NamedTuple):
     """A record that has to be looked at once more."""
 
-    kind: Kind
+    kind: RecordKind
     block: BlockId
     offset: int
     size_bytes: int
@@ -171,19 +171,19 @@ def make_index(segment: int, records: Iterable[Record]) -> Index:
     for record in records:
         block = record.block
         match record.kind:
-            case Kind.GONE:
+            case RecordKind.GONE:
                 gone[block] = None
                 rows.pop(block, None)
                 others.pop(block, None)
-            case Kind.FINALIZED if (
+            case RecordKind.FINALIZED if (
                 row := read_finalized(Position(segment, record.offset), record)
             ).registers is not None:
                 rows[block] = row.encode()
                 others.pop(block, None)
-            case Kind.CREATED | Kind.CHUNK | Kind.FINALIZED:
+            case RecordKind.CREATED | RecordKind.CHUNK | RecordKind.FINALIZED:
                 other = Other(record.kind, block, record.offset, record.size)
                 others.setdefault(block, []).append(other)
-            case Kind.PREVIOUS | Kind.MARK:
+            case RecordKind.PREVIOUS | RecordKind.MARK:
                 pass
     left = sorted((one for each in others.values() for one in each), key=lambda one: one.offset)
     return Index(list(gone), rows, left)

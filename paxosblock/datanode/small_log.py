@@ -24,9 +24,9 @@ from paxosblock.datanode.small_segment import (
     HEADER_BYTES,
     RECORD_BYTES,
     SALT_BYTES,
-    Kind,
     Position,
     Record,
+    RecordKind,
     SegmentHeader,
     damaged,
     decode_header,
@@ -155,7 +155,7 @@ class SmallLog(OpenFile):
         first = next(read_records(name, data, end=end, same_boot=same_boot), None)
         if first is None and last:
             return None
-        if first is None or first.payload is None or first.kind is not Kind.PREVIOUS:
+        if first is None or first.payload is None or first.kind is not RecordKind.PREVIOUS:
             raise damaged(name, HEADER_BYTES)
         said: int = _END.unpack(first.payload)[0]
         return said
@@ -207,12 +207,12 @@ class SmallLog(OpenFile):
             if last is not None:
                 if last.synced < last.end:
                     return False
-                self._write(segment, Kind.PREVIOUS, NO_BLOCK, _END.pack(last.end))
+                self._write(segment, RecordKind.PREVIOUS, NO_BLOCK, _END.pack(last.end))
             self._segments[number] = segment
             self._last = self._ours = number
             return True
 
-    def append(self, kind: Kind, block: BlockId, payload: Buffer = b"") -> Position:
+    def append(self, kind: RecordKind, block: BlockId, payload: Buffer = b"") -> Position:
         """Hand a record to the operating system; does not sync.
 
         Raises:
@@ -224,7 +224,7 @@ class SmallLog(OpenFile):
             segment = self._segments[self._last]
             return Position(self._last, self._write(segment, kind, block, payload))
 
-    def _write(self, segment: Segment, kind: Kind, block: BlockId, payload: Buffer) -> int:
+    def _write(self, segment: Segment, kind: RecordKind, block: BlockId, payload: Buffer) -> int:
         offset = segment.end
         record = encode_record(segment.salt, kind, block, payload, segment.synced)
         try:
@@ -285,7 +285,7 @@ class SmallLog(OpenFile):
                 return
             segment = self._segments[self._last]
             if segment.synced == segment.end and self._marked != (self._last, segment.end):
-                self._write(segment, Kind.MARK, NO_BLOCK, b"")
+                self._write(segment, RecordKind.MARK, NO_BLOCK, b"")
                 self._marked = Position(self._last, segment.end)
 
     def retire(self) -> None:

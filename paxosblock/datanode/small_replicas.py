@@ -32,7 +32,7 @@ from paxosblock.datanode.small_index import (
     read_finalized,
 )
 from paxosblock.datanode.small_log import SegmentRemoved, SmallLog
-from paxosblock.datanode.small_segment import RECORD_BYTES, Kind, Position, Record
+from paxosblock.datanode.small_segment import RECORD_BYTES, Position, Record, RecordKind
 from paxosblock.datanode.store import Stored
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
@@ -143,7 +143,7 @@ class SmallReplicas:
             del said[block]
         for kind, block, offset, size in index.others:
             payload: memoryview | None = memoryview(b"")
-            if kind is not Kind.CHUNK:  # `_replay` does not look into a chunk
+            if kind is not RecordKind.CHUNK:  # `_replay` does not look into a chunk
                 payload = self._payload(Position(number, offset))
             self._replay(number, Record(kind, block, offset, payload, size), said, torn)
 
@@ -161,22 +161,22 @@ class SmallReplicas:
         block, at, payload = record.block, Position(segment, record.offset), record.payload
         known = self._row(block)
         match record.kind:
-            case Kind.CREATED:  # if the replica is known, it is a copy of its first record
+            case RecordKind.CREATED:  # if the replica is known, it is a copy of its first record
                 chunk = NOWHERE if known is None else known.chunk
                 self._rows[block] = created_row(at, chunk, record.size).encode()
                 said[block] = None if payload is None else bytes(payload)
-            case Kind.FINALIZED:
+            case RecordKind.FINALIZED:
                 row = read_finalized(at, record)
                 self._rows[block] = row.encode()
                 if row.registers is not None:
                     said.pop(block, None)
                 else:
                     said[block] = None if payload is None else bytes(payload[PLACE.size :])
-            case Kind.CHUNK if known is not None:
+            case RecordKind.CHUNK if known is not None:
                 self._rows[block] = _with_chunk(known, at, record.size).encode()
                 if payload is None:
                     torn.add(block)
-            case Kind.GONE:
+            case RecordKind.GONE:
                 self._rows.pop(block, None)
                 said.pop(block, None)
                 torn.discard(block)
@@ -245,7 +245,7 @@ class SmallReplicas:
         return None
 
     def _say_created(self, replica: Replica) -> SmallPlace:
-        self._say(Kind.CREATED, replica)
+        self._say(RecordKind.CREATED, replica)
         return SmallPlace(self.log, replica.block)
 
     def append(self, block: BlockId, log: ChunkLog, frame: Buffer) -> None:
@@ -259,7 +259,7 @@ class SmallReplicas:
         with self._lock:
             row = self._row(block)
             assert row is not None, "it was created"
-            at = self.log.append(Kind.CHUNK, block, frame)
+            at = self.log.append(RecordKind.CHUNK, block, frame)
             self._keep(block, _with_chunk(row, at, len(frame)))
 
     def stays(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
@@ -277,19 +277,19 @@ class SmallReplicas:
         return place
 
     def _say_finalized(self, replica: Replica) -> SmallPlace:
-        self._say(Kind.FINALIZED, replica)
+        self._say(RecordKind.FINALIZED, replica)
         return SmallPlace(None, replica.block)
 
-    def _say(self, kind: Kind, replica: Replica) -> None:
+    def _say(self, kind: RecordKind, replica: Replica) -> None:
         block, metadata = replica.block, describe(replica, self._boot, 0)
         payload = metadata.encode()
         with self._lock:
             known = self._row(block)
             chunk = known.chunk if known is not None and replica.length else NOWHERE
-            if kind is Kind.FINALIZED:
+            if kind is RecordKind.FINALIZED:
                 payload = PLACE.pack(*chunk) + payload
             said = self.log.append(kind, block, payload)
-            if kind is Kind.FINALIZED:
+            if kind is RecordKind.FINALIZED:
                 self._keep(block, finalized_row(said, chunk, len(payload), metadata))
             else:
                 self._keep(block, created_row(said, chunk, len(payload)))
@@ -299,7 +299,7 @@ class SmallReplicas:
         self.log.begin_segment()
         with self._lock:
             if block in self._rows:
-                self.log.append(Kind.GONE, block)
+                self.log.append(RecordKind.GONE, block)
                 self._live_bytes -= self._live_bytes_of(block)
                 del self._rows[block]
         self.log.sync()
@@ -432,12 +432,12 @@ class SmallReplicas:
                 if self._rows.get(block) != before:
                     continue  # a step or a vote came meanwhile
                 if not row.finalized:
-                    said = self.log.append(Kind.CREATED, block, data)
+                    said = self.log.append(RecordKind.CREATED, block, data)
                 if frame:
-                    chunk = self.log.append(Kind.CHUNK, block, frame)
+                    chunk = self.log.append(RecordKind.CHUNK, block, frame)
                 if row.finalized:
                     data = PLACE.pack(*chunk) + data[PLACE.size :]
-                    said = self.log.append(Kind.FINALIZED, block, data)
+                    said = self.log.append(RecordKind.FINALIZED, block, data)
                 # Only now: there may be no room for all.
                 self._keep(block, replace(row, said=said, chunk=chunk))
             return len(frame) + len(data)

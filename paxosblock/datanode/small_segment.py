@@ -28,7 +28,7 @@ HEADER_BYTES: Final = _SEGMENT.size + _CRC.size
 RECORD_BYTES: Final = _RECORD.size + _CRC.size
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """The things that a record says of its block."""
 
     PREVIOUS = 0
@@ -56,7 +56,7 @@ class Position(NamedTuple):
 class Record(NamedTuple):
     """A record of a segment; `payload` is None if those bytes are not what was written."""
 
-    kind: Kind
+    kind: RecordKind
     block: BlockId
     offset: int
     payload: memoryview | None
@@ -98,7 +98,9 @@ def decode_header(name: str, data: Buffer) -> SegmentHeader:
     return SegmentHeader(salt, boot.rstrip(b"\0").decode("utf-8", "replace"))
 
 
-def encode_record(salt: bytes, kind: Kind, block: BlockId, payload: Buffer, durable: int) -> bytes:
+def encode_record(
+    salt: bytes, kind: RecordKind, block: BlockId, payload: Buffer, durable: int
+) -> bytes:
     """Return the record; `durable` is the offset up to which the segment is on stable storage."""
     packed = _RECORD.pack(salt, kind, len(payload), block, durable, crc32c(payload))
     return b"".join((packed, _CRC.pack(crc32c(packed)), payload))
@@ -128,7 +130,7 @@ def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) ->
         kind, size, block, _, crc = found
         payload: memoryview | None = view[offset + RECORD_BYTES : offset + RECORD_BYTES + size]
         # Chunks of old segments are checked when they are read: there may be very many.
-        if (kind is not Kind.CHUNK or end is None) and crc32c(payload or b"") != crc:
+        if (kind is not RecordKind.CHUNK or end is None) and crc32c(payload or b"") != crc:
             if end is None and not _was_durable(data, offset, salt, same_boot=same_boot):
                 return
             payload = None
@@ -143,7 +145,9 @@ def record_size(data: bytes, salt: bytes) -> tuple[int, int]:
     return (0, 1) if found is None else (found[1], found[4])
 
 
-def _head(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, int, int] | None:
+def _head(
+    data: bytes, offset: int, salt: bytes
+) -> tuple[RecordKind, int, BlockId, int, int] | None:
     """Return kind, size, block, durable and checksum of the record at `offset`, if one is there."""
     end = offset + _RECORD.size
     if end + _CRC.size > len(data) or data[offset : offset + SALT_BYTES] != salt:
@@ -151,10 +155,12 @@ def _head(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, in
     if _CRC.unpack_from(data, end)[0] != crc32c(memoryview(data)[offset:end]):
         return None
     _, kind, size, block, durable, crc = _RECORD.unpack_from(data, offset)
-    return Kind(kind), size, BlockId(block), durable, crc
+    return RecordKind(kind), size, BlockId(block), durable, crc
 
 
-def _mended(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, int, int] | None:
+def _mended(
+    data: bytes, offset: int, salt: bytes
+) -> tuple[RecordKind, int, BlockId, int, int] | None:
     """Return what the head at `offset` said before one bit of it flipped; None if more is damaged.
 
     Only one head is possible: heads whose checksums are right differ in six bits or more (CRC32C,

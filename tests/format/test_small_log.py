@@ -19,7 +19,7 @@ from paxosblock.datanode.identity import read_identity
 from paxosblock.datanode.load import load
 from paxosblock.datanode.small_log import SegmentRemoved, SmallLog
 from paxosblock.datanode.small_replicas import SmallPlace
-from paxosblock.datanode.small_segment import HEADER_BYTES, Kind
+from paxosblock.datanode.small_segment import HEADER_BYTES, RecordKind
 from paxosblock.datanode.snapshot import roll_back
 from paxosblock.disk import FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
@@ -248,7 +248,7 @@ def test_a_segment_that_was_removed_is_read_to_the_end_and_then_closed(
     disk = SimulatedDisk()
     log = SmallLog(disk, SEGMENT.parent, "boot-1")
     log.begin_segment()
-    at = log.append(Kind.CHUNK, BLOCK, b"bytes")
+    at = log.append(RecordKind.CHUNK, BLOCK, b"bytes")
     monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1)
     log.begin_segment()
 
