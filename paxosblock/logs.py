@@ -186,5 +186,9 @@ def _one_line(text: str) -> str:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    plain = text and text.isprintable() and not (" " in text or '"' in text or "=" in text)
-    return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())
+    if text.isprintable() and '"' not in text:
+        if text and not (" " in text or "=" in text):
+            return text
+        if "\\" not in text:
+            return f'"{text}"'
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,12 +1,12 @@
 """Calls to a DataNode: protocol messages, states and bytes of replicas.
 
 Chunks to write, and these calls, travel on the data stream (`stream.py`); the NameNode's protocol
-messages come as control calls (`ACCEPT`).
+messages come as control calls (`ACCEPT`, and `ACCEPT_ALL` for many of them).
 """
 
 from __future__ import annotations
 
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -41,6 +41,8 @@ class StorageAddress(msgspec.Struct, frozen=True):
 
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
 """Requests that change a replica, apart from chunks."""
+PROMPT_S: Final = 0.05
+"""Seconds that the answers to many messages wait for each other."""
 Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
 """Answers of an acceptor, except its votes, which travel as frames or answer `CreateAndWrite`."""
 
@@ -54,6 +56,27 @@ class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
     storage: StorageId
     message: Control | Read
     peers: tuple[StorageAddress, ...] = ()
+
+
+class Envelopes(msgspec.Struct, frozen=True, gc=False):
+    """Protocol messages that are due at one DataNode; each is handled as if it came alone."""
+
+    each: tuple[Envelope, ...]
+
+
+class NoAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Stands for an answer among `Answers`: `error` is the DataNode's own, as on the wire.
+
+    b"": it was not done within `PROMPT_S` and goes on; the same message, sent alone, waits for it.
+    """
+
+    error: bytes = b""
+
+
+class Answers(msgspec.Struct, frozen=True, gc=False):
+    """What became of each of `Envelopes`, in their order."""
+
+    each: tuple[Answer | NoAnswer, ...]
 
 
 class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -184,6 +207,7 @@ class Replicas(msgspec.Struct, frozen=True):
 
 
 ACCEPT: Method[Envelope, Answer] = Method("acceptor", Envelope, cast("Any", Answer))
+ACCEPT_ALL = Method("acceptors", Envelopes, Answers)
 LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
 FIND_REPLICA = Method("replica", FindReplica, Replicas)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)

@@ -14,14 +14,19 @@ from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedDict
 
-from paxosblock.api.datanode import Answer, CreateAndWrite, Envelope
+from paxosblock.api.datanode import PROMPT_S, Answer, CreateAndWrite, Envelope, NoAnswer
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import NotReadyError, ProtocolError
+from paxosblock.errors import (
+    NotReadyError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+)
 from paxosblock.logs import facts
-from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Vote
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
@@ -196,6 +201,13 @@ class Acceptor:
         self._blocks[request.block] = block
         return await self._steps.take(block, request, envelope.peers)
 
+    async def take_all(self, envelopes: Sequence[Envelope]) -> tuple[Answer | NoAnswer, ...]:
+        """Answer several messages, each as if it came alone; none waits long for another."""
+        taking = [asyncio.create_task(self.take(each)) for each in envelopes]
+        if taking:
+            await asyncio.wait(taking, timeout=PROMPT_S)
+        return tuple(map(_answered, taking))
+
     def _settle(self, block: Block) -> None:
         """Forget a block that is vacant, or at rest, after its last step."""
         if self._blocks.get(block.id) is not block:
@@ -243,6 +255,19 @@ class Acceptor:
                 owner = self._awake.get(block) if found is volume else found
                 if isinstance(owner, Block):
                     owner.changed()
+
+
+def _answered(taking: asyncio.Task[Answer]) -> Answer | NoAnswer:
+    if not taking.done():
+        taking.cancel()  # its step goes on
+        return NoAnswer()
+    error = taking.exception()
+    if error is None:
+        return taking.result()
+    if not isinstance(error, PaxosBlockError):
+        _log.error("failed", exc_info=error)
+        error = OutcomeUnknownError("internal error; the node's log tells more")
+    return NoAnswer(encode_error(error))
 
 
 def first_chunk(request: CreateAndWrite) -> Header:

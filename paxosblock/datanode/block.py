@@ -26,7 +26,7 @@ from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored, carry_out
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.logs import facts
+from paxosblock.logs import facts, log_event
 from paxosblock.net.wire import HEADER_BYTES, Flags, Header
 from paxosblock.protocol.effects import (
     AdoptLog,
@@ -355,7 +355,7 @@ class Block:
                     self._retire(old)
                 self.changed()
         told = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
-        _log.info("answered", extra=facts(block=self.id, **told))
+        log_event(_log, "answered", facts(block=self.id, **told))
         if isinstance(step.effect, DropReplica):
             self.volume.deleted.set()
         if step.effect is not None:
@@ -388,7 +388,7 @@ class Block:
         if effect is None or after is None or self.corrupt:
             return False
         self._check_follows(request, step)
-        room = reserved_bytes if isinstance(request, Create) else 0
+        room = reserved_bytes if isinstance(request, Create) else None
         said = await self.volume.say(self.files, effect, after, room)
         if said is not None:
             self._adopt(said, after, after.length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable
 from operator import attrgetter
@@ -22,30 +21,31 @@ def log_texts(**subjects: Control | Reply | Replica | None) -> dict[str, str]:
 def _text(subject: Control | Reply | Replica | None) -> str:
     if subject is None:
         return "nothing"
-    kind = type(subject)
-    numbers = [f"{word}={_shown(get(subject))}" for word, get in _told_of(kind)]
-    return " ".join([kind.__name__, *numbers])
+    template, numbers = _told_of(type(subject))
+    return template % numbers(subject)
 
 
 @functools.cache
-def _told_of(kind: type) -> tuple[tuple[str, Callable[[object], object]], ...]:
-    """Return what logs show of the messages or replicas of this type: each number's word, and a
-    function that finds it. Otherwise a step would look for all of them four times.
+def _told_of(kind: type) -> tuple[str, Callable[[object], object]]:
+    """Return what logs show of the messages or replicas of this type: a template, and a function
+    that finds its numbers. Otherwise a step would look for all of them four times.
     """
     places: list[tuple[type, str]] = [(kind, "")]
     if hasattr(kind, "registers"):
         places.append((Registers, "registers."))
-    return tuple(
-        (word, attrgetter(prefix + name))
+    told = {
+        prefix + name: word
         for name, word in _TOLD_OF.items()
         for place, prefix in places
-        if hasattr(place, name)
-    )
+        if hasattr(place, name.removesuffix(".value"))
+    }
+    template = " ".join([kind.__name__, *(f"{word}=%s" for word in told.values())])
+    return template, attrgetter(*told) if told else lambda _: ()
 
 
 _TOLD_OF: Final = {
-    "state": "state",
-    "reason": "reason",
+    "state.value": "state",
+    "reason.value": "reason",
     "generation": "generation",
     "base": "base",
     "max_generation": "promised",
@@ -56,7 +56,3 @@ _TOLD_OF: Final = {
     "length": "length",
     "weak": "weak",
 }
-
-
-def _shown(value: object) -> object:
-    return value.value if isinstance(value, enum.Enum) else value

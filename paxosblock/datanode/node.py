@@ -10,7 +10,9 @@ from pathlib import Path
 
 from paxosblock.api.datanode import (
     Answer,
+    Answers,
     Envelope,
+    Envelopes,
     FindChunk,
     FindReplica,
     FoundChunk,
@@ -232,6 +234,11 @@ class DataNode:
         """`ACCEPT`: one protocol message."""
         self.acceptor.check_inside()
         return await self.acceptor.take(envelope)
+
+    async def accept_all(self, envelopes: Envelopes) -> Answers:
+        """`ACCEPT_ALL`: several protocol messages."""
+        self.acceptor.check_inside()
+        return Answers(await self.acceptor.take_all(envelopes.each))
 
     async def list_replicas(self, _: ListReplicas) -> Replicas:
         """`LIST_REPLICAS`: everything this node holds."""

@@ -13,7 +13,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paxosblock.api.datanode import ACCEPT, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.api.datanode import (
+    ACCEPT,
+    ACCEPT_ALL,
+    FIND_CHUNK,
+    FIND_REPLICA,
+    LIST_REPLICAS,
+)
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.volume import find_hung
@@ -137,6 +143,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
 def _calls(node: DataNode) -> RpcRouter:
     router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, node.accept)
+    router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, node.accept_all)
     router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
     router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
     router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)

@@ -170,9 +170,10 @@ class Volume:
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
 
     async def say(
-        self, files: Stored | None, effect: Effect, after: Replica, room_bytes: int
+        self, files: Stored | None, effect: Effect, after: Replica, room_bytes: int | None
     ) -> Stored | None:
-        """As `ReplicaStore.say`, and durable; None also if no more than `room_bytes` are free.
+        """As `ReplicaStore.say`, and durable; None also if no more than `room_bytes` are free. What
+        may use up the disk, as it ends something begun, has None.
 
         It runs on the event loop: all records that are appended until the next sync share it.
 
@@ -180,7 +181,8 @@ class Volume:
             StorageError: the volume has failed, now or before.
         """
         try:
-            said = self.store.say(files, effect, after) if self._has_room(room_bytes) else None
+            has_room = room_bytes is None or self._has_room(room_bytes)
+            said = self.store.say(files, effect, after) if has_room else None
         except StorageError as error:
             self.fail(error)
             raise

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from paxosblock.api.namenode import NO_BLOCK, FinalizeBlock
 from paxosblock.errors import NotReadyError
-from paxosblock.logs import facts
+from paxosblock.logs import facts, log_event
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.recoverer import Recoverer
@@ -75,7 +75,9 @@ class Closer:
                 already if that block was ended here; otherwise it stays open.
         """
         holder = await self._catalog.holder(number)
-        if holder is not None and holder.writer == writer:
+        # A file whose only block was made with it gets that when it is closed: none is there yet.
+        whole = last is not None and holder is not None and last.block == holder.reserved
+        if holder is not None and holder.writer == writer and not whole:
             await self._settle(holder)
         closed = await self._catalog.close_file(number, writer, last)
         self._leases.release(number)
@@ -84,7 +86,8 @@ class Closer:
         if closed.given_up is not None:
             self._finalizer.spread(closed.given_up.record)
         inode = closed.inode
-        _log.info("file closed", extra=facts(file=number, writer=writer, length_bytes=inode.length))
+        told = facts(file=number, writer=writer, length_bytes=inode.length)
+        log_event(_log, "file closed", told)
         if closed.ended is not None:
             await self._wait_complete(closed.ended.record)
         return inode

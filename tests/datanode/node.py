@@ -83,6 +83,22 @@ def refusal(answer: object) -> Reason:
     return answer.reason
 
 
+def finalization(
+    generation: int, names: Sequence[ChunkName], epoch: int = 0, block: BlockId = BLOCK
+) -> Finalize:
+    """The order to finalize a log of these chunks."""
+    return Finalize(
+        block=block,
+        finalized_generation=Generation(generation),
+        epoch=Generation(epoch),
+        length=len(names),
+        size_bytes=sum(named.size_bytes for named in names),
+        holders=(),
+        window=WINDOW,
+        durability=Durability.DISK,
+    )
+
+
 @dataclass
 class Holder:
     """A `Fetcher` that has the chunks of another replica, or (None) no holder at all."""
@@ -216,17 +232,7 @@ class Node:
         storage: StorageId | None = None,
     ) -> Reply:
         """D5."""
-        request = Finalize(
-            block=block,
-            finalized_generation=Generation(generation),
-            epoch=Generation(epoch),
-            length=len(names),
-            size_bytes=sum(named.size_bytes for named in names),
-            holders=(),
-            window=WINDOW,
-            durability=Durability.DISK,
-        )
-        return await self.ask(request, storage)
+        return await self.ask(finalization(generation, names, epoch, block), storage)
 
     def send(self, sent: tuple[Header, bytes]) -> asyncio.Future[Vote | Nack]:
         """Hand over a chunk frame; the future gets the vote."""

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from paxosblock.api.datanode import ACCEPT, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.api.datanode import (
+    ACCEPT,
+    ACCEPT_ALL,
+    FIND_CHUNK,
+    FIND_REPLICA,
+    LIST_REPLICAS,
+)
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
@@ -133,6 +139,7 @@ class Cluster:
             return
         router = RpcRouter()
         router.register(ACCEPT.name, ACCEPT.request, node.accept)
+        router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, node.accept_all)
         router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
         router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)
         router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -168,12 +169,22 @@ class Network:
     random: random.Random = field(default_factory=lambda: random.Random(0))
     hung: set[StorageId] = field(default_factory=set)
     asked: list[tuple[StorageId, Question]] = field(default_factory=list)
+    calls: list[StorageId] = field(default_factory=list)
 
     async def ask(
         self, storage: StorageId, question: Question, *, timeout_s: float | None = None
     ) -> Answer:
         """Stand in for `RpcAcceptors`."""
-        self.asked.append((storage, question))
+        (answer,) = await self.ask_all(storage, (question,))
+        return answer
+
+    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> list[Answer]:
+        """Stand in for `RpcAcceptors`; if a question is lost, nothing is heard of any."""
+        self.calls.append(storage)
+        self.asked += [(storage, each) for each in questions]
+        return [await self._answer(storage, each) for each in questions]
+
+    async def _answer(self, storage: StorageId, question: Question) -> Answer:
         if storage in self.hung:
             await asyncio.Event().wait()
         await self._delay()

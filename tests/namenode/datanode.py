@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from paxosblock.api.datanode import ACCEPT, Envelope
+from paxosblock.api.datanode import ACCEPT, ACCEPT_ALL, Answer, Answers, Envelope, Envelopes
 from paxosblock.api.reports import (
     ALL_BLOCKS,
     BLOCK_REPORT,
@@ -23,7 +23,7 @@ from paxosblock.api.reports import (
 )
 from paxosblock.net.call_server import add_calls
 from paxosblock.net.rpc import RpcClient, RpcRouter
-from paxosblock.protocol.messages import Reply
+from paxosblock.protocol.messages import Vote
 from tests.namenode.cluster import Acceptor
 
 ROOM_BYTES = 1 << 40
@@ -81,11 +81,17 @@ class HttpDataNode:
 async def serving(acceptor: Acceptor) -> AsyncIterator[HttpDataNode]:
     """A DataNode with this acceptor for the length of a `with`."""
 
-    async def accept(envelope: Envelope) -> Reply:
-        return acceptor.answer(envelope.message)
+    async def accept(envelope: Envelope) -> Answer:
+        answer = acceptor.answer(envelope.message)
+        assert not isinstance(answer, Vote), "only a Write is voted for"
+        return answer
+
+    async def accept_all(envelopes: Envelopes) -> Answers:
+        return Answers(tuple([await accept(each) for each in envelopes.each]))
 
     router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, accept)
+    router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, accept_all)
     app = web.Application()
     add_calls(app, router)
     runner = web.AppRunner(app, shutdown_timeout=0.1)

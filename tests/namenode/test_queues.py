@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import pytest
 
-from paxosblock.errors import DeadlineError, UnavailableError
+from paxosblock.api.datanode import FindChunk, FoundChunk
+from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks import queues as module
+from paxosblock.namenode.blocks.acceptors import Answer, Heard
+from paxosblock.namenode.blocks.acceptors import Question as Message
 from paxosblock.namenode.blocks.queues import (
-    ASKED_AT_ONCE,
+    ASKED_TOGETHER,
+    CALLS_AT_ONCE,
     PAUSES_S,
     STARTED_AT_ONCE,
     Question,
     Queues,
 )
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.messages import Delete, Deleted
+from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.waiting import wait_until_async
 
-DEAD, ALIVE = StorageId("dead"), StorageId("alive")
+DEAD, ALIVE, OTHER = map(StorageId, ("dead", "alive", "other"))
 
 
 class Asking:
-    """Queues, and what was asked of whom in each turn of the loop."""
+    """Queues, the acceptors they ask, and the calls to whom in each turn of the loop."""
 
     def __init__(self) -> None:
         self.background = Background()
-        self.queues = Queues(self.background)
+        self.queues = Queues(self.background, self)
         self.turn = 0
         self.turns = Counter[tuple[int, StorageId]]()
+        self.calls = Counter[StorageId]()
         self.asked = Counter[StorageId]()
+        self.heard = Counter[type]()
         self.ended = Counter[int]()
+        self.failing: dict[int, PaxosBlockError | None] = {}
+        """What comes of these questions instead of an answer, unless they are asked alone."""
         self.dead = {DEAD}
         self.failures_left = 1 << 30
         self.done = True
@@ -51,21 +60,44 @@ class Asking:
         for _ in range(count):
             number = len(self.ended) + 1
             self.ended[number] = 0
+            message = Delete(BlockId(number), Generation(1))
             end = partial(self.ended.update, [number])
-            self.queues.add(storage, Question(f"q{number}", partial(self.ask, storage), end))
+            self.queues.add(storage, Question(partial(_itself, message), self.hear, end))
 
-    async def ask(self, storage: StorageId) -> bool:
-        self.asked[storage] += 1
+    def hear(self, answer: Answer | PaxosBlockError) -> bool:
+        self.heard[type(answer)] += 1
+        return self.done
+
+    async def ask_all(self, storage: StorageId, questions: Sequence[Message]) -> list[Heard]:
+        self.calls[storage] += 1
+        self.asked[storage] += len(questions)
         self.turns[self.turn, storage] += 1
         if storage in self.dead and self.failures_left:
             self.failures_left -= 1
             raise UnavailableError("cannot be reached")
         await self.answers.wait()
-        return self.done
+        alone = len(questions) == 1
+        return [self.answer(storage, each, alone=alone) for each in questions]
+
+    def answer(self, storage: StorageId, question: Message, *, alone: bool) -> Heard:
+        answer = Deleted(question.block, storage)
+        return answer if alone else self.failing.get(question.block, answer)
+
+    async def ask(
+        self, storage: StorageId, question: Message, *, timeout_s: float | None = None
+    ) -> Answer:
+        raise AssertionError("not by the queues")
+
+    async def find_chunk(self, question: FindChunk) -> FoundChunk:
+        raise AssertionError("not by the queues")
 
     async def all_ended(self) -> None:
         await wait_until_async(lambda: len(self.queues) == 0)
         assert set(self.ended.values()) == {1}
+
+
+def _itself(message: Message) -> Message:
+    return message
 
 
 @pytest.fixture
@@ -76,17 +108,43 @@ async def asking() -> AsyncIterator[Asking]:
     await made.background.close()
 
 
-async def test_one_question_is_put_to_a_storage_in_each_turn(asking: Asking) -> None:
+async def test_one_call_goes_to_a_storage_in_each_turn(asking: Asking) -> None:
     asking.add(ALIVE, 500)
     await asking.all_ended()
     assert asking.asked[ALIVE] == 500
+    assert asking.calls[ALIVE] == -(-500 // ASKED_TOGETHER)
     assert max(asking.turns.values()) == 1
+
+
+async def test_what_comes_of_one_question_is_that_of_no_other(asking: Asking) -> None:
+    asking.failing = {2: DeadlineError("no answer")}
+    asking.add(ALIVE, 3)
+    await asking.all_ended()
+    assert (asking.calls[ALIVE], asking.asked[ALIVE]) == (1, 3)
+    assert asking.heard == {Deleted: 2, DeadlineError: 1}
+
+
+async def test_a_question_that_takes_longer_than_others_is_asked_alone(asking: Asking) -> None:
+    asking.failing = {1: None, 3: None}
+    asking.add(ALIVE, 3)
+    await asking.all_ended()
+    assert (asking.calls[ALIVE], asking.asked[ALIVE]) == (1 + 2, 3 + 2)
+    assert asking.heard == {Deleted: 3}
+
+
+async def test_what_need_not_be_asked_any_more_is_ended(asking: Asking) -> None:
+    ended = asyncio.Event()
+    asking.queues.add(ALIVE, Question(lambda: None, asking.hear, ended.set))
+    asking.add(OTHER, 1)
+    await asking.all_ended()
+    assert ended.is_set()
+    assert ALIVE not in asking.calls
 
 
 async def test_few_storages_are_asked_in_each_turn_and_none_is_left_out(asking: Asking) -> None:
     storages = [StorageId(f"s{number}") for number in range(3 * STARTED_AT_ONCE)]
     for storage in storages:
-        asking.add(storage, 20)
+        asking.add(storage, 20 * ASKED_TOGETHER)
     await asking.all_ended()
     first = sorted(asking.turns)[: len(storages)]
     assert {storage for _, storage in first} == set(storages), "they take turns"
@@ -98,12 +156,11 @@ async def test_few_storages_are_asked_in_each_turn_and_none_is_left_out(asking: 
 
 async def test_a_storage_that_hangs_holds_up_itself_only(asking: Asking) -> None:
     asking.answers.clear()
-    asking.add(ALIVE, ASKED_AT_ONCE + 10)
-    await wait_until_async(lambda: asking.asked[ALIVE] == ASKED_AT_ONCE)
-    other = StorageId("other")
-    asking.add(other, 1)
-    await wait_until_async(lambda: asking.asked[other] == 1)
-    assert asking.asked[ALIVE] == ASKED_AT_ONCE
+    asking.add(ALIVE, (CALLS_AT_ONCE + 1) * ASKED_TOGETHER)
+    await wait_until_async(lambda: asking.calls[ALIVE] == CALLS_AT_ONCE)
+    asking.add(OTHER, 1)
+    await wait_until_async(lambda: asking.calls[OTHER] == 1)
+    assert asking.calls[ALIVE] == CALLS_AT_ONCE
     asking.answers.set()
     await asking.all_ended()
 
@@ -115,11 +172,13 @@ async def test_a_storage_that_cannot_be_reached_is_not_tried_with_each_question(
     asking.add(DEAD, 4096)
     asking.add(ALIVE, 100)
     await asking.all_ended()
-    assert asking.asked == {DEAD: 1 + len(PAUSES_S), ALIVE: 100}
+    assert (asking.calls[DEAD], asking.asked[ALIVE]) == (1 + len(PAUSES_S), 100)
+    assert asking.heard[UnavailableError] == asking.asked[DEAD]
     asking.dead.clear()
+    before = asking.asked[DEAD]
     asking.add(DEAD, 50)
     await asking.all_ended()
-    assert asking.asked[DEAD] == 1 + len(PAUSES_S) + 50
+    assert asking.asked[DEAD] == before + 50
 
 
 async def test_a_storage_that_comes_back_is_asked_everything(
@@ -129,7 +188,7 @@ async def test_a_storage_that_comes_back_is_asked_everything(
     asking.failures_left = 3
     asking.add(DEAD, 200)
     await asking.all_ended()
-    assert asking.asked[DEAD] == 3 + 200
+    assert asking.heard[Deleted] == 200
 
 
 async def test_a_question_is_asked_again_for_a_while(
@@ -145,20 +204,20 @@ async def test_a_question_is_asked_again_for_a_while(
 async def test_a_question_that_fails_is_ended_and_holds_up_no_other(asking: Asking) -> None:
     ended = asyncio.Event()
 
-    async def fail() -> bool:
-        raise DeadlineError("no answer")
+    def fail() -> Message:
+        raise ValueError("a fault of ours")
 
-    asking.queues.add(ALIVE, Question("fails", fail, ended.set))
-    asking.add(ALIVE, 3)
+    asking.queues.add(ALIVE, Question(fail, asking.hear, ended.set))
+    asking.add(OTHER, 3)
     await asking.all_ended()
     assert ended.is_set()
 
 
 async def test_questions_of_a_node_that_ends_are_ended(asking: Asking) -> None:
     asking.answers.clear()
-    asking.add(ALIVE, 2 * ASKED_AT_ONCE)
+    asking.add(ALIVE, 2 * CALLS_AT_ONCE * ASKED_TOGETHER)
     asking.add(DEAD, 10)
-    await wait_until_async(lambda: asking.asked[ALIVE] == ASKED_AT_ONCE)
+    await wait_until_async(lambda: asking.calls[ALIVE] == CALLS_AT_ONCE)
     await asking.background.close()
     await asking.all_ended()
     asking.answers.set()

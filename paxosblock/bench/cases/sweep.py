@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -78,6 +78,11 @@ class NobodyAnswers:
         """Wait for ever."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError(f"{storage} answers {question}")
+
+    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> NoReturn:
+        """Wait for ever."""
+        await self.ask(storage, questions[0])
+        raise AssertionError(f"{storage} answers")
 
     async def find_chunk(self, question: FindChunk) -> NoReturn:
         """Never called."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from paxosblock.api.datanode import (
     ACCEPT,
+    ACCEPT_ALL,
     FIND_CHUNK,
     Envelope,
+    Envelopes,
     FindChunk,
     FoundChunk,
+    NoAnswer,
     StorageAddress,
 )
 from paxosblock.api.methods import Method
-from paxosblock.errors import ProtocolError, UnavailableError
+from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.net.rpc import RpcClient
+from paxosblock.net.wire import decode_error
 from paxosblock.protocol.messages import (
     Delete,
     Deleted,
@@ -34,6 +39,8 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 Question = NextGS | RecoveryWrite | Finalize | Delete
 Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
+Heard = Answer | PaxosBlockError | None
+"""What came of one of several questions; None: it takes longer, and is to be asked alone."""
 
 
 class Acceptors(Protocol):
@@ -46,6 +53,13 @@ class Acceptors(Protocol):
 
         Raises:
             PaxosBlockError: no answer came (the question may have arrived), or the node's own one.
+        """
+
+    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> Sequence[Heard]:
+        """Ask one storage several questions at once, and hear of each by itself.
+
+        Raises:
+            PaxosBlockError: as `ask`; this came of all questions.
         """
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
@@ -65,11 +79,19 @@ class RpcAcceptors:
         self, storage: StorageId, question: Question, *, timeout_s: float | None = None
     ) -> Answer:
         """Ask one storage; the holders that the question names go along with their addresses."""
-        envelope = Envelope(storage, question, self._peers(storage, question))
+        envelope = self._envelope(storage, question)
         answer = await self._call(storage, ACCEPT, envelope, timeout_s or self._timeout_s)
-        if not isinstance(answer, Answer) or answer.storage != storage:
-            raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
-        return answer
+        return _checked(storage, answer)
+
+    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> list[Heard]:
+        """Ask one storage by one call."""
+        if len(questions) == 1:
+            return [await self.ask(storage, questions[0])]
+        envelopes = Envelopes(tuple(self._envelope(storage, each) for each in questions))
+        answers = await self._call(storage, ACCEPT_ALL, envelopes, self._timeout_s)
+        if len(answers.each) != len(questions):
+            raise ProtocolError(f"storage {storage}: the DataNode answered something else")
+        return [_heard(storage, each) for each in answers.each]
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         """Ask one storage about its replica."""
@@ -89,6 +111,9 @@ class RpcAcceptors:
             self._datanodes.suspect(storage)
             raise
 
+    def _envelope(self, storage: StorageId, question: Question) -> Envelope:
+        return Envelope(storage, question, self._peers(storage, question))
+
     def _peers(self, storage: StorageId, question: Question) -> tuple[StorageAddress, ...]:
         if not isinstance(question, RecoveryWrite | Finalize):
             return ()
@@ -98,3 +123,15 @@ class RpcAcceptors:
             for holder, address in known
             if address and holder != storage
         )
+
+
+def _checked(storage: StorageId, answer: object) -> Answer:
+    if not isinstance(answer, Answer) or answer.storage != storage:
+        raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
+    return answer
+
+
+def _heard(storage: StorageId, answer: object) -> Heard:
+    if not isinstance(answer, NoAnswer):
+        return _checked(storage, answer)
+    return decode_error(answer.error) if answer.error else None

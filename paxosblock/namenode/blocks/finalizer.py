@@ -11,10 +11,10 @@ from functools import partial
 from typing import Final
 
 from paxosblock.api.namenode import FinalizeBlock
-from paxosblock.errors import PaxosBlockError, UnavailableError
+from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.blocks.acceptors import Acceptors
+from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.history import History, describe
 from paxosblock.namenode.blocks.queues import Question, Queues
@@ -22,7 +22,7 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, finalize_message
-from paxosblock.protocol.messages import Delete, Finalized, Nack
+from paxosblock.protocol.messages import Delete, Finalize, Finalized, Nack
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId
 
 UNDER_WAY_MAX = 4096
@@ -47,12 +47,11 @@ class Finalizer:
     ) -> None:
         """Use these parts of the node."""
         self._catalog = catalog
-        self._acceptors = acceptors
         self._datanodes = datanodes
         self._replicas = replicas
         self._history = history
         self._alarms = alarms
-        self._queues = Queues(background)
+        self._queues = Queues(background, acceptors)
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
 
     @property
@@ -96,16 +95,19 @@ class Finalizer:
         if self._spreading.get(key) == generation:
             return
         self._spreading[key] = generation
-        name = f"Finalize of block {record.block} at {member}"
-        ask = partial(self._tell_once, record, member)
-        question = Question(name, ask, partial(self._told, key, generation))
+        question = Question(
+            partial(self._finalization, record, member),
+            partial(self._heard, record, member),
+            partial(self._told, key, generation),
+        )
         self._queues.add(member, question, pause_s)
 
     def delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
         """D7: drop a replica. If that fails, the next block report finds it again."""
         if self.has_room:
-            name = f"Delete of block {block} at {storage}"
-            self._queues.add(storage, Question(name, partial(self._delete, block, storage, up_to)))
+            message = Delete(block, up_to)
+            heard = partial(self._deleted, message, storage)
+            self._queues.add(storage, Question(lambda: message, heard))
 
     def delete_everywhere(self, entry: BlockEntry, *, sent: bool = True) -> None:
         """Have the members of a block that left the catalog drop their replicas, unless nothing of
@@ -143,21 +145,21 @@ class Finalizer:
         if record.finalized:
             self.tell(record, storage)
 
-    async def _tell_once(self, record: BlockRecord, member: StorageId) -> bool:
-        """Ask once, if the question still stands; True if there is nothing more to ask."""
+    def _finalization(self, record: BlockRecord, member: StorageId) -> Finalize | None:
+        """Return what to ask, if the question still stands."""
         if self._spreading.get((record.block, member)) != record.finalized_generation:
-            return True  # a later version is being told, or the block was deleted
+            return None  # a later version is being told, or the block was deleted
         holders = self._replicas.holders(record)
-        if member in holders:
-            return True
-        try:
-            answer = await self._acceptors.ask(member, finalize_message(record, holders))
-        except PaxosBlockError as error:
-            self._note(record, "not finalized yet", str(error), member)
-            if isinstance(error, UnavailableError):
-                raise
+        return None if member in holders else finalize_message(record, holders)
+
+    def _heard(
+        self, record: BlockRecord, member: StorageId, answer: Answer | PaxosBlockError
+    ) -> bool:
+        """Take an answer to a Finalize; True if there is nothing more to ask."""
+        if isinstance(answer, PaxosBlockError):
+            self._note(record, "not finalized yet", str(answer), member)
             return False
-        self._note(record, *describe(answer), member)
+        self._note(record, *describe(answer), member, logged=isinstance(answer, Finalized))
         match answer:
             case Finalized():
                 self._replicas.note(record.block, member, record.finalized_generation)
@@ -173,15 +175,27 @@ class Finalizer:
             case _:
                 return False  # it lacks chunks: ask again once somebody holds all of them
 
-    async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> bool:
-        answer = await self._acceptors.ask(storage, Delete(block, up_to))
-        event, detail = describe(answer)
-        self._history.add(block, up_to, event, storage, detail)
+    def _deleted(self, asked: Delete, storage: StorageId, answer: Answer | PaxosBlockError) -> bool:
+        """Take an answer to a Delete."""
+        if isinstance(answer, PaxosBlockError):
+            event, detail = "not deleted", str(answer)
+        else:
+            event, detail = describe(answer)
+        self._history.add(asked.block, asked.up_to_generation, event, storage, detail)
         return True
 
     def _told(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
         if self._spreading.get(key) == generation:
             del self._spreading[key]
 
-    def _note(self, record: BlockRecord, event: str, detail: str, member: StorageId) -> None:
-        self._history.add(record.block, record.finalized_generation, event, member, detail)
+    def _note(
+        self,
+        record: BlockRecord,
+        event: str,
+        detail: str,
+        member: StorageId,
+        *,
+        logged: bool = False,
+    ) -> None:
+        generation = record.finalized_generation
+        self._history.add(record.block, generation, event, member, detail, logged=logged)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.status import VoteLine
-from paxosblock.logs import facts
+from paxosblock.logs import facts, log_event
 from paxosblock.protocol.messages import (
     Deleted,
     Finalized,
@@ -55,8 +55,11 @@ class History:
         event: str,
         storage: StorageId = NOBODY,
         detail: str = "",
+        *,
+        logged: bool = False,
     ) -> None:
-        """Remember one step, and log it."""
+        """Remember one step, and log it unless its DataNode has `logged` what happens to every
+        replica."""
         steps = self._steps.get(block)
         if steps is None:
             steps = self._steps[block] = _Steps(deque(maxlen=LINES_MAX))
@@ -64,12 +67,14 @@ class History:
                 self._steps.popitem(last=False)
         self._steps.move_to_end(block)
         steps.lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
+        if logged:
+            return
         known: dict[str, object] = {"block": block, "generation": generation}
         if storage:
             known["storage"] = storage
         if detail:
             known["detail"] = detail
-        _log.info("%s", event, extra=facts(**known))
+        log_event(_log, event, facts(**known))
 
     def of(self, block: BlockId) -> tuple[VoteLine, ...]:
         """Return the steps of a block, oldest first."""

@@ -1,43 +1,50 @@
-"""Questions to storages that nobody waits for, few at a time for each storage and in each turn.
+"""Questions to storages that nobody waits for. Those that are due at a storage in the same turn of
+the event loop are asked together: most of the cost of a question is that of a call.
 
-A storage that cannot be reached gets only one question now and then; after a while all are given
+A storage that cannot be reached gets only one call now and then; after a while all are given
 up, and its next block report, or the walk over all blocks, starts again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
-from paxosblock.errors import UnavailableError
+from paxosblock.errors import PaxosBlockError, UnavailableError
 from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.acceptors import Acceptors, Answer, Heard
+from paxosblock.namenode.blocks.acceptors import Question as Message
 from paxosblock.protocol.types import StorageId
 
 PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before a question is repeated, and before a storage that could not be reached is tried
 again; after the last one it is left alone."""
-ASKED_AT_ONCE: Final = 32
-"""Questions to one storage at a time; a storage that hangs holds up no other storage's."""
+CALLS_AT_ONCE: Final = 32
+"""Calls to one storage at a time; a storage that hangs holds up no other storage's."""
+ASKED_TOGETHER: Final = 16
+"""Questions in one call."""
 STARTED_AT_ONCE: Final = 8
-"""Questions that are asked in one turn of the loop, each to another storage."""
+"""Calls that are begun in one turn of the loop, each to another storage."""
 
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """A question that a storage is to be asked.
+    """A question that a storage is to be asked."""
 
-    `ask` returns True if there is nothing more to ask, and raises UnavailableError if the storage
-    cannot be reached. `ended` is called once, whatever the result.
-    """
-
-    name: str
-    ask: Callable[[], Coroutine[Any, Any, bool]]
+    message: Callable[[], Message | None]
+    """Returns what to ask now; None if there is nothing more to ask."""
+    heard: Callable[[Answer | PaxosBlockError], bool]
+    """Takes an answer, or the error in place of one; returns True if there is nothing more to ask.
+    If the storage could not be reached, it is asked again anyhow."""
     ended: Callable[[], None] = lambda: None
+    """Called once, whatever the result."""
+    alone: bool = False
+    """True once it held up others that were asked with it."""
     asked: int = 0
 
 
@@ -47,6 +54,7 @@ class _Queue:
 
     waiting: list[tuple[float, int, Question]] = field(default_factory=list)
     under_way: int = 0
+    """Calls."""
     failures: int = 0
     """Times in a row that the storage could not be reached."""
     failed_s: float = 0.0
@@ -54,10 +62,19 @@ class _Queue:
     @property
     def due_s(self) -> float:
         """Return the time of the next question; infinite if an answer must come first."""
-        if not self.waiting or self.under_way >= (1 if self.failures else ASKED_AT_ONCE):
+        if not self.waiting or self.under_way >= (1 if self.failures else CALLS_AT_ONCE):
             return float("inf")
         due_s = self.waiting[0][0]
         return max(due_s, self.failed_s + PAUSES_S[self.failures - 1]) if self.failures else due_s
+
+    def take(self, now_s: float) -> list[Question]:
+        """Take out the questions for the next call."""
+        taken = [heappop(self.waiting)[2]]
+        while self.waiting and self.waiting[0][0] <= now_s and len(taken) < ASKED_TOGETHER:
+            if taken[0].alone or self.waiting[0][2].alone:
+                break
+            taken.append(heappop(self.waiting)[2])
+        return taken
 
     def not_reached(self, asked_s: float, now_s: float) -> bool:
         """Note that a question of `asked_s` did not reach the storage; True to leave it alone."""
@@ -70,9 +87,10 @@ class _Queue:
 class Queues:
     """The questions to all storages."""
 
-    def __init__(self, background: Background) -> None:
-        """Ask in tasks of `background`."""
+    def __init__(self, background: Background, acceptors: Acceptors) -> None:
+        """Ask `acceptors` in tasks of `background`."""
         self._background = background
+        self._acceptors = acceptors
         self._queues: dict[StorageId, _Queue] = {}
         """The storages that have questions, the one that was asked longest ago first."""
         self._numbers = count()
@@ -109,8 +127,8 @@ class Queues:
                 self._give_up(queue)
 
     def _start_due(self) -> float | None:
-        """Ask the questions that are due, one of each storage. Return the seconds until the next is
-        due; None if something must change first."""
+        """Ask the questions that are due, by one call to each storage. Return the seconds until the
+        next is due; None if something must change first."""
         now_s, next_s, started = _now_s(), float("inf"), 0
         for storage, queue in list(self._queues.items()):
             if not queue.waiting and not queue.under_way:
@@ -118,32 +136,47 @@ class Queues:
             elif queue.due_s <= now_s and started < STARTED_AT_ONCE:
                 started += 1
                 self._queues[storage] = self._queues.pop(storage)
-                _, _, question = heappop(queue.waiting)
+                questions = queue.take(now_s)
                 queue.under_way += 1
-                self._background.start(self._ask(queue, question), question.name)
+                name = f"{len(questions)} questions to {storage}"
+                self._background.start(self._ask(storage, queue, questions), name)
             next_s = min(next_s, queue.due_s)
         return None if next_s == float("inf") else max(0.0, next_s - now_s)
 
-    async def _ask(self, queue: _Queue, question: Question) -> None:
-        again_s, asked_s = None, _now_s()
+    async def _ask(self, storage: StorageId, queue: _Queue, questions: list[Question]) -> None:
+        asked_s = _now_s()
+        due: dict[Question, Message] = {}
+        again: dict[Question, float] = {}
         try:
-            done = await question.ask()
-            queue.failures = 0
-            question.asked += 1
-            if not done and question.asked < len(PAUSES_S):
-                again_s = PAUSES_S[question.asked - 1]
-        except UnavailableError:
+            due = {each: what for each in questions if (what := each.message()) is not None}
+            if due:
+                answers = await self._answers(storage, tuple(due.values()))
+                queue.failures = 0
+                again = _asked_again(dict(zip(due, answers, strict=True)))
+        except UnavailableError as error:
+            for question in due:
+                question.heard(error)
             if queue.not_reached(asked_s, _now_s()):
                 self._give_up(queue)
             else:
-                again_s = 0.0
+                again = dict.fromkeys(due, 0.0)
         finally:
             queue.under_way -= 1
-            if again_s is None:
-                self._end(question)
-            else:
-                self._put(queue, question, again_s)
+            for question in questions:
+                if question in again:
+                    self._put(queue, question, again[question])
+                else:
+                    self._end(question)
             self._changed.set()
+
+    async def _answers(self, storage: StorageId, messages: tuple[Message, ...]) -> Sequence[Heard]:
+        """Ask once. Raises UnavailableError if the storage cannot be reached."""
+        try:
+            return await self._acceptors.ask_all(storage, messages)
+        except UnavailableError:
+            raise
+        except PaxosBlockError as error:
+            return [error] * len(messages)
 
     def _give_up(self, queue: _Queue) -> None:
         waiting, queue.waiting, queue.failures = queue.waiting, [], 0
@@ -153,6 +186,19 @@ class Queues:
     def _end(self, question: Question) -> None:
         self._count -= 1
         question.ended()
+
+
+def _asked_again(answers: dict[Question, Heard]) -> dict[Question, float]:
+    """Take the answers; return the questions to ask again, and after how many seconds."""
+    again: dict[Question, float] = {}
+    for question, answer in answers.items():
+        if answer is None:
+            question.alone, again[question] = True, 0.0
+            continue
+        question.asked += 1
+        if not question.heard(answer) and question.asked < len(PAUSES_S):
+            again[question] = PAUSES_S[question.asked - 1]
+    return again
 
 
 def _now_s() -> float:
