@@ -1419,8 +1419,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a copy of the request that opens a file begins another APPEND",
         "catalog/reopening.py",
-        "record.finalized and not record.reopening\n",
-        "record.finalized\n",
+        "is_copy = not draft.changes ",
+        "is_copy = False ",
         REOPENING,
     ),
     _recovery(

@@ -408,15 +408,15 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
     inode = tree.find_inode(draft, request.path)
     if not isinstance(inode, FileInode):
         raise tree.is_directory(request.path)
+    span = keys.places(inode.number)
+    if inode.open:
+        _check_opened_by(inode, request)
+        span = keys.place(inode.number, 0), keys.place(inode.number, inode.appended_from)
+    last, following = NO_BLOCK, 0
+    for key, found in draft.scan(*span, 1, reverse=True):
+        last, following = decode_place(found.value).block, keys.place_sequence(key) + 1
     if not inode.open:
-        inode = _reopened(draft, inode, request)
-    elif inode.writer == RECOVERY_WRITER:
-        raise NotReadyError(f"{paths.shown(request.path)}: is being recovered", path=request.path)
-    elif inode.writer != request.writer:
-        raise tree.being_written(request.path, inode)
-    before = keys.place(inode.number, 0), keys.place(inode.number, inode.appended_from)
-    found = next((decode_place(found.value) for _, found in draft.scan(*before, 1, True)), None)
-    last = NO_BLOCK if found is None else found.block
+        inode = _reopened(draft, inode, request, following)
     return Appendable(tree.status(draft, request.path, inode), last)
 
 
@@ -426,15 +426,20 @@ def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
     return () if last is None or last.entry.record.finalized else (last.entry,)
 
 
-def _reopened(draft: Draft, inode: FileInode, request: AppendFile) -> FileInode:
+def _check_opened_by(inode: FileInode, request: AppendFile) -> None:
+    """Raise the error for whom an open file is not, unless it is who opened it: that is a copy."""
+    if inode.writer == RECOVERY_WRITER:
+        raise NotReadyError(f"{paths.shown(request.path)}: is being recovered", path=request.path)
+    if inode.writer != request.writer:
+        raise tree.being_written(request.path, inode)
+
+
+def _reopened(draft: Draft, inode: FileInode, request: AppendFile, appended_from: int) -> FileInode:
     safe_mode.check_names_may_change(draft)
     if inode.writer == request.writer:  # a late copy of the request
         raise _not_held(inode, request.path, request.writer)
     opened = msgspec.structs.replace(
-        inode,
-        open=True,
-        writer=request.writer,
-        appended_from=tree.next_sequence(draft, inode.number),
+        inode, open=True, writer=request.writer, appended_from=appended_from
     )
     draft.put_inode(opened)
     draft.put(keys.open_file(opened.number), b"")

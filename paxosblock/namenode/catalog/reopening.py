@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from paxosblock.api.namenode import Appendable, AppendFile, ReopenBlock
+from paxosblock.api.namenode import NO_BLOCK, Appendable, AppendFile, ReopenBlock
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import blocks, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize
@@ -36,13 +36,15 @@ def append(
     """Open a file and, in the same change, do K4 for its last block if nothing in the records
     speaks against that and the block `may` be opened. Raises as `blocks.append`."""
     opened = blocks.append(draft, request)
-    number, last = opened.status.file_id, tree.last_block(draft, opened.status.file_id)
-    if not request.window or last is None or last.entry.record.block != opened.last:
+    is_copy = not draft.changes  # of a request that was answered, or is just being
+    if is_copy or not request.window or opened.last == NO_BLOCK:
         return Opened(opened, None)
-    record, inode = last.entry.record, blocks.open_file(draft, number, request.writer)
-    least = ReopenBlock(number, request.writer, opened.last, request.window, 1, request.chunks)
-    is_closed = record.finalized and not record.reopening
-    if not is_closed or left_alone(record, inode, least) or not may(record):
+    record = blocks.get(draft, opened.last).record
+    inode = blocks.open_file(draft, opened.status.file_id, request.writer)
+    least = ReopenBlock(
+        inode.number, request.writer, opened.last, request.window, 1, request.chunks
+    )
+    if left_alone(record, inode, least) or not may(record):
         return Opened(opened, None)
     begun = blocks.change(draft, record.block, finalize.allocate_append)
     assert isinstance(begun, BlockEntry), "K4 is asked for finalized blocks only"
@@ -57,13 +59,16 @@ def requested(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode
         InvalidRequestError: the block is not the last one of the file.
     """
     inode = blocks.open_file(reads, request.file_id, request.writer)
-    last = tree.last_block(reads, request.file_id)
-    if last is None or last.entry.record.block != request.block:
+    entry = block_entry(reads, request.block)
+    if entry is None or not entry.record.reopening:  # K9 comes before a block that follows it (K1)
+        last = tree.last_block(reads, request.file_id)
+        entry = None if last is None else last.entry
+    if entry is None or (entry.file, entry.record.block) != (request.file_id, request.block):
         raise InvalidRequestError(
             f"block {request.block}: is not the last block of file {request.file_id}",
             block=request.block,
         )
-    return last.entry, inode
+    return entry, inode
 
 
 def left_alone(record: BlockRecord, file: FileInode, request: ReopenBlock) -> str:
