@@ -191,7 +191,10 @@ class Attempt:
                 else:
                     self.heard[answer.storage] = answer
         event, detail = describe(answer)
-        self._note(event, detail, answer.storage)
+        self._note(event, detail, answer.storage, logged=not isinstance(answer, Nack))
 
-    def _note(self, event: str, detail: str, storage: StorageId = NOBODY) -> None:
-        self._history.add(self.proposer.block, self.proposer.generation, event, storage, detail)
+    def _note(
+        self, event: str, detail: str, storage: StorageId = NOBODY, *, logged: bool = False
+    ) -> None:
+        block, generation = self.proposer.block, self.proposer.generation
+        self._history.add(block, generation, event, storage, detail, logged=logged)
