@@ -54,7 +54,7 @@ from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, Effect
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState
 from paxosblock.units import KIB, MIB
 
 T = TypeVar("T")
@@ -74,10 +74,12 @@ class FileStore:
         self.disk = disk
         self.folder = folder
         self.boot = boot
-        self.removals = Removals(disk, folder / TEMPORARY)
         self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
         self.small = SmallReplicas(disk, folder, boot)
-        self._left = {folder / RBW, folder / CURRENT}
+        self._homes = {state: folder / home(state) for state in ReplicaState}
+        self._temporary = folder / TEMPORARY
+        self.removals = Removals(disk, self._temporary)
+        self._left = {*self._homes.values()}
         """Folders in which a power cut may bring removed files back, by `_leave` or before."""
         self._settling = threading.Lock()
 
@@ -102,11 +104,10 @@ class FileStore:
         return self.disk.room(self.folder)
 
     def keep_damaged(self, damaged: Mapping[BlockId, Stored]) -> None:
-        copies = {block: copy_of(files) for block, files in damaged.items()}
-        write_damaged(self.disk, self.folder, copies)
+        write_damaged(self.disk, self.folder, {each: copy_of(at) for each, at in damaged.items()})
 
     def prove(self) -> None:
-        path = self.folder / TEMPORARY / PROBE
+        path = self._temporary / PROBE
         file = self.disk.create(path)
         try:
             self.disk.write(file, PROBE.encode(), 0)
@@ -124,7 +125,7 @@ class FileStore:
         return log.size_bytes + len(log) * HEADER_BYTES
 
     def draft(self, block: BlockId, first: int) -> FetchedFile:
-        return FetchedFile(self.disk, self.folder / TEMPORARY, block, first)
+        return FetchedFile(self.disk, self._temporary, block, first)
 
     def say(self, files: Stored | None, effect: Effect, after: Replica) -> Stored | None:
         return self.small.say(files, effect, after)
@@ -203,8 +204,7 @@ class FileStore:
         frame = self.small.frame(block) if len(log) else b""
         checked(block, log, range(len(log)), frame)
         path = self._data_path(after, 0)
-        draft = self.folder / TEMPORARY / f"{path.name}.own"
-        handle = publish_open(self.disk, draft, path, [frame])
+        handle = publish_open(self.disk, self._temporary / f"{path.name}.own", path, [frame])
         return ReplicaFiles(OpenFile(self.disk, handle), path.parent, path.name, 0)
 
     def _discard(self, files: ReplicaFiles) -> None:
@@ -251,8 +251,7 @@ class FileStore:
             self.spare.retried(lambda: self.small.forget(block))
         own = kept.path if isinstance(kept, ReplicaFiles) else None
         copy = () if own is None else (own, own.parent / meta_name(block))
-        for name in (RBW, CURRENT):
-            folder = self.folder / name
+        for folder in (self.folder / RBW, self.folder / CURRENT):
             found = by_block(self.disk, folder).get(block)
             if found is not None:
                 for path in found.paths:
@@ -274,7 +273,7 @@ class FileStore:
         shared = self.disk.open(path)
         if self.disk.link_count(shared) == 1:
             return shared
-        draft = self.folder / TEMPORARY / f"{path.name}.own"
+        draft = self._temporary / f"{path.name}.own"
         try:
             own = copy_file(self.disk, shared, draft)
         finally:
@@ -392,13 +391,14 @@ class FileStore:
     def _adopt_in_place(
         self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> ReplicaFiles:
-        file = files.file or self._existing(files.path)
-        own, path = file is not files.file, self._data_path(after, files.copy)
+        before, path = files.path, self._data_path(after, files.copy)
+        file = files.file or self._existing(before)
+        own, moves = file is not files.file, before != path
         try:
             self._extend(file, after, effect, draft)
             if files.folder.name == RBW:  # a finalized file is on the disk
                 file.sync()
-            self._publish(after, files.copy, (files.path, path) if path != files.path else None)
+            self._publish(after, files.copy, (before, path) if moves else None)
         except NoSpaceError:
             if effect.append:
                 self.disk.truncate(file.handle, record_start(after.log, effect.keep))
@@ -409,7 +409,7 @@ class FileStore:
         end = record_start(after.log, after.length)
         if self.disk.size(file.handle) != end:
             self.disk.truncate(file.handle, end)
-        if path != files.path:
+        if moves:
             self._leave(files.folder, after)
         kept = self._kept_open(after, file) if own else file if _writable(after) else None
         return ReplicaFiles(kept, path.parent, path.name, files.copy)
@@ -444,7 +444,7 @@ class FileStore:
 
         Nobody waits for that: if a power cut brings them back, the later metadata counts.
         """
-        if folder != self.folder / home(after.registers.state):
+        if folder != self._homes[after.registers.state]:
             self._remove(folder / meta_name(after.block))
         self._left.add(folder)
 
@@ -479,16 +479,16 @@ class FileStore:
 
         `moves` of a block file is as in `disk.publish`; a start finds it wherever a crash left it.
         """
-        draft = self.folder / TEMPORARY / meta_name(replica.block)
+        draft = self._temporary / meta_name(replica.block)
         data = describe(replica, self.boot, copy).encode()
         publish(self.disk, draft, self._meta_path(replica), [data], moves)
 
     def _meta_path(self, replica: Replica) -> Path:
-        return self.folder / home(replica.registers.state) / meta_name(replica.block)
+        return self._homes[replica.registers.state] / meta_name(replica.block)
 
     def _data_path(self, replica: Replica, copy: int) -> Path:
-        name = data_name(replica.block, replica.registers.epoch, copy)
-        return self.folder / home(replica.registers.state) / name
+        now = replica.registers
+        return self._homes[now.state] / data_name(replica.block, now.epoch, copy)
 
 
 def _ours(files: Stored) -> ReplicaFiles:
