@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec import structs
@@ -35,10 +36,12 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
-from paxosblock.namenode.blocks import reopener
-from paxosblock.namenode.catalog import reopening
+from paxosblock.namenode.blocks import history, reopener
+from paxosblock.namenode.catalog import keys, reopening
 from paxosblock.namenode.catalog.records import FileInode, NodeRecord
 from paxosblock.namenode.closer import Closer
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize, RecoveryWrite, Write
@@ -370,6 +373,37 @@ async def test_an_append_begins_when_the_file_is_opened_and_the_writer_joins_it(
     assert sorted(told) == [*MEMBERS]
 
 
+async def test_the_last_block_is_looked_for_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is a scan of the store, before which all pending changes are written."""
+    file, scan, starts = await closed_file(scene, "/f"), StateMachine.scan, list[bytes]()
+
+    def scanned(
+        store: StateMachine, start: bytes, end: bytes, limit: int | None, reverse: bool
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        starts.append(start)
+        return scan(store, start, end, limit, reverse)
+
+    monkeypatch.setattr(StateMachine, "scan", scanned)
+    answer = await scene.service.call(APPEND, AppendFile("/f", BOB, window=2, chunks=8))
+    await reopened(scene, ReopenBlock(file, BOB, answer.last, 2, CHUNK_BYTES, 8))
+    assert starts.count(keys.places(file)[0]) == 1
+
+
+async def test_what_members_grant_is_shown_and_not_logged(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each DataNode logs what it answers: here it would be most lines of a log that grows."""
+    asked = await written(scene)
+    with caplog.at_level(logging.INFO, history.__name__):
+        record = await reopened(scene, asked)
+    shown = [line.event for line in scene.node.history.of(asked.block)]
+    assert shown.count("recovery vote") == len(record.members) == len(MEMBERS)
+    told = [each.getMessage() for each in caplog.records if each.name == history.__name__]
+    assert told == ["append starts", "opened again"]
+
+
 async def test_a_copy_of_the_request_begins_nothing_more(scene: Scene) -> None:
     asked = await opened(scene)
     before = await record_of(scene, asked.block)
@@ -578,7 +612,7 @@ async def test_nobody_is_told_to_finalize_while_it_is_set_up(scene: Scene) -> No
 
 async def test_explain_counts_the_times_before_the_last_one(scene: Scene) -> None:
     asked = await written(scene)
-    history = scene.node.history
+    told = scene.node.history
     for number in range(3):
         record = await reopened(scene, asked)
         write_on(scene, record, record.length + 1)
@@ -591,7 +625,7 @@ async def test_explain_counts_the_times_before_the_last_one(scene: Scene) -> Non
         asked = replace(asked, writer=WriterId(f"next-{number}"))
         await scene.service.call(APPEND, AppendFile("/f", asked.writer))
     await wait_until_async(lambda: is_finalized(scene, asked.block))
-    first, *last = history.of(asked.block)
+    first, *last = told.of(asked.block)
     assert (first.event, first.detail) == ("opened again", "2 times before the next line")
     assert {line.generation for line in last} == {
         record.writer_generation,

@@ -415,9 +415,10 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
     last, following = NO_BLOCK, 0
     for key, found in draft.scan(*span, 1, reverse=True):
         last, following = decode_place(found.value).block, keys.place_sequence(key) + 1
-    if not inode.open:
-        inode = _reopened(draft, inode, request, following)
-    return Appendable(tree.status(draft, request.path, inode), last)
+    if inode.open:
+        return Appendable(tree.status(draft, request.path, inode), last)
+    opened = _reopened(draft, inode, request, following)
+    return Appendable(tree.file_status(request.path, opened, inode.length), last)
 
 
 def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
