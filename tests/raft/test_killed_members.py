@@ -3,7 +3,6 @@ whatever the order in which it flushes, cuts its log, and gives or takes a table
 
 from __future__ import annotations
 
-import asyncio
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -91,7 +90,7 @@ class Life(Rig):
             seen.append(FLUSHED)
             return flush()
 
-        machine.flush = seen_flush  # type: ignore[method-assign]
+        machine.flush = seen_flush  # type: ignore[method-assign]  # only of this instance
 
     def kill_now_and_then(self) -> None:
         if self.rng.random() < 0.15:
@@ -145,7 +144,7 @@ class Life(Rig):
 
         async def give() -> None:
             checkpoint: Checkpoint = await self.store.checkpoint()
-            await asyncio.sleep(self.rng.random())
+            await self.loop.pass_time(self.rng.random())
             await self.node.run(checkpoint.close)
 
         self.begin(give())

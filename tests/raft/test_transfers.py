@@ -26,7 +26,7 @@ def kill_checks(member: Rig, killed: int) -> list[bool]:
                 raise UnavailableError("the process that reads it was ended")
             return check()
 
-        receiver.check = checked  # type: ignore[method-assign]
+        receiver.check = checked  # type: ignore[method-assign]  # only of this one
         return receiver
 
     member.node.incoming._receive = received
