@@ -74,7 +74,7 @@ class NoAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Answers(msgspec.Struct, frozen=True, gc=False):
-    """What became of each of `Envelopes`, in their order."""
+    """Answers to each of `Envelopes`, in their order."""
 
     each: tuple[Answer | NoAnswer, ...]
 

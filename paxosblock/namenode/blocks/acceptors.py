@@ -40,7 +40,7 @@ A = TypeVar("A")
 Question = NextGS | RecoveryWrite | Finalize | Delete
 Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 Heard = Answer | PaxosBlockError | None
-"""What came of one of several questions; None: it takes longer, and is to be asked alone."""
+"""The answer to one of several questions; None: it takes longer, and is to be asked alone."""
 
 
 class Acceptors(Protocol):
