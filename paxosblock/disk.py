@@ -86,10 +86,16 @@ class Disk(Protocol):
     def read(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
         """Return up to `size_bytes` from `offset` on, fewer only at the end of the file."""
 
+    def read_into(self, file: FileHandle, into: memoryview, offset: int) -> int:
+        """Fill `into` from `offset` on; return how many bytes, fewer only at the end of the file.
+
+        As `read`, but into memory that is there: new memory costs as much as reading into it.
+        """
+
     def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
         """Fill `into` from `offset` on if the system has all of it in memory; this does not block.
 
-        False says that `read` must do it, and that `into` holds anything.
+        False says that `read_into` must do it, and that `into` holds anything.
         """
 
     def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
@@ -193,12 +199,22 @@ class OsDisk:
                 data += more
             return data
 
+    def read_into(self, file: FileHandle, into: memoryview, offset: int) -> int:
+        with _translated("cannot read"):
+            done = 0
+            while done < len(into):
+                more = os.preadv(file, [into[done:]], offset + done)
+                if not more:
+                    break
+                done += more
+            return done
+
     def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
         if _NO_WAIT is None:
             return False
         try:
             return os.preadv(file, [into], offset, _NO_WAIT) == len(into)
-        except OSError:  # it would wait, or the file system cannot tell; an error comes from `read`
+        except OSError:  # it would wait, or the file system cannot tell; `read_into` says which
             return False
 
     def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:

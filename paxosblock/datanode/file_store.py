@@ -282,26 +282,40 @@ class FileStore:
         self.disk.sync_folder(path.parent)
         return own
 
-    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
-        return self._read(self.disk.read, file, block, log, chunks)
+    def read(
+        self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
+    ) -> Records:
+        def how(handle: FileHandle, _: int, position: int) -> int:
+            return self.disk.read_into(handle, into, position)
+
+        return checked(block, log, chunks, into[: self._read(how, file, block, log, chunks)])
+
+    def read_cached(
+        self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
+    ) -> Records | None:
+        def how(handle: FileHandle, _: int, position: int) -> bool:
+            return self.disk.read_cached(handle, into, position)
+
+        is_whole = self._read(how, file, block, log, chunks)
+        return checked(block, log, chunks, into) if is_whole else None
 
     def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
-        return self._read(self.disk.read_stored, file, block, log, chunks)
+        records = self._read(self.disk.read_stored, file, block, log, chunks)
+        return checked(block, log, chunks, records)
 
     def _read(
         self,
-        how: Callable[[FileHandle, int, int], bytes],
+        how: Callable[[FileHandle, int, int], T],
         file: OpenFile,
         block: BlockId,
         log: ChunkLog,
         chunks: range,
-    ) -> Records:
+    ) -> T:
+        """Return what `how`, a method of the disk, makes of the records of `chunks`."""
         size_bytes, start = self.size_of(log, chunks), record_start(log, chunks.start)
         if file is self.small.log:
-            records = self.small.read(block, size_bytes, how)
-        else:
-            records = how(file.handle, size_bytes, start)
-        return checked(block, log, chunks, records)
+            return self.small.read(block, size_bytes, how)
+        return how(file.handle, size_bytes, start)
 
     def check_metadata(self, files: Stored, replica: Replica) -> None:
         if isinstance(files, SmallPlace):
@@ -319,20 +333,6 @@ class FileStore:
             return decode_metadata(data, replica.block)
         except ConfigError as error:  # nobody but this process writes here
             raise CorruptionError(str(error), block=replica.block) from error
-
-    def read_cached(
-        self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
-    ) -> Records | None:
-        start = record_start(log, chunks.start)
-        if file is self.small.log:
-            whole = self.small.read(
-                block, len(into), lambda handle, _, at: self.disk.read_cached(handle, into, at)
-            )
-        else:
-            whole = self.disk.read_cached(file.handle, into, start)
-        if not whole:
-            return None
-        return checked(block, log, chunks, into)
 
     def read_part(
         self, file: OpenFile, log: ChunkLog, index: int, start: int, into: memoryview

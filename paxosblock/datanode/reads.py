@@ -212,15 +212,15 @@ class Reader:
             return None
         size_bytes = store.size_of(log, chunks)
         with file.used():
+            into = self._buffers.take(size_bytes)
             # A thread costs more than copying bytes that are in memory already.
             if size_bytes <= MAX_INLINE_BYTES and len(chunks) <= MAX_INLINE_CHUNKS:
                 volume.check()
                 volume.touch()
-                into = self._buffers.take(size_bytes)
                 records = store.read_cached(file, block.id, log, chunks, into)
                 if records is not None:
                     return records
-            return await volume.look(store.read, file, block.id, log, chunks)
+            return await volume.look(store.read, file, block.id, log, chunks, into)
 
     async def _opened(self, block: Block, files: Stored) -> OpenFile | None:
         """Return the file of a replica that takes no writes; None if the replica changed."""

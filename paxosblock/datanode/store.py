@@ -101,8 +101,6 @@ class Records(NamedTuple):
         if not self.even.chunks:
             return [*self.others]
         view, size = memoryview(self.whole), self.even.size_bytes
-        if view.readonly:
-            view = memoryview(bytearray(view))
         stop, stride = self.even.chunks * size, HEADER_BYTES + size
         for target, chunk in zip(
             range(0, stop, size),
@@ -214,8 +212,10 @@ class ReplicaStore(Protocol):
     def close(self) -> None:
         """Close the files that replicas share; nobody may use the store any more."""
 
-    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
-        """Return the records of `chunks`, each checked.
+    def read(
+        self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
+    ) -> Records:
+        """Read the records of `chunks` into a buffer of their size; return them, each checked.
 
         Raises:
             CorruptionError: one is not what the log says.
@@ -224,7 +224,7 @@ class ReplicaStore(Protocol):
     def read_cached(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
     ) -> Records | None:
-        """As `read`, `into` a buffer of their size; None unless the system has all in memory."""
+        """As `read`; None unless the system has all in memory."""
 
     def read_part(
         self, file: OpenFile, log: ChunkLog, index: int, start: int, into: memoryview
@@ -241,7 +241,7 @@ class ReplicaStore(Protocol):
         """
 
     def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
-        """As `read`, from the disk itself, bypassing the system's memory."""
+        """As `read`, from the disk itself, bypassing the system's memory; into new memory."""
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:
         """Return the length of the records of `chunks` in bytes."""

@@ -13,7 +13,7 @@ from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.checksum import crc32c
 from paxosblock.datanode import reads
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
-from paxosblock.datanode.reads import MAX_CHUNKS, MAX_LOADS, MAX_PIECES
+from paxosblock.datanode.reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import CorruptionError
@@ -411,6 +411,49 @@ async def test_what_the_system_has_not_in_memory_is_read_in_a_thread(
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)
         assert (await read(node, 0, 300))[1] == b"".join(map(chunk, range(3)))
+
+
+class Forgetful(SimulatedDisk):
+    """A disk whose files the system never has in memory; it tells what was read into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remembers = False
+        self.buffers: list[object] = []
+
+    def read_into(self, file: FileHandle, into: memoryview, offset: int) -> int:
+        self.buffers.append(into.obj)
+        return super().read_into(file, into, offset)
+
+
+async def test_reads_in_a_thread_use_the_same_memory_again() -> None:
+    disk = Forgetful()
+    async with running(Path("/volume"), disk=disk) as node:
+        await three_finalized_chunks(node)
+        for _ in range(3 * MAX_BUFFERS):
+            assert (await read(node, 0, 300))[1] == b"".join(map(chunk, range(3)))
+        assert len(disk.buffers) == 3 * MAX_BUFFERS
+        # A thread lets go of its buffer a moment after its result has come.
+        assert len(set(map(id, disk.buffers))) <= MAX_BUFFERS
+
+
+async def test_memory_that_a_thread_may_still_fill_is_given_to_nobody_else() -> None:
+    """The thread of a read that was given up goes on until the disk answers."""
+    disk = Forgetful()
+    async with running(Path("/volume"), disk=disk) as node:
+        await three_finalized_chunks(node)
+        await read(node, 0, 300)
+        disk.breaks(Fault(("read",), delay_s=HELD, times=1))
+        given_up = asyncio.create_task(read(node, 0, 300))
+        await wait_until_async(lambda: disk.plan.waiting)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        _, data = await read(node, 0, 300)
+        disk.mend()
+        await wait_until_async(lambda: not disk.plan.waiting)
+        assert data == b"".join(map(chunk, range(3)))
+        assert disk.buffers[2] is not disk.buffers[1]
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "from the disk"])

@@ -48,6 +48,8 @@ class SimulatedDisk:
         self.capacity_bytes = capacity_bytes
         self.full = False
         """No file can be made, and of what is written only half finds room."""
+        self.remembers = True
+        """The system has all files in memory."""
         self.refusals = 0
         """How often there was no room."""
         self.plan = FaultPlan()
@@ -199,9 +201,14 @@ class SimulatedDisk:
     def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
         return self.read(file, size_bytes, offset)
 
+    def read_into(self, file: FileHandle, into: memoryview, offset: int) -> int:
+        data = self.read(file, len(into), offset)
+        into[: len(data)] = data
+        return len(data)
+
     def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
         data = self._handles[file].data[offset : offset + len(into)]
-        if len(data) < len(into):
+        if len(data) < len(into) or not self.remembers:
             return False
         into[:] = data
         return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.disk import OsDisk
+from paxosblock.disk import OsDisk, opened
 from paxosblock.errors import ConfigError, StorageError
 
 
@@ -34,6 +34,19 @@ def test_a_file_where_a_folder_is_meant_is_refused(tmp_path: Path) -> None:
         OsDisk().make_folder(tmp_path / "file")
     with pytest.raises(StorageError, match="Not a directory"):
         OsDisk().make_folder(tmp_path / "file" / "below")
+
+
+def test_a_read_fills_memory_that_is_there_up_to_the_end_of_the_file(tmp_path: Path) -> None:
+    disk, path, into = OsDisk(), tmp_path / "file", bytearray(b"before")
+    path.write_bytes(b"0123456789")
+    with opened(disk, path) as file:
+        assert disk.read_into(file, memoryview(into)[1:5], 3) == 4
+        assert into == b"b3456e"
+        assert disk.read_into(file, memoryview(into), 8) == 2
+        assert into == b"89456e"
+        assert disk.read_into(file, memoryview(into), 10) == 0
+    with pytest.raises(StorageError, match="cannot read: Bad file descriptor"):
+        disk.read_into(file, memoryview(into), 0)
 
 
 def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:

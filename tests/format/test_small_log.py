@@ -70,8 +70,10 @@ def found(files: Files, boot: str) -> dict[BlockId, bytes | None]:
             if not len(log):
                 result[one.block] = b""
                 continue
+            chunks = range(len(log))
+            into = memoryview(bytearray(store.size_of(log, chunks)))
             try:
-                records = store.read(store.open(one.files), one.block, log, range(len(log)))
+                records = store.read(store.open(one.files), one.block, log, chunks, into)
             except CorruptionError:
                 continue
             result[one.block] = b"".join(records.take_payloads())
@@ -302,8 +304,9 @@ async def test_room_of_deleted_replicas_is_won_back_and_what_lives_stays(
             assert owner is not None
             assert owner.replica is not None
             assert isinstance(owner.files, SmallPlace)
-            log = owner.replica.log
-            records = volume.store.read(volume.store.open(owner.files), block, log, range(1))
+            log, file = owner.replica.log, volume.store.open(owner.files)
+            into = memoryview(bytearray(volume.store.size_of(log, range(1))))
+            records = volume.store.read(file, block, log, range(1), into)
             assert bytes(records.take_payloads()[0]) == data
     assert found(disk.files(), "boot-1") == found(disk.files(), "boot-2") == kept
 
