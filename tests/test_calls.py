@@ -46,7 +46,8 @@ class Answering(Recorder):
     """A server's handler that answers calls, and CHUNK frames with a VOTE."""
 
     def __init__(self) -> None:
-        self.calls = CallServer(ASKS, TOLD, self.answer)
+        self.calls = CallServer(ASKS, TOLD, self.answer, self.at_once)
+        self.begun: list[bool] = []
         self.release = asyncio.Event()
         self.connection: FrameConnection | None = None
 
@@ -57,7 +58,15 @@ class Answering(Recorder):
         if header.kind is FrameKind.CHUNK:
             connection.send_frame(Header(FrameKind.VOTE, index=header.index))
         else:
-            self.calls.call_received(connection, header, frame)
+            self.begun.append(self.calls.call_received(connection, header, frame))
+
+    def at_once(self, request: Ask) -> object | None:
+        match request.what:
+            case "at once":
+                return Told("at once")
+            case "part":
+                return Bulk(Told("part"), 1, (chunk(some_bytes(request.size)),))
+        return None
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         self.calls.connection_lost()
@@ -142,6 +151,23 @@ async def test_each_call_gets_its_own_reply() -> None:
 
 
 @on_both_loops
+async def test_what_is_answered_at_once_overtakes_what_waits() -> None:
+    server = Answering()
+    async with channel_to(server) as channel:
+        slow = asyncio.create_task(channel.call(Ask("wait"), timeout_s=10))
+        sinks = [Sink() for _ in range(50)]
+        await asyncio.gather(
+            *(channel.call(Ask("part", size=10), timeout_s=10, sink=sink) for sink in sinks)
+        )
+        assert all(sink.chunks == [some_bytes(10)] for sink in sinks)
+        assert await channel.call(Ask("at once"), timeout_s=10) == Told("at once")
+        assert not slow.done()
+        assert server.begun == [True] + [False] * 51, "a call that is over is not under way"
+        server.release.set()
+        assert await slow == Told("wait")
+
+
+@on_both_loops
 async def test_a_call_raises_what_the_server_raised() -> None:
     async with channel_to(Answering()) as channel:
         with pytest.raises(NotFoundError, match="no such thing") as raised:
@@ -200,6 +226,22 @@ async def test_a_late_reply_and_its_chunks_are_dropped() -> None:
         server.release.set()
         assert await channel.call(Ask("next"), timeout_s=10) == Told("next")
         assert abandoned.buffer == bytearray(4 << 20)
+
+
+@on_both_loops
+async def test_each_call_is_given_up_at_its_own_time() -> None:
+    server = Answering()
+    async with channel_to(server) as channel:
+        patient = asyncio.create_task(channel.call(Ask("wait"), timeout_s=60))
+        for seconds in (0.03, 0.01, 0.02):
+            with pytest.raises(DeadlineError, match=f"did not answer Ask within {seconds} s"):
+                await channel.call(Ask("wait"), timeout_s=seconds)
+        late = [channel.call(Ask("wait"), timeout_s=seconds) for seconds in (0.03, 0.01, 0.02)]
+        errors = await asyncio.gather(*late, return_exceptions=True)
+        assert [isinstance(each, DeadlineError) for each in errors] == [True] * 3
+        assert not patient.done()
+        server.release.set()
+        assert await patient == Told("wait")
 
 
 class CancelsItself(Sink):

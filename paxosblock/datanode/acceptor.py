@@ -97,16 +97,20 @@ class Acceptor:
             if isinstance(block, Block):
                 block.close()
 
+    @property
+    def outside(self) -> Volume | None:
+        """Return a volume that was upgraded or rolled back, while it waits for a NameNode to accept
+        it: it may have forgotten what it promised (FORMAT.md 7)."""
+        return next((each for each in self._volumes.values() if each.outside), None)
+
     def check_inside(self) -> None:
-        """Raise NotReadyError while a volume that was upgraded or rolled back waits for a NameNode
-        to accept it: it may have forgotten what it promised (FORMAT.md 7)."""
-        for volume in self._volumes.values():
-            if volume.outside:
-                raise NotReadyError(
-                    f"storage {volume.storage} was upgraded or rolled back, and no NameNode has"
-                    " taken it in yet",
-                    storage=volume.storage,
-                )
+        """Raise NotReadyError while a volume is `outside`."""
+        if (volume := self.outside) is not None:
+            raise NotReadyError(
+                f"storage {volume.storage} was upgraded or rolled back, and no NameNode has"
+                " taken it in yet",
+                storage=volume.storage,
+            )
 
     # -- looking --------------------------------------------------------------------------------
 

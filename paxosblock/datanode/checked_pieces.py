@@ -58,12 +58,13 @@ class CheckedPieces:
             self._count -= len(self._sums.popitem(last=False)[1])
 
     def around(self, block: BlockId, name: ChunkName, wanted: range) -> Around | None:
-        """Return the pieces that cover the bytes `wanted` of a chunk; None if they are not known,
-        or make up most of it.
+        """Return the pieces that cover the bytes `wanted`; None if they are not known, or make up
+        most of the chunk, or these are not bytes of it.
         """
         key = block, name
         sums = self._sums.get(key)
-        if sums is None or 2 * len(wanted) > name.size_bytes:
+        is_part = 0 < 2 * len(wanted) <= name.size_bytes and wanted.stop <= name.size_bytes
+        if sums is None or not is_part:
             return None
         self._sums.move_to_end(key)
         first, stop = wanted.start // PIECE_BYTES, (wanted.stop - 1) // PIECE_BYTES + 1

@@ -93,6 +93,9 @@ class Reader:
             CorruptionError: they are damaged here; another replica has them.
             StorageError: the volume has failed.
         """
+        part = self.known_part(request)
+        if part is not None:
+            return part
         for _ in range(_ATTEMPTS):
             block = self._acceptor.find(request.block, request.storage)
             state = block.state() if block is not None else None
@@ -110,10 +113,6 @@ class Reader:
             end = min(request.offset + request.size_bytes, log.size_bytes)
             stop = log.index_at(end - 1) + 1
             wanted = range(request.offset, end) if request.exact else None
-            if wanted is not None and stop - first == 1:
-                part = self._known_part(block, log, first, wanted)
-                if part is not None:
-                    return part
             loaded = await self._load(block, replica, log, first, stop)
             if loaded is not None:
                 run = _run(block.id, log, *loaded, wanted)
@@ -122,6 +121,37 @@ class Reader:
                     self._pieces.remember(block.id, log[first], data)
                 return run
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
+
+    def known_part(self, request: ReadBytes) -> Bulk | None:
+        """As `read_bytes`, at once, for a part of a chunk whose pieces are known.
+
+        None: they are not, or the system does not have them in memory, or there is anything wrong
+        with them or with the request. It is up to `read_bytes` to find that out.
+        """
+        block = self._acceptor.find(request.block, request.storage)
+        if block is None or block.replica is None or block.volume.failed:
+            return None
+        if not request.exact or request.offset < 0 or request.size_bytes > MAX_INLINE_BYTES:
+            return None
+        log, files = block.replica.log, block.files
+        file = None if files is None else files.file or block.opened(files)
+        index = log.index_at(request.offset)
+        if file is None or index >= min(request.version.length, len(log)):
+            return None
+        name, start = log[index], request.offset - log.start_of(index)
+        part = range(start, start + request.size_bytes)
+        pieces = self._pieces.around(block.id, name, part)
+        state = None if pieces is None else block.state()
+        if pieces is None or state is None or not holds(request.version, state):
+            return None
+        block.volume.serve()
+        into = memoryview(bytearray(len(pieces.span)))
+        is_read = block.volume.store.read_part(file, log, index, pieces.span.start, into)
+        if not is_read or not pieces.are_good(into):
+            return None
+        data = into[part.start - pieces.span.start : part.stop - pieces.span.start]
+        names = entry(request.offset + len(part), crc32c(data))
+        return _framed(block.id, Run(index, request.offset, names), [data])
 
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
         """Return chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
@@ -154,28 +184,6 @@ class Reader:
         if block is not None and block.corrupt:
             return block.nack(generation, Reason.CORRUPT)
         return nack(request.storage, request.block, generation)
-
-    def _known_part(self, block: Block, log: ChunkLog, index: int, wanted: range) -> Bulk | None:
-        """A part of a chunk whose pieces are known, if the system has it in memory.
-
-        None also when it is damaged: then it is up to `_load` to find that out.
-        """
-        files, begin, name = block.files, log.start_of(index), log[index]
-        file = None if files is None else files.file or block.opened(files)
-        start = wanted.start - begin
-        pieces = self._pieces.around(block.id, name, range(start, wanted.stop - begin))
-        if file is None or pieces is None:
-            return None
-        block.volume.check()
-        block.volume.touch()
-        into = self._buffers.take(len(pieces.span))
-        if not block.volume.store.read_part(file, log, index, pieces.span.start, into):
-            return None
-        if not pieces.are_good(into):
-            return None
-        part = into[start - pieces.span.start :][: len(wanted)]
-        names = entry(wanted.stop, crc32c(part))
-        return _framed(block.id, Run(index, wanted.start, names), [part])
 
     async def _load(
         self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int

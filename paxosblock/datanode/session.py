@@ -50,7 +50,7 @@ class StreamSession:
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
-        self._calls = CallServer(_CALLS, _REPLIES, self._answer)
+        self._calls = CallServer(_CALLS, _REPLIES, self._answer, self._at_once)
         self._beats = BeatSender(lambda: self._waiting_votes + self._running_calls)
         self._connection: FrameConnection | None = None
         self._waiting_votes = 0
@@ -75,8 +75,8 @@ class StreamSession:
                 self._waiting_votes += 1
                 self._acceptor.write(header, frame, self._reply)
             case FrameKind.CALL:
-                self._calls.call_received(connection, header, frame)
-                self._running_calls += 1
+                if self._calls.call_received(connection, header, frame):
+                    self._running_calls += 1
             case FrameKind.BEAT:
                 self._beats.asked(connection, header)
             case other:
@@ -133,6 +133,14 @@ class StreamSession:
             connection.resume_reading()
 
     # -- calls ----------------------------------------------------------------------------------
+
+    def _at_once(self, request: StreamCall) -> object | None:
+        """Return a part of a chunk for which nobody has to wait: not for a disk, nor for a reader
+        that has not received the replies before."""
+        if not isinstance(request, ReadBytes) or self._acceptor.outside:
+            return None
+        assert self._connection is not None
+        return self._reader.known_part(request) if self._connection.writable else None
 
     async def _answer(self, request: StreamCall, header: Header) -> object:
         try:

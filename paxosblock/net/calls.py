@@ -76,7 +76,10 @@ class _Pending:
     """A call under way; `chunks_left` is valid once the reply has come."""
 
     future: asyncio.Future[Any]
-    sink: ChunkSink | None
+    sink: ChunkSink | None = None
+    what: str = ""
+    timeout_s: float = 0.0
+    due_s: float = 0.0
     reply: Any = None
     chunks_left: int = 0
 
@@ -101,6 +104,7 @@ class CallChannel:
         self._numbers = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._receiving: _Pending | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def call(
         self,
@@ -124,24 +128,37 @@ class CallChannel:
             raise UnavailableError(str(self.connection.error), peer=self.connection.peer)
         payload = self._calls.encode(request)
         number = next(self._numbers) & 0xFFFFFFFF
-        pending = _Pending(asyncio.get_running_loop().create_future(), sink)
+        loop = asyncio.get_running_loop()
+        what, due_s = type(request).__name__, loop.time() + timeout_s
+        pending = _Pending(loop.create_future(), sink, what, timeout_s, due_s)
         self._pending[number] = pending
+        if self._timer is None or due_s < self._timer.when():
+            self._look_at(due_s)
         try:
             header = Header.of(FrameKind.CALL, payload, block=block, request=number)
             self.connection.send_frame(header, payload)
-            async with asyncio.timeout(timeout_s):
-                return await pending.future
-        except TimeoutError as error:
-            if isinstance(error, PaxosBlockError):
-                raise
-            raise DeadlineError(
-                f"{self.connection.peer} did not answer {type(request).__name__} "
-                f"within {timeout_s:.3g} s",
-                peer=self.connection.peer,
-            ) from None
+            return await pending.future
         finally:
             del self._pending[number]
             self._let_go(pending)
+
+    def _look_at(self, due_s: float) -> None:
+        """Have one timer for all calls: one for each costs a turn of the loop when it ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due_s, self._look)
+
+    def _look(self) -> None:
+        """Give up the calls that are due."""
+        self._timer = None
+        now_s, peer = asyncio.get_running_loop().time(), self.connection.peer
+        for each in self._pending.values():
+            if each.due_s <= now_s:
+                late = f"{peer} did not answer {each.what} within {each.timeout_s:.3g} s"
+                _fail(each, DeadlineError(late, peer=peer))
+        waiting = [each.due_s for each in self._pending.values() if not each.future.done()]
+        if waiting:
+            self._look_at(min(waiting))
 
     def _let_go(self, pending: _Pending) -> None:
         """Forget a call that is over; chunks that still come for it are dropped."""
@@ -201,6 +218,9 @@ class CallChannel:
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         self._receiving = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for pending in self._pending.values():
             _fail(pending, OutcomeUnknownError(str(error), peer=connection.peer))
         if self._votes is not None:
@@ -215,7 +235,7 @@ class CallChannel:
             return
         count = int(header.index)
         if pending is None:
-            pending = _Pending(asyncio.get_running_loop().create_future(), None)
+            pending = _Pending(asyncio.get_running_loop().create_future())
         else:
             self._open_reply(pending, self._replies.decode(payload), count)
         if count:
@@ -276,20 +296,34 @@ Answer = Callable[[Any, Header], Awaitable[object]]
 """Answers one call: gets the request and its header, returns the reply or a `Bulk`."""
 
 
+def _needs_a_task(_: Any) -> None:
+    """Answer nothing at once."""
+
+
 class CallServer:
-    """The server's end of the calls of one connection: each runs in a task of its own.
+    """The server's end of the calls of one connection: each runs in a task of its own, unless it
+    is answered at once.
 
     A `FrameHandler` gives it the CALL frames and tells it when the connection is lost.
     """
 
-    def __init__(self, calls: MessageTable, replies: MessageTable, answer: Answer) -> None:
+    def __init__(
+        self,
+        calls: MessageTable,
+        replies: MessageTable,
+        answer: Answer,
+        at_once: Callable[[Any], object | None] = _needs_a_task,
+    ) -> None:
+        """`at_once` returns what needs no task: a task costs as much as a short answer. None: it is
+        for `answer`."""
         self._calls = calls
         self._replies = replies
         self._answer = answer
+        self._at_once = at_once
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def call_received(self, connection: FrameConnection, header: Header, frame: memoryview) -> None:
-        """Start to answer a CALL frame.
+    def call_received(self, connection: FrameConnection, header: Header, frame: memoryview) -> bool:
+        """Start to answer a CALL frame; False if it was answered at once.
 
         Raises:
             CorruptionError, ProtocolError: the frame holds no request of this stream.
@@ -297,9 +331,14 @@ class CallServer:
         payload = frame[HEADER_BYTES:]
         verify_payload(header, payload)
         request = self._calls.decode(payload)
+        answer = self._at_once(request)
+        if answer is not None:
+            self._reply(connection, header, answer)
+            return False
         task = asyncio.create_task(self._run(connection, header, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return True
 
     def connection_lost(self) -> None:
         """Cancel the calls that nobody waits for any more."""

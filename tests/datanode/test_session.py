@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
-from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite
+from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite, ReadBytes
+from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.session import MAX_WAITING_VOTES, StreamSession
 from paxosblock.net.beats import arrived_bytes, beat_wish
-from paxosblock.net.calls import CallChannel, open_channel
+from paxosblock.net.calls import Bulk, CallChannel, open_channel
+from paxosblock.net.connection import FrameConnection
 from paxosblock.net.stream import STREAM_PATH
 from paxosblock.net.stream_server import upgrade_handler
-from paxosblock.net.wire import MessageTable
+from paxosblock.net.wire import Header, MessageTable
 from paxosblock.protocol.messages import Create, Vote
-from paxosblock.protocol.types import Durability
-from tests.datanode.node import BLOCK, Node, chunk, frame, running
+from paxosblock.protocol.read import Version
+from paxosblock.protocol.types import Durability, Generation
+from tests.datanode.node import BLOCK, Node, chunk, frame, name, running
 from tests.datanode.process import Votes
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
@@ -88,6 +93,72 @@ async def test_a_replica_is_made_with_its_only_chunk_in_one_call(tmp_path: Path)
         assert (answer.storage, answer.index, answer.synced) == (node.storage, 0, True)
         assert votes.votes == []
         assert b"paxosblock_datanode_votes_total 1.0" in counters.metrics.render()
+
+
+SIZE = 8 * PIECE_BYTES
+FINAL = Version(Generation(0), Generation(1), 2)
+
+
+async def finalized(node: Node) -> None:
+    """A block of two chunks in which parts are worth remembering."""
+    await node.create()
+    for index in range(2):
+        await node.send(frame(index, chunk(index, SIZE)))
+    await node.finalize(1, [name(index, SIZE) for index in range(2)])
+
+
+class Received:
+    """A sink for one reply."""
+
+    data = b""
+
+    def reply_received(self, reply: Any, count: int) -> None:
+        """One frame follows."""
+
+    def payload_buffer(self, header: Header) -> None:
+        """Let the connection lend one."""
+
+    def chunk_received(self, header: Header, payload: memoryview) -> None:
+        self.data = bytes(payload)
+
+
+async def bytes_of(channel: CallChannel, request: ReadBytes) -> bytes:
+    sink = Received()
+    await channel.call(request, timeout_s=10, sink=sink)
+    return sink.data
+
+
+async def test_a_part_of_a_chunk_is_answered_while_a_whole_one_waits_for_the_disk() -> None:
+    disk = SimulatedDisk()
+    async with running(Path("/volume"), disk=disk) as node, stream_to(node) as (channel, _, _):
+        await finalized(node)
+        part = ReadBytes(BLOCK, node.storage, FINAL, 5, 9, exact=True)
+        assert await bytes_of(channel, part) == chunk(0, SIZE)[5:14]
+        disk.remembers = False
+        disk.breaks(Fault(("read",), delay_s=HELD))
+        request = ReadBytes(BLOCK, node.storage, FINAL, SIZE, SIZE)
+        whole = asyncio.create_task(bytes_of(channel, request))
+        await wait_until_async(lambda: disk.plan.waiting)
+        disk.remembers = True
+        assert await bytes_of(channel, part) == chunk(0, SIZE)[5:14]
+        assert not whole.done()
+        disk.mend()
+        assert await whole == chunk(1, SIZE)
+
+
+async def test_a_reader_that_does_not_read_is_answered_nothing_at_once() -> None:
+    """Its parts wait with its other replies: what a connection has not sent is bounded."""
+    async with running(Path("/volume"), disk=SimulatedDisk()) as node:
+        await finalized(node)
+        part = ReadBytes(BLOCK, node.storage, FINAL, 5, 9, exact=True)
+        await node.reader.read_bytes(part)
+        session = StreamSession(node.acceptor, node.reader, Counters(node.acceptor, node.volumes))
+        connection = session._connection = FrameConnection(session, "a peer")
+        assert isinstance(session._at_once(part), Bulk)
+        connection.pause_writing()
+        assert session._at_once(part) is None
+        connection.resume_writing()
+        assert isinstance(session._at_once(part), Bulk)
 
 
 async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(
