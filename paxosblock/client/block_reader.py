@@ -145,8 +145,6 @@ class BlockReader:
             TruncatedError: it was cut, or cut off from its file.
         """
         target = _Target(self.extent.block, start, into)
-        # Requests that run side by side go to different replicas: so do their processors and disks.
-        self._order = self._order[1:] + self._order[:1]
         backoff, refreshed = Backoff(self._core.config.retry_for_s), False
         while True:
             error = await self._try_all(target)
@@ -198,17 +196,34 @@ class BlockReader:
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
     def _candidates(self) -> list[Member]:
-        """Return the sound members: first those without a mark against them, the nearest of these
-        in turn.
+        """Return the sound members: first those without a mark against them; of these the nearest;
+        of these the one of which this client wants least at this moment.
+
+        So requests that run side by side go to different replicas, their processors and disks; and
+        those that come one after the other to the same, which has what it needs in memory.
         """
-        suspected, gone = self._core.reading.is_suspected, self._gone
+        reading, gone = self._core.reading, self._gone
         sound = [member for member in self._order if member.storage not in self._corrupt]
         return sorted(
             sound,
-            key=lambda at: (at.storage in gone, suspected(at.address), not at.live, at.distance),
+            key=lambda at: (
+                at.storage in gone,
+                reading.is_suspected(at.address),
+                not at.live,
+                at.distance,
+                reading.fetching[at.address],
+            ),
         )
 
     async def _read_from(self, member: Member, target: _Target) -> None:
+        fetching = self._core.reading.fetching
+        fetching[member.address] += 1
+        try:
+            await self._fetch_from(member, target)
+        finally:
+            fetching[member.address] -= 1
+
+    async def _fetch_from(self, member: Member, target: _Target) -> None:
         connection = await self._core.reading.get(member.address)
         timeout_s = min(SLOW_AFTER_S, self._core.config.rpc_timeout_s)
         while not target.complete:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any, Final, Protocol, cast
 
 import msgspec
@@ -170,6 +171,8 @@ class DataConnections:
         self._connecting: dict[str, asyncio.Task[DataConnection]] = {}
         self._suspects: dict[str, float] = {}
         self._closed = False
+        self.fetching = Counter[str]()
+        """Fetches that are under way, by address."""
 
     def suspect(self, address: str) -> None:
         """Ask others first for a while: a DataNode failed or was slow."""
@@ -177,7 +180,8 @@ class DataConnections:
 
     def is_suspected(self, address: str) -> bool:
         """True if the DataNode failed or was slow not long ago."""
-        return self._suspects.get(address, 0.0) > asyncio.get_running_loop().time()
+        until_s = self._suspects.get(address)
+        return until_s is not None and until_s > asyncio.get_running_loop().time()
 
     async def get(self, address: str) -> DataConnection:
         """Return the connection to the DataNode at `address` (host:port).

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from paxosblock.api.datanode import Run
 from paxosblock.checksum import crc32c
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.block_reader import _Sink, _Target
+from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     CorruptionError,
@@ -32,7 +33,7 @@ from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-from tests.waiting import wait_until_async
+from tests.waiting import PATIENCE_S, wait_until_async
 
 DATA = os.urandom(100 * KIB + 17)
 
@@ -317,15 +318,39 @@ async def test_the_nearest_replica_is_read_as_long_as_nothing_speaks_against_it(
             assert await file.read() == DATA
 
 
-async def test_replicas_that_are_equally_near_share_the_reads() -> None:
-    async with stored(host="here", prefetch_bytes=1) as (cluster, fs):
-        one, other, far = cluster.nodes
-        cluster.distances = {("here", one.storage): 2, ("here", other.storage): 2}
+@asynccontextmanager
+async def two_near() -> AsyncIterator[tuple[MemoryCluster, AsyncFileReader]]:
+    """/a, of which two replicas are equally near, and the third is not."""
+    async with stored(host="here") as (cluster, fs):
+        cluster.distances = {("here", node.storage): 2 for node in cluster.nodes[:2]}
         async with await fs.open("/a") as file:
-            for place in range(0, 16 * KIB, KIB):  # of one block
-                assert await file.pread(place, KIB) == DATA[place : place + KIB]
-        assert min(one.reads_served, other.reads_served) > 0
-        assert not far.reads_asked
+            yield cluster, file
+        assert not cluster.nodes[2].reads_asked
+
+
+async def a_kib(file: AsyncFileReader, place: int) -> None:
+    assert await file.pread(place, KIB) == DATA[place : place + KIB]
+
+
+async def test_replicas_that_are_equally_near_share_the_reads_that_run_side_by_side() -> None:
+    async with two_near() as (cluster, file):
+        await asyncio.gather(*(a_kib(file, place) for place in range(0, 16 * KIB, KIB)))
+        assert [node.reads_served for node in cluster.nodes] == [8, 8, 0]
+
+
+async def test_reads_one_after_the_other_go_to_the_replica_that_has_checked_the_chunk() -> None:
+    async with two_near() as (cluster, file):
+        for place in range(0, 16 * KIB, KIB):  # of one block
+            await a_kib(file, place)
+        assert sorted(node.reads_served for node in cluster.nodes) == [0, 0, 16]
+
+
+async def test_readers_of_a_file_begin_with_different_replicas() -> None:
+    async with stored() as (cluster, fs):
+        async with AsyncExitStack() as files:
+            for _ in range(64):
+                await a_kib(await files.enter_async_context(await fs.open("/a")), 0)
+        assert min(node.reads_served for node in cluster.nodes) > 0
 
 
 async def test_a_file_that_is_followed_is_read_from_the_nearest_replica() -> None:
@@ -588,6 +613,7 @@ async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
     async with undecided() as (cluster, fs, decided), await fs.open("/a") as file:
         pieces = [await file.next_piece() for _ in range(3)]
         assert b"".join(pieces) == decided
+        fs.retry_for(PATIENCE_S)
         more = asyncio.create_task(file.read(100))
         looks = cluster.calls.count("get_file")
         await wait_until_async(lambda: cluster.calls.count("get_file") > looks)

@@ -13,7 +13,7 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import OutcomeUnknownError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-from tests.waiting import wait_until_async
+from tests.waiting import PATIENCE_S, wait_until_async
 
 CHUNK = 4 * KIB
 BLOCK = 4 * CHUNK
@@ -168,15 +168,17 @@ async def test_the_file_goes_on_while_the_end_of_a_block_is_recorded() -> None:
 async def test_an_end_that_nobody_records_in_time_is_told_by_a_later_call_and_asked_for_again() -> (
     None
 ):
-    async with memory_cluster(retry_for_s=0.2) as (cluster, fs):
+    async with memory_cluster() as (cluster, fs):
         out = await created(fs)
         await write_three_of_four(cluster, out)
         cluster.answers_lost.add("finalize_block")
+        fs.retry_for(0.2)
         await out.write(DATA[3 * CHUNK : 5 * CHUNK])
         with pytest.raises(OutcomeUnknownError):
             await out.hflush()
         assert out.acknowledged == BLOCK
         cluster.answers_lost.clear()
+        fs.retry_for(PATIENCE_S)
         assert (await out.hflush()).length == 5 * CHUNK
         await out.close()
         assert cluster.content("/a") == DATA[: 5 * CHUNK]

@@ -299,21 +299,24 @@ def test_a_part_of_a_chunk_is_served_from_another_replica_where_a_bit_flipped_si
 ) -> None:
     data, view = written(fs, "/parts")
     block, members = view.record.block, view.members
-    with fs.open("/parts") as file:
+    files = [stored(node_of(cluster, member.storage), block) for member in members]
+    sound = files[0].read_bytes()
 
-        def part_is_good() -> bool:
-            assert file.pread(MIB - 4 * KIB, 4 * KIB) == data[MIB - 4 * KIB : MIB]
-            return True
+    async def read_before_and_after() -> None:
+        async with AsyncClient(cluster.url) as client, await client.open("/parts") as file:
 
-        for _ in members:  # in turn: each has checked the chunk then
-            part_is_good()
-        files = [stored(node_of(cluster, member.storage), block) for member in members]
-        sound = files[0].read_bytes()
-        for member in members[:2]:
-            flip_a_bit(node_of(cluster, member.storage), block)
-        assert [path.read_bytes() == sound for path in files] == [False, False, True]
-        for _ in members:
-            part_is_good()
+            async def each_serves_a_part() -> None:
+                parts = [file.pread(MIB - 4 * KIB, 4 * KIB) for _ in members]
+                for part in await asyncio.gather(*parts):
+                    assert part == data[MIB - 4 * KIB : MIB]
+
+            await each_serves_a_part()  # each has checked the chunk then
+            for member in members[:2]:
+                flip_a_bit(node_of(cluster, member.storage), block)
+            assert [path.read_bytes() == sound for path in files] == [False, False, True]
+            await each_serves_a_part()
+
+    asyncio.run(read_before_and_after())
 
 
 def stored(node: Node, block: int) -> Path:

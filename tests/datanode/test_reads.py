@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.checksum import crc32c
@@ -16,7 +17,7 @@ from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.disk import FileHandle, OsDisk
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.net.calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, read_entries
@@ -172,6 +173,34 @@ async def test_damage_of_a_chunk_whose_pieces_are_known_is_found_where_it_is_rea
         assert [block for block, _, _ in node.notes.corrupt] == [BLOCK]
         answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, ONLY, 0, 1))
         assert refusal(answer) is Reason.CORRUPT
+
+
+async def test_a_part_of_a_known_chunk_is_served_only_where_the_whole_one_would_be(
+    tmp_path: Path,
+) -> None:
+    """Of a version that a sound replica holds, on a volume that works, and within the version."""
+    async with running(tmp_path) as node:
+        await small_chunks(node, [chunk(5), LARGE])
+        await read(node, 100, 9, ONLY, exact=True)
+
+        async def asked(version: Version, offset: int = 100) -> Bulk | Nack:
+            request = ReadBytes(BLOCK, node.storage, version, offset, 9, exact=True)
+            assert (node.reader.known_part(request) is not None) == (version == ONLY)
+            return await node.reader.read_bytes(request)
+
+        assert isinstance(await asked(ONLY), Bulk)
+        other = Version(Generation(5), Generation(6), 2)
+        for stale in (other, replace(ONLY, length=3), replace(ONLY, length=1)):
+            assert refusal(await asked(stale)) is Reason.STALE
+        for offset, size in ((-1, 9), (100 + len(LARGE) - 5, 9), (99, 9), (100, 0), (100, -1)):
+            request = ReadBytes(BLOCK, node.storage, ONLY, offset, size, exact=True)
+            assert node.reader.known_part(request) is None
+        request = ReadBytes(BLOCK, node.storage, ONLY, 100, 9, exact=True)
+        (volume,) = node.volumes
+        volume.fail(StorageError("the disk broke"))
+        assert node.reader.known_part(request) is None
+        with pytest.raises(StorageError, match="the disk broke"):
+            await node.reader.read_bytes(request)
 
 
 async def test_very_many_small_chunks_are_one_frame_of_user_data(tmp_path: Path) -> None:

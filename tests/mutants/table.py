@@ -260,8 +260,8 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a volume that was rolled back answers before it is taken in",
         "datanode/acceptor.py",
-        "            if volume.outside:\n",
-        "            if volume.failed:\n",
+        "        return next((each for each in self._volumes.values() if each.outside), None)\n",
+        "        return next((each for each in self._volumes.values() if each.failed), None)\n",
         "tests/datanode/test_timelines.py",
     ),
     _store(
@@ -357,8 +357,15 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a part of a chunk that was checked before is served unchecked",
         "datanode/reads.py",
-        "        if not pieces.are_good(into):\n",
-        "        if not into:\n",
+        "        if not is_read or not pieces.are_good(into):\n",
+        "        if not is_read:\n",
+        "tests/datanode/test_reads.py",
+    ),
+    _store(
+        "a part of a chunk that was checked before is served of any version",
+        "datanode/reads.py",
+        "if pieces is None or state is None or not holds(request.version, state):\n",
+        "if pieces is None or state is None:\n",
         "tests/datanode/test_reads.py",
     ),
     _store(
@@ -1255,8 +1262,8 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "the furthest replica is read first",
         "block_reader.py",
-        "not at.live, at.distance)",
-        "not at.live, -at.distance)",
+        "                at.distance,\n",
+        "                -at.distance,\n",
         FILE_READER,
     ),
     _recovery(
