@@ -129,7 +129,7 @@ class Reader:
         with them or with the request. It is up to `read_bytes` to find that out.
         """
         block = self._acceptor.find(request.block, request.storage)
-        if block is None or block.replica is None or block.volume.failed:
+        if block is None or block.replica is None:
             return None
         if not request.exact or request.offset < 0 or request.size_bytes > MAX_INLINE_BYTES:
             return None
