@@ -11,17 +11,21 @@ import pytest
 
 from paxosblock import loop
 from paxosblock.bench import catalog, host, report, suite
+from paxosblock.bench.cases import replicas
 from paxosblock.bench.record import Record, encode, read_records
+from paxosblock.datanode.file_store import FileStore
+from paxosblock.disk import OsDisk
+from paxosblock.process import boot_id
 from paxosblock.version import __version__
 
 catalog.load()
 
 NEEDS_MORE = {"install", *(name for name in suite.CASES if "beside" in name)}
 """Cases that fetch what a test must not."""
-SLOW = {"healing", "spark"}
-"""Those that take a minute however small they are."""
+SLOW = {"healing", "healing-growth", "spark"}
+"""Those that take a minute however small they are, and on a busy machine many."""
 NAMES = [
-    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+    pytest.param(name, marks=(pytest.mark.slow, pytest.mark.timeout(900))) if name in SLOW else name
     for name in suite.CASES
     if name not in NEEDS_MORE
 ]
@@ -67,6 +71,26 @@ def test_a_checkout_without_git_is_measured_and_says_that_its_revision_is_unknow
     assert capsys.readouterr().err == (
         "  git is not installed: the records lack the revision of this checkout\n"
     )
+
+
+@pytest.mark.parametrize("more", replicas.KINDS.values())
+def test_a_volume_that_is_filled_in_steps_has_sound_replicas(
+    more: Callable[[Path, int, int], None], tmp_path: Path
+) -> None:
+    volume = tmp_path / "volume"
+    more(volume, 0, 3)
+    more(volume, 3, 5)
+    store = FileStore(OsDisk(), volume, boot_id())
+    found = store.load()
+    loaded = [store.wake(block) for block in found.resting] + list(found.loaded)
+    assert sorted(each.block - replicas.FIRST for each in loaded) == [0, 1, 2, 3, 4]
+    for each in loaded:
+        assert each.files is not None
+        assert each.replica is not None
+        file = store.open(each.files)
+        store.read_stored(file, each.block, each.replica.log, range(1))  # raises what is damaged
+        file.retire()
+    store.close()
 
 
 def made(**changes: object) -> Record:

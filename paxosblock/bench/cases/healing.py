@@ -12,6 +12,9 @@ good, and every block that it held gets a third replica again on another one:
 3. large blocks again, while a writer writes: its loss against the same writer on the same DataNodes
    once nothing is copied any more.
 
+The case `healing-growth` does the first with four, six and eight DataNodes, and shows it beside
+what the model of large clusters says of as many.
+
 The time counts from the first block that is whole again to the last.
 """
 
@@ -36,6 +39,7 @@ from paxosblock.protocol.types import BlockId
 from paxosblock.units import GIB, KIB, MIB
 
 DATANODES: Final = 6
+MODELLED: Final = (4, 6, 8)
 BLOCK_BYTES: Final = 8 * MIB
 SMALL_BYTES: Final = 4 * KIB
 CHUNK_BYTES: Final = 512 * KIB
@@ -172,7 +176,6 @@ async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
         bound = DataNodeConfig().copy_bandwidth_bytes_per_s / MIB * (DATANODES - 1)
         what = "large blocks come back"
         bench.emit(what, healed.mib_per_s, "MiB/s", number, limit=min(bare.mib_per_s, bound))
-        bench.emit(what, modelled_mib_per_s(healed.blocks), "MiB/s", number, side="model")
         await fs.delete("/large")
         await write_blocks(fs, "/small", bench.size(800, 12), SMALL_BYTES)
         small = await heal(fs, "/small", namenode, second)
@@ -191,8 +194,25 @@ async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
     bench.emit(what, while_healing, "MiB/s", number, limit=alone, goal=0.8 * alone)
 
 
-def modelled_mib_per_s(blocks: int) -> float:
-    """Return what the model of large clusters says of that many blocks lost in this one."""
+@case("healing-growth", usual=False, room_bytes=16 * GIB)
+async def growth(bench: Bench) -> None:
+    """Does the model say how fast the blocks of a lost DataNode come back, by their number?"""
+    config = ClientConfig(chunk_size_bytes=CHUNK_BYTES)
+    for number in bench.rounds:
+        for count in bench.some(MODELLED):
+            cluster = await bench.cluster(count, settings={"namenode": TIMES}, fresh=True)
+            async with AsyncClient(cluster.url, config) as fs:
+                await write_blocks(fs, "/large", bench.size(24 * count, 6), BLOCK_BYTES)
+                await bench.quiet()
+                healed = await heal(fs, "/large", cluster.namenode, cluster.datanodes[-1])
+            what, at = "blocks of a lost one come back", (float(count), "DataNodes")
+            bench.emit(what, healed.mib_per_s, "MiB/s", number, at=at)
+            modelled = modelled_mib_per_s(count, healed.blocks)
+            bench.emit(what, modelled, "MiB/s", number, at=at, side="model")
+
+
+def modelled_mib_per_s(datanodes: int, blocks: int) -> float:
+    """Return what the model of large clusters says of so many blocks, lost with one DataNode."""
     namenode = replace(NameNodeConfig(), block_size_bytes=BLOCK_BYTES)
-    scale = Scale(DATANODES, blocks, namenode, DataNodeConfig())
+    scale = Scale(datanodes, blocks, namenode, DataNodeConfig())
     return blocks * BLOCK_BYTES / MIB / Healing(scale, 0.0, random.Random(1)).run()

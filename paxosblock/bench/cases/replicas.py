@@ -9,7 +9,7 @@ with an empty volume. The files are in memory already, so a cold disk takes long
 from __future__ import annotations
 
 import asyncio
-import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -69,18 +69,33 @@ REGISTERS: Final = Registers(
 )
 
 
-def fill(volume: Path, count: int) -> None:
-    """Make a volume with that many replicas."""
+def fill(volume: Path, there: int, count: int) -> None:
+    """Bring a volume of replicas in files of their own from `there` of them to `count`."""
+    if not there:
+        _make(volume)
+    folder = os.open(volume / CURRENT, os.O_PATH | os.O_DIRECTORY)
+    for block in map(BlockId, range(FIRST + there, FIRST + count)):
+        header = Header.of(FrameKind.CHUNK, PAYLOAD, block=block, index=ChunkIndex(0)).pack()
+        _write_new(folder, data_name(block, FIRST_GENERATION, 0), header, len(PAYLOAD))
+        metadata = describe(Replica(block, REGISTERS, LOG), boot_id(), 0).encode()
+        _write_new(folder, meta_name(block), metadata)
+    os.close(folder)
+
+
+def _make(volume: Path) -> None:
     disk = OsDisk()
     disk.make_folder(volume)
     give_identity(disk, volume, NODE)
     make_folders(disk, volume)
-    for block in map(BlockId, range(FIRST, FIRST + count)):
-        header = Header.of(FrameKind.CHUNK, PAYLOAD, block=block, index=ChunkIndex(0))
-        data = volume / CURRENT / data_name(block, FIRST_GENERATION, 0)
-        data.write_bytes(header.pack() + PAYLOAD)
-        metadata = describe(Replica(block, REGISTERS, LOG), boot_id(), 0)
-        (volume / CURRENT / meta_name(block)).write_bytes(metadata.encode())
+
+
+def _write_new(folder: int, name: str, content: bytes, zeros: int = 0) -> None:
+    """Make a file of this content and so many zeros: a hole, which is made sooner than bytes."""
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    os.write(file, content)
+    if zeros:
+        os.ftruncate(file, len(content) + zeros)
+    os.close(file)
 
 
 class NeverSynced(OsDisk):
@@ -93,12 +108,14 @@ class NeverSynced(OsDisk):
         """Do nothing."""
 
 
-def fill_log(volume: Path, count: int) -> None:
-    """Make a volume with that many small replicas."""
-    fill(volume, 0)
+def fill_log(volume: Path, there: int, count: int) -> None:
+    """Bring a volume of small replicas from `there` of them to `count`."""
     disk = NeverSynced()
-    begin_small(disk, volume, give_identity(disk, volume, NODE))
+    if not there:
+        _make(volume)
+        begin_small(disk, volume, give_identity(disk, volume, NODE))
     store = FileStore(disk, volume, boot_id())
+    store.load()
     empty = replace(
         REGISTERS,
         max_generation=FIRST_GENERATION,
@@ -108,7 +125,7 @@ def fill_log(volume: Path, count: int) -> None:
         finalized_generation=NO_GENERATION,
         finalized_length=0,
     )
-    for block in map(BlockId, range(FIRST, FIRST + count)):
+    for block in map(BlockId, range(FIRST + there, FIRST + count)):
         header = Header.of(FrameKind.CHUNK, PAYLOAD, block=block, index=ChunkIndex(0))
         place = store.create(Replica(block, empty, ChunkLog()), small=True)
         store.append(place, ChunkLog(), header.pack() + PAYLOAD)
@@ -162,27 +179,26 @@ KINDS: Final = {"": fill, ", in the log": fill_log}
 @case("datanode-growth", room_bytes=9 * GIB)
 async def growth(bench: Bench) -> None:
     """How do start and memory of a DataNode grow with its replicas?"""
-    counts = bench.sizes(COUNTS, USUAL, 100)
-    empty = bench.folder / "replicas-0"
-    await asyncio.to_thread(fill, empty, 0)
-    for count, (what, make) in itertools.product(counts, KINDS.items()):
-        volume, at = bench.folder / f"replicas-{count}", (float(count), "replicas")
-        await asyncio.to_thread(make, volume, count)
-        for number in bench.rounds:
-            none = await bench.bare(measure, empty)
-            many = await bench.bare(measure, volume)
-            used_s = many.processor_s - none.processor_s
-            bench.emit(
-                f"start to the first answer{what}",
-                many.elapsed_s,
-                "s",
-                number,
-                at=at,
-                limit=none.elapsed_s,
-                goal=10,
-                processor_s={DATANODE: max(0.0, used_s / count)},
-                per="replica",
-            )
-            grown = max(0, many.memory_bytes - none.memory_bytes)
-            bench.emit(f"memory of a replica{what}", grown / count, "bytes", number, at=at)
+    empty = bench.folder / "no-replicas"
+    await asyncio.to_thread(_make, empty)
+    for what, more in KINDS.items():
+        volume, there = bench.folder / more.__name__, 0
+        for count in bench.sizes(COUNTS, USUAL, 100):
+            await asyncio.to_thread(more, volume, there, count)
+            there = count
+            for number in bench.rounds:
+                none = await bench.bare(measure, empty)
+                many = await bench.bare(measure, volume)
+                _tell(bench, what, (count, number), none, many)
         await asyncio.to_thread(shutil.rmtree, volume)
+
+
+def _tell(bench: Bench, what: str, which: tuple[int, int], none: Start, many: Start) -> None:
+    """Emit what a start costs with so many replicas in this round, beside one with none."""
+    (count, number), at = which, (float(which[0]), "replicas")
+    used_s = max(0.0, many.processor_s - none.processor_s)
+    bench.emit(f"start to the first answer{what}", many.elapsed_s, "s", number, at=at,
+               limit=none.elapsed_s, goal=10, processor_s={DATANODE: used_s / count},
+               per="replica")  # fmt: skip
+    grown = max(0, many.memory_bytes - none.memory_bytes)
+    bench.emit(f"memory of a replica{what}", grown / count, "bytes", number, at=at)

@@ -10,8 +10,9 @@ The inputs are the shipped settings, the processor time of a NameNode for one re
 copy, and its memory for a block: measured first, on a NameNode of this machine (`measured_costs`),
 and emitted. A copy costs as much as that of a small block in the case `healing`.
 
-Two cases check the model: `healing` compares it with six real DataNodes, and the curves of
-`reports` show that a replica costs the same however many are reported.
+What it says stands beside what was measured: here the NameNode's processor and memory for up to
+1,000,000 replicas, with costs from the fewest; and in `healing-growth` the speed at which blocks of
+a lost DataNode come back, with four to eight real ones.
 
 The model leaves out: racks, switches between them, disks slower than `copy_bandwidth`, foreground
 work, and what else a NameNode does.
@@ -23,17 +24,17 @@ import asyncio
 import heapq
 import random
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
-from paxosblock.bench.cases.reports import NODE, Many, Watch, fill
+from paxosblock.bench.cases.reports import LOADED_WITHIN_S, NODE, Many, Watch, fill
 from paxosblock.bench.host import processor_s, resident_bytes
+from paxosblock.bench.record import OURS
 from paxosblock.bench.suite import Bench, case
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volume import open_volume
 from paxosblock.disk import OsDisk
-from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.blocks.reports import REPORTED_PER_S
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import StorageId
@@ -50,7 +51,9 @@ HELD: Final = 100_000
 """Replicas of each DataNode."""
 COPY_US: Final = 3716.0
 """Microseconds of the NameNode's processor, as the case `healing` showed for a small block."""
-MEASURED_BLOCKS: Final = 50_000
+MEASURED: Final = (50_000, 10**5, 2 * 10**5, 5 * 10**5, 10**6)
+"""Replicas that are reported; the model has its costs from the fewest."""
+USUAL: Final = 10**5
 MEASURED_HEARTBEATS: Final = 2_000
 
 
@@ -150,8 +153,8 @@ class Healing:
 @case("model", room_bytes=2 * GIB)
 async def model(bench: Bench) -> None:
     """A model of 100 and 1,000 DataNodes: how soon is a lost one mended, what do reports cost?"""
-    cluster = await bench.cluster(1, fresh=True)
-    costs = await measured_costs(bench, cluster)
+    first, *more = bench.sizes(MEASURED, USUAL, 200)
+    costs = await measured_costs(bench, first)
     for name, value in (
         ("input: processor for a reported replica", costs.report_us),
         ("input: processor for a heartbeat", costs.heartbeat_us),
@@ -162,6 +165,18 @@ async def model(bench: Bench) -> None:
     bench.emit("input: memory of its replica", costs.replica_bytes, "bytes")
     for nodes in bench.some(NODES):
         _tell(bench, Scale(nodes, bench.size(HELD, 100), NameNodeConfig(), DataNodeConfig()), costs)
+    _check(bench, first, costs, costs)
+    for count in more:
+        _check(bench, count, await measured_costs(bench, count), costs)
+
+
+def _check(bench: Bench, count: int, measured: Costs, costs: Costs) -> None:
+    """Emit what so many replicas cost a NameNode, and what they do in the model."""
+    for side, each in ((OURS, measured), ("model", costs)):
+        facts: dict[str, Any] = {"side": side, "at": (float(count), "replicas")}
+        bench.emit("processor for all reports", count * each.report_us / 1e6, "s", **facts)
+        held_mib = count * (each.block_bytes + each.replica_bytes) / MIB
+        bench.emit("memory for blocks of one replica", held_mib, "MiB", **facts)
 
 
 def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
@@ -190,16 +205,16 @@ def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
 # -- the inputs that are measured ---------------------------------------------------------------
 
 
-async def measured_costs(bench: Bench, cluster: LocalCluster) -> Costs:
-    """Let a NameNode take a full report and heartbeats, and return their costs."""
-    namenode, blocks = cluster.namenode, bench.size(MEASURED_BLOCKS, 200)
-    folder = bench.folder / "model"
+async def measured_costs(bench: Bench, blocks: int) -> Costs:
+    """Let a NameNode take a full report of so many blocks, and heartbeats; return their costs."""
+    cluster = await bench.cluster(1, fresh=True)
+    namenode, folder = cluster.namenode, bench.folder / f"model-{blocks}"
     folder.mkdir()
     volume = open_volume(OsDisk(), folder / "volume", NODE, boot="benchmark", sync_threads=1)
     empty_bytes = resident_bytes(namenode.pid or 0)
     namenode.kill()
     held = await fill(namenode.volumes[0], namenode.address, volume.storage, blocks)
-    await asyncio.to_thread(namenode.start)
+    await asyncio.to_thread(namenode.start, LOADED_WITHIN_S)
     await asyncio.to_thread(cluster.wait_registered)
     filled_bytes = resident_bytes(namenode.pid or 0)
     async with RpcClient() as client:
