@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import subprocess
@@ -151,5 +152,27 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 def processor_s(pid: int | None = None) -> float:
     """Return the processor time that a process (None: this one) has used, user and system."""
-    fields = Path(f"/proc/{pid or os.getpid()}/stat").read_text().rpartition(")")[2].split()
+    fields = _stat(pid or os.getpid())
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def processor_below_s(pid: int) -> float:
+    """Return the processor time of all processes that one has started, and of those that these
+    have: of those that run, and of those that have ended, once their parents know it."""
+    stats = {}
+    for number in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended just now
+            stats[number] = _stat(number)
+
+    def below(parent: int) -> int:
+        ended = int(stats[parent][13]) + int(stats[parent][14])
+        children = (child for child, fields in stats.items() if int(fields[1]) == parent)
+        own = (int(stats[child][11]) + int(stats[child][12]) + below(child) for child in children)
+        return ended + sum(own)
+
+    return below(pid) / TICKS_PER_S
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat behind the name, the state first: proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

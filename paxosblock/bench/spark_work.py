@@ -26,11 +26,13 @@ from paxosblock.bench.host import progress
 from paxosblock.bench.stats import median
 from paxosblock.bench.suite import Bench
 from paxosblock.client import Client
+from paxosblock.errors import UnavailableError
 from paxosblock.local.node_process import wait_until
 from paxosblock.transaction import Operation, Rename
 from paxosblock.units import MIB
 
 ROW_BYTES = 88
+TEXT_LENGTH = 64
 WARM_MIB = 64
 MIB_WRITTEN = 1024
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -38,6 +40,8 @@ UNWEIGHED = (1 << 31) - 1
 COMMITTED_FILES = (1, 100, 1000)
 BATCHES = 12
 LINES = 60
+LINE_WITHIN_S = 240
+"""The bound is for what hangs: on a busy machine the first line waits for Python to start."""
 
 
 Paths = dict[str, Callable[[], object]]
@@ -61,11 +65,20 @@ class Run:
         return self.rows * ROW_BYTES / MIB
 
     def frame(self, most: int | None = None) -> DataFrame:
-        """Return the rows, or `most` of them, made while they are written: an id, a number and 64
-        characters."""
-        text = sql.concat(*(sql.lpad(sql.hex("id"), 16, "0") for _ in range(4)))
-        rows = self.spark.range(self.rows if most is None else min(self.rows, most))
-        return rows.select("id", (sql.col("id") * 0.5).alias("half"), text)
+        """Return the rows, or `most` of them."""
+        return rows_of(self.spark, self.rows if most is None else min(self.rows, most))
+
+
+def rows_of(spark: SparkSession, count: int) -> DataFrame:
+    """Return so many rows, made while they are written: an id, a number and 64 characters."""
+    text = sql.concat(*(sql.lpad(sql.hex("id"), TEXT_LENGTH // 4, "0") for _ in range(4)))
+    return spark.range(count).select("id", (sql.col("id") * 0.5).alias("half"), text)
+
+
+def total_of(frame: DataFrame) -> Row | None:
+    """Read every column of such rows; only sums leave the tasks."""
+    sums = [sql.sum("id"), sql.sum("half"), sql.sum(sql.length(frame.columns[2]))]
+    return frame.agg(*sums).first()
 
 
 class Discard(DataSource):
@@ -98,7 +111,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 def in_turns(run: Run, question: str, paths: Paths, warm: Paths, baseline: str) -> None:
     """Emit MiB/s of each path, beside the baseline of the same round, after `warm` has loaded
     classes and started workers."""
-    for work in warm.values():
+    for work in () if run.bench.options.small else warm.values():
         work()
     for number in run.bench.rounds:
         spent = {name: seconds_of(work) for name, work in paths.items()}
@@ -167,18 +180,13 @@ def bench_read(run: Run) -> None:
         options = {"fileFormat": kind}
         run.frame().write.format("paxosblock").mode("overwrite").options(**options).save(target)
 
-    def total(frame: DataFrame) -> Row | None:
-        """Read every column; only sums leave the tasks."""
-        sums = [sql.sum("id"), sql.sum("half"), sql.sum(sql.length(frame.columns[2]))]
-        return frame.agg(*sums).first()
-
     def source(kind: str) -> Callable[[], object]:
         target = f"{run.url}/bench/read-{kind}"
         reader = run.spark.read.format("paxosblock").option("fileFormat", kind)
-        return lambda: total(reader.load(target))
+        return lambda: total_of(reader.load(target))
 
     paths: Paths = {
-        "local parquet": lambda: total(run.spark.read.parquet(local)),
+        "local parquet": lambda: total_of(run.spark.read.parquet(local)),
         "source, parquet": source("parquet"),
         "source, arrow": source("arrow"),
     }
@@ -187,7 +195,7 @@ def bench_read(run: Run) -> None:
 
 def bench_commit(run: Run) -> None:
     """Measure one transaction that publishes that many files."""
-    for count in COMMITTED_FILES:
+    for count in run.bench.some(COMMITTED_FILES):
         for number in run.bench.rounds:
             work, place = f"/bench/work-{count}-{number}", f"/bench/published-{count}-{number}"
             run.fs.mkdirs(place)
@@ -209,7 +217,7 @@ def bench_batch(run: Run) -> None:
     """Compare our sink with Spark's own file sink, for a micro-batch of few rows."""
     lines = run.folder / "lines"
     lines.mkdir()
-    for number in range(BATCHES):
+    for number in range(run.bench.size(BATCHES, 3)):
         (lines / f"{number}.txt").write_text("one line\n")
     for name, kind, target in (
         ("local parquet", "parquet", os.fspath(run.folder / "stream")),
@@ -224,13 +232,14 @@ def bench_batch(run: Run) -> None:
             .start()
         )
         query.awaitTermination()
-        # The first ones load classes and start workers.
-        spent = [step.batchDuration / 1e3 for step in query.recentProgress if step.numInputRows][4:]
+        spent = [step.batchDuration / 1e3 for step in query.recentProgress if step.numInputRows]
+        spent = spent[len(spent) // 3 :]  # the first ones load classes and start workers
         run.bench.emit(f"micro-batch: {name}", median(spent) * 1e3, "ms", batches=len(spent))
 
 
 def bench_tail(run: Run) -> None:
     """Measure from a line's hflush to the moment a query that tails the file has processed it."""
+    lines = run.bench.size(LINES, 3)
     flushed: dict[int, float] = {}
     arrived: dict[int, float] = {}
 
@@ -246,13 +255,19 @@ def bench_tail(run: Run) -> None:
             .option("checkpointLocation", os.fspath(run.folder / "checkpoint-tail"))
             .start()
         )
-        for line in range(LINES):
+
+        def all_arrived() -> bool:
+            if len(arrived) < len(flushed) and not query.isActive:
+                raise UnavailableError(f"the query ended: {query.exception()}")
+            return len(arrived) == len(flushed)
+
+        for line in range(lines):
             out.write(f"{line}\n".encode())
             flushed[line] = time.perf_counter()
             out.hflush()
-            wait_until(lambda: len(arrived) == len(flushed), 60, f"line {line} did not arrive")
+            wait_until(all_arrived, LINE_WITHIN_S, f"line {line} did not arrive")
         query.stop()
-    warm = [arrived[line] - flushed[line] for line in range(LINES // 3, LINES)]
+    warm = [arrived[line] - flushed[line] for line in range(lines // 3, lines)]
     run.bench.emit_times("hflush to processed by a tailing query", warm)
 
 

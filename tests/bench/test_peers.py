@@ -168,6 +168,7 @@ def test_a_load_that_fails_or_ends_is_an_error_that_names_the_command(tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.skipif("PAXOSBLOCK_PEERS" not in os.environ, reason="fetches what others publish")
 @pytest.mark.parametrize("name", BESIDE)
 def test_a_case_runs_beside_its_peers(name: str, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from paxosblock.datanode.file_store import FileStore
 from paxosblock.disk import OsDisk
 from paxosblock.process import boot_id
 from paxosblock.version import __version__
+from tests.waiting import wait_until
 
 catalog.load()
 
@@ -71,6 +74,21 @@ def test_a_checkout_without_git_is_measured_and_says_that_its_revision_is_unknow
     assert capsys.readouterr().err == (
         "  git is not installed: the records lack the revision of this checkout\n"
     )
+
+
+def test_the_processor_time_below_a_process_has_that_of_children_that_ended() -> None:
+    burns = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+    starts = (
+        "import subprocess, sys, time; command = [sys.executable, '-c', sys.argv[1]];"
+        "subprocess.run(command); print(flush=True); subprocess.Popen(command); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", starts, burns]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()  # the first child has ended
+        assert host.processor_below_s(parent.pid) >= 0.35
+        wait_until(lambda: host.processor_below_s(parent.pid) >= 0.75)
+        assert host.processor_below_s(os.getpid()) >= 0.75
 
 
 @pytest.mark.parametrize("more", replicas.KINDS.values())

@@ -1,11 +1,13 @@
-"""How fast does Spark write, read and stream, beside the local disk?"""
+"""How fast does Spark write, read and stream, beside the local disk and beside Spark on HDFS?"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
+from importlib import import_module
+from types import ModuleType
 
+from paxosblock.bench.peers.fetch import need
 from paxosblock.bench.suite import Bench, SkipError, case
 from paxosblock.units import GIB
 
@@ -13,11 +15,22 @@ from paxosblock.units import GIB
 @case("spark", usual=False, room_bytes=12 * GIB)
 async def spark(bench: Bench) -> None:
     """How fast does Spark write, read and stream, beside the local disk?"""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise SkipError("it needs Java")
+    work = _with_spark("spark_work")
+    cluster = await bench.cluster()
+    await asyncio.to_thread(work.answer, bench, cluster.url)
+
+
+@case("spark-beside-hdfs", usual=False, room_bytes=12 * GIB)
+async def spark_beside_hdfs(bench: Bench) -> None:
+    """How fast does Spark write parquet and read it back, beside Spark's own on HDFS?"""
+    await _with_spark("spark_hdfs").answer(bench)
+
+
+def _with_spark(name: str) -> ModuleType:
+    """Import a module that loads PySpark. Raises SkipError: that, or Java, is not installed."""
+    if "JAVA_HOME" not in os.environ:
+        need("Spark", "java")
     try:
-        from paxosblock.bench import spark_work  # noqa: PLC0415 - loads PySpark
+        return import_module(f"paxosblock.bench.{name}")
     except ImportError as error:
         raise SkipError("it needs `pip install 'paxosblock[spark]'`") from error
-    cluster = await bench.cluster()
-    await asyncio.to_thread(spark_work.answer, bench, cluster.url)

@@ -51,6 +51,11 @@ class Hdfs(Peer):
         (self.port,) = free_ports(1)
 
     @property
+    def url(self) -> str:
+        """Return what paths of its files begin with."""
+        return f"hdfs://127.0.0.1:{self.port}"
+
+    @property
     def namenode(self) -> Server:
         """Return the one that there is."""
         return self.servers[0]
@@ -89,9 +94,7 @@ class Hdfs(Peer):
         """Return how a class is run, with settings of its own in its folder."""
         conf = self.folder / folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        (conf / "core-site.xml").write_text(
-            _site({"fs.defaultFS": f"hdfs://127.0.0.1:{self.port}"})
-        )
+        (conf / "core-site.xml").write_text(_site({"fs.defaultFS": self.url}))
         (conf / "hdfs-site.xml").write_text(_site(self._settings(folder)))
         (conf / "log4j.properties").write_text(_LOG)
         places = f"{conf}:{self.folder}/pages:{self._jars}/classes:{self._jars}/lib/*"
@@ -116,6 +119,13 @@ class Hdfs(Peer):
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
             "hadoop.tmp.dir": f"{self.folder}/tmp",
         }
+
+
+class HdfsThatSyncs(Hdfs):
+    """Its DataNodes force every block to disk at its end, whoever writes it."""
+
+    def _settings(self, folder: str) -> dict[str, object]:
+        return {**super()._settings(folder), "dfs.datanode.synconclose": "true"}
 
 
 def _site(values: dict[str, object]) -> str:
