@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pydoc_data.topics import topics
 
 import duckdb
@@ -35,22 +36,24 @@ Counts = dict[str, int]
 
 def produce(fs: Client, path: str, half_way: threading.Event) -> None:
     """Write the text; every reader sees what was flushed, and keeps seeing it."""
-    with fs.create(path) as out:
-        for number, line in enumerate(TEXT):
-            out.write(line.encode() + b"\n")
-            if number % FLUSH_EVERY == 0:
-                out.hflush()
-            if number == len(TEXT) // 2:
-                half_way.set()
+    try:
+        with fs.create(path) as out:
+            for number, line in enumerate(TEXT):
+                out.write(line.encode() + b"\n")
+                if number % FLUSH_EVERY == 0:
+                    out.hflush()
+                if number == len(TEXT) // 2:
+                    half_way.set()
+    finally:
+        half_way.set()  # nobody waits for one that failed
 
 
 def stream(spark: SparkSession, cluster: LocalCluster, fs: Client) -> None:
     """Bring the words of the text into `/words` while the text is being written."""
     half_way = threading.Event()
-    producer = threading.Thread(target=produce, args=(fs, "/text", half_way))
-    producer.start()
-    half_way.wait()  # the file exists now, and there is much more to come
-    with tempfile.TemporaryDirectory() as checkpoint:
+    with ThreadPoolExecutor() as pool, tempfile.TemporaryDirectory() as checkpoint:
+        producer = pool.submit(produce, fs, "/text", half_way)
+        half_way.wait()  # the file exists now, and there is much more to come
         words = (
             spark.readStream.format("paxosblock")
             .option("fileFormat", "text")
@@ -65,7 +68,7 @@ def stream(spark: SparkSession, cluster: LocalCluster, fs: Client) -> None:
             .start(f"{cluster.url}/words")
         )
         cluster.datanodes[0].kill()
-        producer.join()
+        producer.result()
         query.processAllAvailable()
         batches = sum(step.numInputRows > 0 for step in query.recentProgress)
         query.stop()
