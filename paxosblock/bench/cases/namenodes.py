@@ -176,7 +176,7 @@ async def table_taken(bench: Bench) -> None:
             there += 2 * missed
             at = (float(files), "files")
             bench.emit("level again", time.perf_counter() - begun_s, "s", number, at=at)
-            bench.emit("tables taken", worst["raft_snapshots_installed"], "", number, at=at)
+            bench.emit("taken", worst["raft_snapshots_installed"], "tables", number, at=at)
             for what, name in (
                 ("longest stall of the follower", "loop_stall_seconds"),
                 ("longest turn of the follower", "loop_busy_seconds"),
