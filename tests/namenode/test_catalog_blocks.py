@@ -8,7 +8,14 @@ from typing import TypeVar
 
 import pytest
 
-from paxosblock.api.namenode import NO_BLOCK, NO_FILE, AddBlock, DeletePath, FinalizeBlock
+from paxosblock.api.namenode import (
+    NO_BLOCK,
+    NO_FILE,
+    AddBlock,
+    DeletePath,
+    FinalizeBlock,
+    MakeDirectories,
+)
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError, OutcomeUnknownError
 from paxosblock.namenode.catalog.ids import RANGE
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
@@ -354,6 +361,17 @@ async def test_after_an_unknown_outcome_the_same_requests_finish_the_work(when: 
     status = await catalog.status("/f")
     assert (status.open, status.length) == (False, 20)
     assert len(await blocks_of(catalog, number)) == 1
+
+
+async def test_thousands_of_directories_are_made_without_another_reservation() -> None:
+    """All changes that make names would wait for it."""
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await catalog.make_directories(MakeDirectories("/a/b"))
+    commits = store.commits
+    for number in range(1000):
+        await catalog.make_directories(MakeDirectories(f"/a/b/{number}"))
+    assert store.commits == commits + 1000
 
 
 async def test_ids_are_reserved_in_ranges_and_never_given_twice() -> None:

@@ -48,7 +48,7 @@ from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
-from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
+from paxosblock.namenode.catalog.ids import FILES_RANGE, IdPool, block_id, was_allocated
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
@@ -111,7 +111,7 @@ class Catalog:
         self._store = store
         self._is_held = is_held
         self._clock_ms = clock_ms
-        self._files = IdPool(store, keys.FILE_COUNTER, ROOT_ID + 1)
+        self._files = IdPool(store, keys.FILE_COUNTER, ROOT_ID + 1, FILES_RANGE)
         self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
         self._cluster = ClusterRecord(0, 0)
         self._changes = Changes(store)

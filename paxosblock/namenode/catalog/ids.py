@@ -25,6 +25,8 @@ from paxosblock.protocol.types import BlockId
 
 RANGE = 1000
 """Ids reserved by one transaction. Those that a process leaves over are never used."""
+FILES_RANGE = 100_000
+"""The same for files: all that make one wait for the transaction, and 64 bits are enough."""
 ATTEMPTS = 100
 TAG_BITS = 20
 NUMBER_BITS = 32
@@ -73,11 +75,12 @@ class Gets(Protocol):
 class IdPool:
     """Hands out numbers that no other process or run gets: `key` holds the next unreserved one."""
 
-    def __init__(self, store: KeyValueStore, key: bytes, first: int) -> None:
+    def __init__(self, store: KeyValueStore, key: bytes, first: int, at_once: int = RANGE) -> None:
         """Start empty; nothing is reserved before the first `take`."""
         self._store = store
         self._key = key
         self._first = first
+        self._at_once = at_once
         self._next = 0
         self._stop = 0
         self._refilling = asyncio.Lock()
@@ -91,8 +94,9 @@ class IdPool:
         while self._stop - self._next < count:
             async with self._refilling:
                 if self._stop - self._next < count:  # nobody else has refilled it meanwhile
-                    self._next = await self._reserve(max(count, RANGE))
-                    self._stop = self._next + max(count, RANGE)
+                    reserved = max(count, self._at_once)
+                    self._next = await self._reserve(reserved)
+                    self._stop = self._next + reserved
         taken = range(self._next, self._next + count)
         self._next = taken.stop
         return taken
