@@ -123,7 +123,7 @@ def _of_names(
 
     def decision(draft: Draft, request: R, context: Context) -> Slices[A]:
         safe_mode.check_names_may_change(draft)
-        return (yield from decide(draft, request, context))
+        return decide(draft, request, context)
 
     return decision
 

@@ -145,7 +145,7 @@ class Draft:
 
     def put_inode(self, inode: Inode) -> None:
         """Write a file or directory."""
-        self.put(keys.inode(inode.number), encode(inode))
+        self._change(keys.inode(inode.number), encode(inode))
 
     def delete(self, key: bytes) -> None:
         """Remove `key`."""

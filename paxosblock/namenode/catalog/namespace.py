@@ -314,27 +314,19 @@ def _make_missing(
     directory, made = target.number, None
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION
-        made = _directory(
-            next(context.numbers), directory, name, context, owner=owner, permission=mode
+        made = DirectoryInode(
+            number=next(context.numbers),
+            parent=directory,
+            name=name,
+            created_ms=context.now_ms,
+            owner=owner,
+            group="",
+            permission=mode,
         )
         _link(draft, made, context)
         directory = made.number
     assert made is not None, "at least the last directory is missing"
     return made
-
-
-def _directory(
-    number: int, parent: int, name: str, context: Context, *, owner: str, permission: int
-) -> DirectoryInode:
-    return DirectoryInode(
-        number=number,
-        parent=parent,
-        name=name,
-        created_ms=context.now_ms,
-        owner=owner,
-        group="",
-        permission=permission,
-    )
 
 
 def _new_file(directory: int, name: str, request: CreateFile, context: Context) -> FileInode:

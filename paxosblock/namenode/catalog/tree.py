@@ -49,9 +49,6 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     is_directory: bool
 
 
-ROOT_TARGET = Target(ROOT_ID, True)
-
-
 def pack_target(inode: Inode) -> bytes:
     """Encode the value of the entry that names `inode`."""
     kind = _DIRECTORY if isinstance(inode, DirectoryInode) else _FILE
@@ -101,15 +98,15 @@ def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
     Raises:
         NotDirectoryError: a name that others follow names a file.
     """
-    target = ROOT_TARGET
+    get, kind, number = reads.get, _DIRECTORY, ROOT_ID
     for depth, name in enumerate(names):
-        if not target.is_directory:
+        if kind != _DIRECTORY:
             raise not_directory(paths.join(names[:depth]))
-        found = reads.get(keys.entry(target.number, name))
+        found = get(keys.entry(number, name))
         if not found.exists:
-            return target, depth
-        target = _unpack_target(found.value)
-    return target, len(names)
+            return Target(number, True), depth
+        kind, number = _TARGET.unpack(found.value)
+    return Target(number, kind == _DIRECTORY), len(names)
 
 
 def find(reads: Reads, path: str) -> Target:

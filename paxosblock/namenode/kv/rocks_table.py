@@ -218,7 +218,7 @@ class RocksTable:
     def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
         self._settle()
         before, keys, batch = self._revision, self._keys.copy(), WriteBatch(raw_mode=True)
-        for number, key in enumerate(sorted(changes), 1):  # sorted, RocksDB takes half the time
+        for number, key in enumerate(sorted(changes), 1):  # as in `_settle`
             found = changes[key]
             keys[key[0]] += found.exists - self.get(key).exists
             _add(batch, key, found)
@@ -302,8 +302,8 @@ class RocksTable:
         """Write the pending changes, so that scans and flushes have them."""
         if self._pending or (self._revision, self._term) != self._settled:
             batch = WriteBatch(raw_mode=True)
-            for key, found in self._pending.items():
-                _add(batch, key, found)
+            for key in sorted(self._pending):  # RocksDB takes half the time then
+                _add(batch, key, self._pending[key])
             self._write(batch)
             self._pending.clear()
 
