@@ -311,6 +311,18 @@ def test_what_a_leader_sent_is_read_in_another_process_and_opened_here_once(
     assert here == ["db.new", "db", f"db-{9:020d}"], "the first two were its own"
 
 
+def test_a_copy_brings_the_name_of_the_database_so_that_no_open_writes_one(
+    tmp_path: Path,
+) -> None:
+    """The event loop would wait for its sync."""
+    stream = stream_after(9, tmp_path / "leader")
+    receiver = ROCKS.receive(OsDisk(), tmp_path)
+    receiver.write(stream)
+    receiver.check()
+    known = (tmp_path / "leader" / "db" / "IDENTITY").read_bytes()
+    assert (tmp_path / "db.new" / "IDENTITY").read_bytes() == known
+
+
 def test_who_reads_a_table_apart_says_what_is_wrong_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from paxosblock.bench import host
+from paxosblock.bench.cases.namenodes import fill
 from paxosblock.bench.peers.beside import ask, clients, emit_acts, emit_answer, peer
 from paxosblock.bench.peers.hdfs import DATANODES, Hdfs
 from paxosblock.bench.stats import counted
@@ -283,3 +284,11 @@ async def memory_beside_hdfs(bench: Bench) -> None:
         grown = await asyncio.to_thread(hdfs.live_heap_bytes) - before
         facts = {**hdfs.facts, "told": "growth of the live heap", "files": made}
         bench.emit(what, grown / made, "bytes", **facts)
+        # Most of ours is what the first files fill: changes that are not flushed, values in caches.
+        many = bench.size(500_000, 1000)
+        await fill(namenode.address, 0, many)
+        before = host.resident_bytes(namenode.pid)
+        await fill(namenode.address, many, 2 * many)
+        grown = host.resident_bytes(namenode.pid) - before
+        what = "memory of one more empty file, beside so many"
+        bench.emit(what, grown / many, "bytes", told="growth of resident memory", files=made + many)

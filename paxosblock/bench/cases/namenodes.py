@@ -41,7 +41,7 @@ MADE_BY_CALLS: Final = 20_000
 a catalog of millions would take hours to fill."""
 MADE_AT_ONCE: Final = 1000
 """Files of a transaction. What the largest ones cost the others is a question of `big-files`."""
-MISSED: Final = 8000
+MISSED: Final = 6000
 """Files that a follower misses: so many entries that it gets the leader's table instead."""
 LONGEST_TURN_GOAL_MS: Final = 20.0
 LEVEL_WITHIN_S: Final = 600.0
