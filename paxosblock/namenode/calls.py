@@ -30,7 +30,7 @@ from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.paths import split
-from paxosblock.namenode.catalog.repeats import Answer
+from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.node import NameNode
 from paxosblock.net.rpc import RpcRouter
@@ -78,7 +78,7 @@ class Call:
 
     method: Method[Any, Any]
     answer: Callable[[NameNode, Any], Awaitable[Any]]
-    """Returns the answer; with the msgpack of it, an `Answer`, where there is a record of it."""
+    """Returns the answer; with the msgpack of it, a `Decided`, where there is a record of it."""
     by: By = By.LEADER
     check: Callable[[Any], None] | None = None
     """The check of a request before anything is done for it; raises InvalidRequestError."""
@@ -105,7 +105,7 @@ def decided(
     """
     decision = _of_names(decide)
 
-    async def answer(node: NameNode, request: R) -> Answer[A]:
+    async def answer(node: NameNode, request: R) -> Decided[A]:
         made = await node.catalog.decide(
             method.answer, decision, request, ids(request), once=request.once
         )
@@ -148,7 +148,7 @@ def shown(
 
 def handled(
     method: Method[Q, A],
-    answer: Callable[[NameNode, Q], Awaitable[A | Answer[A]]],
+    answer: Callable[[NameNode, Q], Awaitable[A | Decided[A]]],
     *,
     by: By = By.LEADER,
     check: Callable[[Q], None] | None = None,
@@ -219,7 +219,7 @@ def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Await
         except Exception:
             tally.failed += 1
             raise
-        if isinstance(answered, Answer):
+        if isinstance(answered, Decided):
             answered, sent = answered.value, answered.sent
         tally.done += 1
         if log is not None and (told := log(request, answered)) is not None:

@@ -54,7 +54,7 @@ from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.creating import Made, Placed
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.namenode.catalog.repeats import Answer
+from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import StorageId, WriterId
@@ -86,10 +86,10 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
     return opened
 
 
-async def transact(node: NameNode, request: Transact) -> Answer[TransactionOutcome]:
+async def transact(node: NameNode, request: Transact) -> Decided[TransactionOutcome]:
     """Apply the operations in one step, after asking holders if they cut blocks."""
 
-    async def decide(boundaries: Boundaries) -> Answer[TransactionOutcome]:
+    async def decide(boundaries: Boundaries) -> Decided[TransactionOutcome]:
         ids = transactions.new_inodes(request.operations)
         return await node.catalog.decide(
             TransactionOutcome,

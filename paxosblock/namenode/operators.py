@@ -20,7 +20,7 @@ from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.nodes import Change, Known
 from paxosblock.namenode.catalog.nodes import set_admin_state as decide
-from paxosblock.namenode.catalog.repeats import Answer
+from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.node import NameNode
 
 WORK_MAX = 2000
@@ -31,7 +31,7 @@ NODES_NAMED_MAX = 5
 """DataNodes that the error names if there is none of the name asked for."""
 
 
-async def set_admin_state(node: NameNode, request: SetAdminState) -> Answer[AdminStatus]:
+async def set_admin_state(node: NameNode, request: SetAdminState) -> Decided[AdminStatus]:
     """Let a DataNode leave, for good or for a while, or come back.
 
     Raises:

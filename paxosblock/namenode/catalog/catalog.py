@@ -61,7 +61,7 @@ from paxosblock.namenode.catalog.records import (
     decode_entry,
     encode,
 )
-from paxosblock.namenode.catalog.repeats import Answer, answered, decide_once
+from paxosblock.namenode.catalog.repeats import Decided, answered, decide_once
 from paxosblock.namenode.catalog.together import Together
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
@@ -472,7 +472,7 @@ class Catalog:
         *,
         once: Once | None = None,
         boundaries: Boundaries = MappingProxyType({}),
-    ) -> Answer[T]:
+    ) -> Decided[T]:
         """Run a decision that makes at most `ids` files and directories, and returns a `kind`.
 
         With `once`, a request that was done before gets its first answer again. `boundaries` say
@@ -489,7 +489,7 @@ class Catalog:
 
     def _once(
         self, once: Once | None, kind: type[T], now_ms: int, decide: Callable[[Draft], Slices[T]]
-    ) -> Awaitable[Answer[T]]:
+    ) -> Awaitable[Decided[T]]:
         """Decide, once if the request has a name, and commit what was decided."""
         return self._changes.make(lambda draft: decide_once(draft, once, kind, now_ms, decide))
 

@@ -33,8 +33,8 @@ binary. No answer is itself a binary."""
 T = TypeVar("T")
 
 
-class Answer(Struct, Generic[T], frozen=True):
-    """The answer of a request, and how it is sent: as the msgpack that was made for its record."""
+class Decided(Struct, Generic[T], frozen=True):
+    """The result of a decision, and what is sent of it: the msgpack that its record has, if any."""
 
     value: T
     sent: T | Raw
@@ -46,7 +46,7 @@ def decide_once(
     kind: type[T],
     now_ms: int,
     decide: Callable[[Draft], Slices[T]],
-) -> Slices[Answer[T]]:
+) -> Slices[Decided[T]]:
     """Decide a request; if one of this name was done before, return its first answer, a `kind`.
 
     Raises:
@@ -55,16 +55,16 @@ def decide_once(
     """
     if once is None:
         value = yield from decide(draft)
-        return Answer(value, value)
+        return Decided(value, value)
     before = _latest(draft, once)
     if before is not None and once.sequence <= before.sequence:
         return _first_answer(before, once, kind)
     value = yield from decide(draft)
     if not draft.changes:
-        return Answer(value, value)
+        return Decided(value, value)
     encoded = Raw(encode(value))
     _remember(draft, once, before, encoded, now_ms)
-    return Answer(value, encoded)
+    return Decided(value, encoded)
 
 
 def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
@@ -83,7 +83,7 @@ def _latest(reads: Reads, once: Once) -> Answered | None:
     return decode_answered(found.value) if found.exists else None
 
 
-def _first_answer(before: Answered, once: Once, kind: type[T]) -> Answer[T]:
+def _first_answer(before: Answered, once: Once, kind: type[T]) -> Decided[T]:
     if once.sequence < before.sequence:
         raise InvalidRequestError(
             f"request {once.sequence} comes late: session {once.session} has made "
@@ -92,7 +92,7 @@ def _first_answer(before: Answered, once: Once, kind: type[T]) -> Answer[T]:
     encoded = before.answer
     if memoryview(encoded)[0] in BINARY:
         encoded = Raw(msgpack_decoder(bytes).decode(encoded))
-    return Answer(msgpack_decoder(kind).decode(encoded), encoded)
+    return Decided(msgpack_decoder(kind).decode(encoded), encoded)
 
 
 def _remember(draft: Draft, once: Once, before: Answered | None, answer: Raw, now_ms: int) -> None:
