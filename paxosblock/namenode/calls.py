@@ -285,6 +285,7 @@ CALLS: Final = (
         log=lambda request, opened: facts(
             path=request.path, file=opened.status.file_id, writer=request.writer
         ),
+        at_once=True,
     ),
     shown(api.STAT, lambda view, request: tree.stat(view, request.path)),
     shown(api.LIST, lambda view, request: tree.list_directory(view, request, LIST_LIMIT)),
