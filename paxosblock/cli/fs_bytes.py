@@ -58,12 +58,14 @@ STREAM: Final = "-"
 @click.option(
     "--durability",
     type=click.Choice([level.value for level in Durability]),
-    help="What acknowledged means: on stable storage (disk), or handed to the systems (memory).",
+    help="What acknowledged means: on stable storage (disk), or handed to the operating systems "
+    "(memory).",
 )
 @click.option(
     "--on-failure",
     type=click.Choice([each.value for each in OnFailure]),
-    help="When a DataNode fails: end the block and begin another, or go on in it with others.",
+    help="When a DataNode fails: end the block and begin another (seal), or go on in it with "
+    "others (rebuild).",
 )
 @click.option(
     "--replace-on-failure",
