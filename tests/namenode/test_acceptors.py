@@ -8,7 +8,6 @@ import pytest
 from aiohttp import web
 
 from paxosblock.api.datanode import (
-    ACCEPT,
     ACCEPT_ALL,
     Answer,
     Answers,
@@ -35,12 +34,8 @@ class Told:
     """A DataNode that gives the answers of the test."""
 
     def __init__(self) -> None:
-        self.asked: list[Envelope | Envelopes] = []
+        self.asked: list[Envelopes] = []
         self.answers: tuple[Answer | NoAnswer, ...] = DELETED
-
-    async def accept(self, envelope: Envelope) -> Answer:
-        self.asked.append(envelope)
-        return DELETED[0]
 
     async def accept_all(self, envelopes: Envelopes) -> Answers:
         self.asked.append(envelopes)
@@ -55,7 +50,6 @@ def told() -> Told:
 @pytest.fixture
 async def acceptors(told: Told) -> AsyncIterator[RpcAcceptors]:
     router, app = RpcRouter(), web.Application()
-    router.register(ACCEPT.name, ACCEPT.request, told.accept)
     router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, told.accept_all)
     add_calls(app, router)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -72,11 +66,6 @@ async def acceptors(told: Told) -> AsyncIterator[RpcAcceptors]:
 async def test_many_questions_go_in_one_call(acceptors: RpcAcceptors, told: Told) -> None:
     assert await acceptors.ask_all(STORAGE, QUESTIONS) == [*DELETED]
     assert told.asked == [Envelopes(tuple(Envelope(STORAGE, each) for each in QUESTIONS))]
-
-
-async def test_one_question_waits_for_its_answer(acceptors: RpcAcceptors, told: Told) -> None:
-    assert await acceptors.ask_all(STORAGE, QUESTIONS[:1]) == [DELETED[0]]
-    assert told.asked == [Envelope(STORAGE, QUESTIONS[0])]
 
 
 async def test_of_each_question_its_own_answer_is_heard(

@@ -44,8 +44,7 @@ from paxosblock.errors import (
     NotFoundError,
     NotReadyError,
 )
-from paxosblock.namenode.blocks import queues
-from paxosblock.namenode.blocks.queues import ASKED_TOGETHER
+from paxosblock.namenode.blocks.queues import CALLS_AT_ONCE
 from paxosblock.namenode.housekeeper import RETRY_S
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Create, Delete, Finalize, Nack
@@ -379,13 +378,12 @@ def is_finalized(scene: Scene, storage: str, block: BlockId) -> bool:
     return replica is not None and replica.registers.state is ReplicaState.FINALIZED
 
 
-async def test_a_storage_that_hangs_gets_few_calls_at_once_and_holds_up_nobody(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+async def test_a_storage_that_hangs_gets_few_calls_and_holds_up_nobody(
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(queues, "CALLS_AT_ONCE", 2)
     file = await scene.create("/f")
     views: list[BlockView] = []
-    for _ in range(2 * ASKED_TOGETHER + 8):
+    for _ in range(CALLS_AT_ONCE + 8):
         view = await scene.add_block(file, views[-1].record.block if views else NO_BLOCK)
         scene.write(view, 1, 1, 1)
         scene.network.hung.add(StorageId("s1"))
@@ -394,7 +392,7 @@ async def test_a_storage_that_hangs_gets_few_calls_at_once_and_holds_up_nobody(
     await wait_until_async(
         lambda: all(is_finalized(scene, s, v.record.block) for v in views for s in ("s2", "s3"))
     )
-    assert scene.network.calls.count(StorageId("s1")) == 2
+    assert scene.network.calls.count(StorageId("s1")) <= CALLS_AT_ONCE < len(views)
 
 
 async def test_a_replica_that_its_datanode_found_damaged_is_replaced_by_a_copy(

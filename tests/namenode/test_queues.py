@@ -43,12 +43,17 @@ class Asking:
         self.heard = Counter[type]()
         self.ended = Counter[int]()
         self.failing: dict[int, PaxosBlockError | None] = {}
-        """What comes of these questions instead of an answer, unless they are asked alone."""
+        """What comes of these questions instead of an answer, if they are asked together."""
         self.dead = {DEAD}
         self.failures_left = 1 << 30
         self.done = True
         self.answers = asyncio.Event()
         self.answers.set()
+        self.alone = asyncio.Event()
+        """Those that are asked alone are answered."""
+        self.asked_alone = Counter[int]()
+        self.alone.set()
+        self.alone_at_once = 0
 
     async def count_turns(self) -> None:
         while True:
@@ -76,17 +81,16 @@ class Asking:
             self.failures_left -= 1
             raise UnavailableError("cannot be reached")
         await self.answers.wait()
-        alone = len(questions) == 1
-        return [self.answer(storage, each, alone=alone) for each in questions]
-
-    def answer(self, storage: StorageId, question: Message, *, alone: bool) -> Heard:
-        answer = Deleted(question.block, storage)
-        return answer if alone else self.failing.get(question.block, answer)
+        return [self.failing.get(each.block, Deleted(each.block, storage)) for each in questions]
 
     async def ask(
         self, storage: StorageId, question: Message, *, timeout_s: float | None = None
     ) -> Answer:
-        raise AssertionError("not by the queues")
+        self.asked_alone[question.block] += 1
+        self.alone_at_once += 1
+        await self.alone.wait()
+        self.alone_at_once -= 1
+        return Deleted(question.block, storage)
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         raise AssertionError("not by the queues")
@@ -108,11 +112,15 @@ async def asking() -> AsyncIterator[Asking]:
     await made.background.close()
 
 
-async def test_one_call_goes_to_a_storage_in_each_turn(asking: Asking) -> None:
-    asking.add(ALIVE, 500)
+async def test_what_comes_while_others_are_asked_is_asked_together(asking: Asking) -> None:
+    asking.answers.clear()
+    asking.add(ALIVE, 1)
+    await wait_until_async(lambda: asking.calls[ALIVE] == 1)
+    asking.add(ALIVE, 2 * ASKED_TOGETHER)
+    asking.answers.set()
     await asking.all_ended()
-    assert asking.asked[ALIVE] == 500
-    assert asking.calls[ALIVE] == -(-500 // ASKED_TOGETHER)
+    assert asking.asked[ALIVE] == 1 + 2 * ASKED_TOGETHER
+    assert asking.calls[ALIVE] == 1 + 2
     assert max(asking.turns.values()) == 1
 
 
@@ -128,8 +136,29 @@ async def test_a_question_that_takes_longer_than_others_is_asked_alone(asking: A
     asking.failing = {1: None, 3: None}
     asking.add(ALIVE, 3)
     await asking.all_ended()
-    assert (asking.calls[ALIVE], asking.asked[ALIVE]) == (1 + 2, 3 + 2)
+    assert (asking.calls[ALIVE], asking.asked_alone) == (1, {1: 1, 3: 1})
     assert asking.heard == {Deleted: 3}
+
+
+async def test_few_questions_are_asked_alone_at_a_time_and_hold_up_no_other(
+    asking: Asking,
+) -> None:
+    slow = CALLS_AT_ONCE + 4
+    asking.failing = dict.fromkeys(range(1, slow + 1))
+    asking.alone.clear()
+    asking.add(ALIVE, slow)
+    await wait_until_async(lambda: asking.alone_at_once == CALLS_AT_ONCE)
+    asking.alone.set()
+    await asking.all_ended()
+    assert asking.heard == {Deleted: slow}
+    asking.failing = {slow + 1: None}
+    asking.alone.clear()
+    asking.add(ALIVE, 1)
+    await wait_until_async(lambda: asking.asked_alone[slow + 1] == 1)
+    asking.add(ALIVE, 1)
+    await wait_until_async(lambda: asking.heard == {Deleted: slow + 1})
+    asking.alone.set()
+    await asking.all_ended()
 
 
 async def test_what_need_not_be_asked_any_more_is_ended(asking: Asking) -> None:
@@ -154,13 +183,18 @@ async def test_few_storages_are_asked_in_each_turn_and_none_is_left_out(asking: 
     assert max(by_turn.values()) == STARTED_AT_ONCE
 
 
-async def test_a_storage_that_hangs_holds_up_itself_only(asking: Asking) -> None:
+async def test_a_storage_that_hangs_holds_up_itself_only(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asking.answers.clear()
     asking.add(ALIVE, (CALLS_AT_ONCE + 1) * ASKED_TOGETHER)
-    await wait_until_async(lambda: asking.calls[ALIVE] == CALLS_AT_ONCE)
+    await wait_until_async(lambda: asking.calls[ALIVE] == 1)
     asking.add(OTHER, 1)
     await wait_until_async(lambda: asking.calls[OTHER] == 1)
-    assert asking.calls[ALIVE] == CALLS_AT_ONCE
+    assert asking.calls[ALIVE] == 1
+    monkeypatch.setattr(module, "GATHER_S", 0.0)
+    await wait_until_async(lambda: asking.calls[ALIVE] == CALLS_AT_ONCE)
+    await wait_until_async(lambda: asking.asked[ALIVE] == CALLS_AT_ONCE * ASKED_TOGETHER)
     asking.answers.set()
     await asking.all_ended()
 
@@ -215,9 +249,9 @@ async def test_a_question_that_fails_is_ended_and_holds_up_no_other(asking: Aski
 
 async def test_questions_of_a_node_that_ends_are_ended(asking: Asking) -> None:
     asking.answers.clear()
-    asking.add(ALIVE, 2 * CALLS_AT_ONCE * ASKED_TOGETHER)
+    asking.add(ALIVE, 2 * ASKED_TOGETHER)
     asking.add(DEAD, 10)
-    await wait_until_async(lambda: asking.calls[ALIVE] == CALLS_AT_ONCE)
+    await wait_until_async(lambda: asking.calls[ALIVE] == 1)
     await asking.background.close()
     await asking.all_ended()
     asking.answers.set()

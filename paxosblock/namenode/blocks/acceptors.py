@@ -40,7 +40,7 @@ A = TypeVar("A")
 Question = NextGS | RecoveryWrite | Finalize | Delete
 Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 Heard = Answer | PaxosBlockError | None
-"""The answer to one of several questions; None: it takes longer, and is to be asked alone."""
+"""The answer to one of several questions; None: it takes longer, and `ask` waits for it."""
 
 
 class Acceptors(Protocol):
@@ -85,8 +85,6 @@ class RpcAcceptors:
 
     async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> list[Heard]:
         """Ask one storage by one call."""
-        if len(questions) == 1:
-            return [await self.ask(storage, questions[0])]
         envelopes = Envelopes(tuple(self._envelope(storage, each) for each in questions))
         answers = await self._call(storage, ACCEPT_ALL, envelopes, self._timeout_s)
         if len(answers.each) != len(questions):

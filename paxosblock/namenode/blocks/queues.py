@@ -1,5 +1,5 @@
-"""Questions to storages that nobody waits for. Those that are due at a storage in the same turn of
-the event loop are asked together: most of the cost of a question is that of a call.
+"""Questions to storages that nobody waits for. Those that become due at a storage while others are
+being asked are asked together: most of the cost of a question is that of a call.
 
 A storage that cannot be reached gets only one call now and then; after a while all are given
 up, and its next block report, or the walk over all blocks, starts again.
@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
+from paxosblock.api.datanode import PROMPT_S
 from paxosblock.errors import PaxosBlockError, UnavailableError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, Answer, Heard
@@ -26,8 +27,10 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 again; after the last one it is left alone."""
 CALLS_AT_ONCE: Final = 32
 """Calls to one storage at a time; a storage that hangs holds up no other storage's."""
-ASKED_TOGETHER: Final = 16
+ASKED_TOGETHER: Final = 32
 """Questions in one call."""
+GATHER_S: Final = 2 * PROMPT_S
+"""Seconds after which the next call to a storage no longer waits for the answer to the last one."""
 STARTED_AT_ONCE: Final = 8
 """Calls that are begun in one turn of the loop, each to another storage."""
 
@@ -55,6 +58,9 @@ class _Queue:
     waiting: list[tuple[float, int, Question]] = field(default_factory=list)
     under_way: int = 0
     """Calls."""
+    latest: list[Question] | None = None
+    """Those that were asked together last, since `asked_s`; None: they are answered."""
+    asked_s: float = 0.0
     failures: int = 0
     """Times in a row that the storage could not be reached."""
     failed_s: float = 0.0
@@ -64,14 +70,22 @@ class _Queue:
         """Return the time of the next question; infinite if an answer must come first."""
         if not self.waiting or self.under_way >= (1 if self.failures else CALLS_AT_ONCE):
             return float("inf")
-        due_s = self.waiting[0][0]
-        return max(due_s, self.failed_s + PAUSES_S[self.failures - 1]) if self.failures else due_s
+        due_s, _, first = self.waiting[0]
+        if self.failures:
+            return max(due_s, self.failed_s + PAUSES_S[self.failures - 1])
+        waits = self.latest is not None and not first.alone
+        return max(due_s, self.asked_s + GATHER_S) if waits else due_s
 
     def take(self, now_s: float) -> list[Question]:
-        """Take out the questions for the next call."""
+        """Take out the questions for the next call, which is under way from now on."""
+        self.under_way += 1
         taken = [heappop(self.waiting)[2]]
-        while self.waiting and self.waiting[0][0] <= now_s and len(taken) < ASKED_TOGETHER:
-            if taken[0].alone or self.waiting[0][2].alone:
+        if taken[0].alone:
+            return taken
+        self.latest, self.asked_s = taken, now_s
+        while self.waiting and len(taken) < ASKED_TOGETHER:
+            due_s, _, question = self.waiting[0]
+            if due_s > now_s or question.alone:
                 break
             taken.append(heappop(self.waiting)[2])
         return taken
@@ -137,20 +151,19 @@ class Queues:
                 started += 1
                 self._queues[storage] = self._queues.pop(storage)
                 questions = queue.take(now_s)
-                queue.under_way += 1
                 name = f"{len(questions)} questions to {storage}"
                 self._background.start(self._ask(storage, queue, questions), name)
             next_s = min(next_s, queue.due_s)
         return None if next_s == float("inf") else max(0.0, next_s - now_s)
 
     async def _ask(self, storage: StorageId, queue: _Queue, questions: list[Question]) -> None:
-        asked_s = _now_s()
+        asked_s, alone = _now_s(), questions[0].alone
         due: dict[Question, Message] = {}
         again: dict[Question, float] = {}
         try:
             due = {each: what for each in questions if (what := each.message()) is not None}
             if due:
-                answers = await self._answers(storage, tuple(due.values()))
+                answers = await self._answers(storage, tuple(due.values()), alone=alone)
                 queue.failures = 0
                 again = _asked_again(dict(zip(due, answers, strict=True)))
         except UnavailableError as error:
@@ -162,6 +175,8 @@ class Queues:
                 again = dict.fromkeys(due, 0.0)
         finally:
             queue.under_way -= 1
+            if queue.latest is questions:
+                queue.latest = None
             for question in questions:
                 if question in again:
                     self._put(queue, question, again[question])
@@ -169,9 +184,13 @@ class Queues:
                     self._end(question)
             self._changed.set()
 
-    async def _answers(self, storage: StorageId, messages: tuple[Message, ...]) -> Sequence[Heard]:
+    async def _answers(
+        self, storage: StorageId, messages: tuple[Message, ...], *, alone: bool
+    ) -> Sequence[Heard]:
         """Ask once. Raises UnavailableError if the storage cannot be reached."""
         try:
+            if alone:
+                return [await self._acceptors.ask(storage, messages[0])]
             return await self._acceptors.ask_all(storage, messages)
         except UnavailableError:
             raise

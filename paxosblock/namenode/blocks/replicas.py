@@ -179,6 +179,9 @@ def _noted(
     if held.generation > generation:
         before = _noted(held.before, generation, storage, crc)
         return _Held(held.generation, held.storages, held.last_crc, before)
+    known = storage in held.storages and held.before is None
+    if known and (crc is None or crc == held.last_crc):
+        return held
     crc = held.last_crc if crc is None else crc
     storages = held.storages if storage in held.storages else (*held.storages, storage)
     return _Held(generation, storages, crc, _without(held.before, storage))
@@ -251,7 +254,10 @@ class Replicas:
             known = other.last_crc if other.generation == generation else None
             if known is not None and last_crc not in (None, known):
                 return False
-        self._keep(block, _noted(held, generation, storage, last_crc))
+        noted = _noted(held, generation, storage, last_crc)
+        if noted is held:
+            return True
+        self._keep(block, noted)
         if block in self._damaged:
             self._mend(block, {storage})
         if (blocks := self._by_storage.get(storage)) is None:
@@ -309,6 +315,8 @@ class Replicas:
     def _has_enough(self, held: _Held | None) -> bool:
         if held is None:
             return False
+        if held.before is None:
+            return len(held.storages) >= self._min_replication
         return sum(len(each.storages) for each in held.versions()) >= self._min_replication
 
     def held(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
