@@ -25,7 +25,8 @@ from paxosblock.errors import ProtocolError
 
 PAGES_KEPT: Final = 8
 """Pages of a file of many blocks, besides the first page and the last block."""
-READERS_KEPT: Final = 8
+READERS_KEPT: Final = 64
+"""Each knows which replica of its block has checked what it read, and takes little memory."""
 
 
 class _Page:
@@ -106,7 +107,7 @@ class Blocks:
     def _reader(self, extent: Extent) -> BlockReader:
         reader = self._readers.get(extent.block)
         if reader is None:
-            # Readers cost little to make again: keep the few that are in use.
+            # They cost little to make again: keep those that are in use.
             if len(self._readers) > READERS_KEPT:
                 self._readers.clear()
             reader = self._readers[extent.block] = BlockReader(self._core, extent, self._file)

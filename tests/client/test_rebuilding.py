@@ -14,7 +14,7 @@ from paxosblock.errors import ConfigError, FencedError, InvalidRequestError, NoS
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-from tests.waiting import wait_until_async
+from tests.waiting import PATIENCE_S, wait_until_async
 
 
 def records(cluster: MemoryCluster, path: str = "/a") -> list[BlockRecord]:
@@ -208,7 +208,7 @@ async def test_always_waits_for_a_datanode_and_goes_on_with_it() -> None:
 async def test_with_three_datanodes_and_one_dead_every_policy_but_always_goes_on(
     on_failure: str, policy: str
 ) -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with memory_cluster(retry_for_s=PATIENCE_S) as (cluster, fs):
         settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": policy}
         async with await fs.create("/a", **settings) as out:
             await out.write(b"one, ")
@@ -249,7 +249,7 @@ async def test_a_fourth_datanode_comes_in_as_the_policy_says(
     on_failure: str, policy: str, count: int
 ) -> None:
     settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": policy}
-    async with memory_cluster(4) as (cluster, fs):
+    async with memory_cluster(4, retry_for_s=PATIENCE_S) as (cluster, fs):
         async with await fs.create("/a", **settings) as out:
             await out.write(b"one, ")
             await out.hflush()
