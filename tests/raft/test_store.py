@@ -276,6 +276,27 @@ async def test_the_entries_that_stay_in_memory_after_a_flush_are_few_if_they_are
     await store.close()
 
 
+@pytest.mark.parametrize(("entries", "turns"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])])
+def test_entries_of_many_changes_are_applied_a_few_in_each_turn(
+    entries: int, turns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may hold the changes of all clients that came at once."""
+    payload = entry(1).payload
+    options = replace(OPTIONS, apply_bytes_max=entries * len(payload))
+    with rig(options=options) as member:
+        member.append([entry(1) for _ in range(5)])
+        seen = []
+        wake = member.node._wake
+
+        def woken() -> None:
+            seen.append(member.node.machine.revision)
+            wake()
+
+        monkeypatch.setattr(member.node, "_wake", woken)
+        member.append([], previous=(5, 1), commit=5)
+        assert seen == turns
+
+
 def test_the_status_tells_role_term_commit_and_lag() -> None:
     with rig() as member:
         assert member.store.status().role == "follower"

@@ -17,7 +17,9 @@ from raftos.storage import FileStorage, Log
 from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog, Tail
+from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
@@ -117,3 +119,8 @@ class MemberLog(RaftLog, Log):
         term = self.term_at(self.last_log_index)
         assert term is not None, "the last entry is in memory, or is the base"
         return term
+
+    def committed(self, first: int, options: Options) -> list[Entry]:
+        """Return the committed entries from `first` on that are applied in one turn."""
+        most = max(0, min(options.apply_entries_max, self.commit_index + 1 - first))
+        return self.slice(first, most, options.apply_bytes_max)

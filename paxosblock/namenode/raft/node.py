@@ -300,15 +300,15 @@ class RaftNode(Node):
         if self._installing:
             return
         machine = self.machine
-        end = min(machine.revision + self.options.apply_entries_max, self.log.commit_index)
+        end = machine.revision + len(self.log.committed(machine.revision + 1, self.options))
         try:
             while machine.revision < end and self._apply_next():
                 pass
         except Exception as error:  # damage, or our own mistake: callers must not wait for it
             self.fail(error)
             return
-        self._applying = machine.revision < self.log.commit_index
-        if self._applying:
+        if machine.revision < self.log.commit_index:
+            self._applying = True
             self.loop.call_soon(self._apply)
         self._wake()
         self._flush_if_due()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.units import MIB
+from paxosblock.units import KIB, MIB
 
 RAFTOS = "0.2.6"
 """The engine overrides methods of raftos and relies on the others: no other version will do."""
@@ -28,8 +28,9 @@ class Options:
     A member that hears nothing from a leader for `election_min_s` to `election_max_s` (a new
     random value each time) asks whether it might be elected. A leader that does not reach a
     majority for `election_min_s` steps down. In one turn of the event loop at most
-    `apply_entries_max` entries are applied, and at most `forget_entries_max` entries that a flush
-    covers are dropped from memory, so that neither delays heartbeats.
+    `apply_entries_max` entries are applied, or fewer that have `apply_bytes_max` together, and at
+    most `forget_entries_max` entries that a flush covers are dropped from memory, so that neither
+    delays heartbeats.
 
     A member that answers nothing for `away_after_s` is away: its leader sends it no copy of the
     map, and keeps no entries that it would need after such a copy.
@@ -48,6 +49,7 @@ class Options:
     append_window: int = 4
     append_full: int = 256
     apply_entries_max: int = 256
+    apply_bytes_max: int = 128 * KIB
     forget_entries_max: int = 8192
     snapshot_chunk_bytes: int = MIB
     pending_max: int = 16_384
