@@ -147,7 +147,8 @@ async def _measured(bench: Bench, side: Side, work: Callable[[], None]) -> Spent
         before = side.used()
         await asyncio.to_thread(work)
         after = side.used()
-    spent.processor_s |= {role: after[role] - before[role] for role in before}
+    # Spark ends workers that are idle for a minute, and some leave no account of their time.
+    spent.processor_s |= {role: max(0.0, after[role] - before[role]) for role in before}
     return spent
 
 
