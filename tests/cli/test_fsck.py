@@ -50,6 +50,7 @@ def test_blocks_and_files_that_are_not_as_they_should_be_are_listed(
     fsck: Paxosblock, client: Client, folder: str
 ) -> None:
     write(client, f"{folder}/more", b"abc")
+    wait_until(lambda: "Under" not in fsck(folder).out.partition("Status")[0], what="all reports")
     client.set_replication(f"{folder}/more", 4)
     with client.create(f"{folder}/open") as out:
         out.write(b"abc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paxosblock.api.namenode import (
@@ -16,7 +17,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import DeadlineError
-from paxosblock.namenode.blocks.acceptors import Answer, Question
+from paxosblock.namenode.blocks.acceptors import Heard, Question
 from paxosblock.namenode.housekeeper import RETRY_S
 from paxosblock.protocol.block_state import HdfsBlockState, hdfs_state
 from paxosblock.protocol.messages import Finalize
@@ -36,12 +37,14 @@ class DeafNetwork(Network):
 
     lost: set[BlockId] = field(default_factory=set)
 
-    async def ask(
-        self, storage: StorageId, question: Question, *, timeout_s: float | None = None
-    ) -> Answer:
-        if isinstance(question, Finalize) and question.block in self.lost:
-            raise DeadlineError(f"{storage}: the question was lost")
-        return await super().ask(storage, question, timeout_s=timeout_s)
+    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> list[Heard]:
+        heard = list[Heard]()
+        for each in questions:
+            if isinstance(each, Finalize) and each.block in self.lost:
+                heard.append(DeadlineError(f"{storage}: the question was lost"))
+            else:
+                heard += await super().ask_all(storage, (each,))
+        return heard
 
 
 Case = tuple[Scene, DeafNetwork]

@@ -16,8 +16,13 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import FindChunk, FoundChunk, ReplicaSummary
 from paxosblock.api.reports import DeadReplica
-from paxosblock.errors import DeadlineError, NotFoundError, UnavailableError
-from paxosblock.namenode.blocks.acceptors import Answer, Question
+from paxosblock.errors import (
+    DeadlineError,
+    NotFoundError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.namenode.blocks.acceptors import Answer, Heard, Question
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import (
     Create,
@@ -175,10 +180,13 @@ class Network:
         self, storage: StorageId, question: Question, *, timeout_s: float | None = None
     ) -> Answer:
         """Stand in for `RpcAcceptors`."""
-        (answer,) = await self.ask_all(storage, (question,))
-        return answer
+        (heard,) = await self.ask_all(storage, (question,))
+        if isinstance(heard, PaxosBlockError):
+            raise heard
+        assert heard is not None
+        return heard
 
-    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> list[Answer]:
+    async def ask_all(self, storage: StorageId, questions: Sequence[Question]) -> list[Heard]:
         """Stand in for `RpcAcceptors`; if a question is lost, nothing is heard of any."""
         self.calls.append(storage)
         self.asked += [(storage, each) for each in questions]
