@@ -20,7 +20,7 @@ class StallWatch:
     def start(self) -> None:
         """Watch the running loop from now on."""
         self._due_s = time.perf_counter() + TICK_S
-        self._used_s = time.process_time()
+        self._used_s = time.thread_time()
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
@@ -34,12 +34,13 @@ class StallWatch:
         return longest_s
 
     def take_busy(self) -> float:
-        """Return it in processor time of this process, so without waiting for a processor."""
+        """Return it in processor time of the loop's thread: without waiting for a processor, or for
+        another thread."""
         busiest_s, self._busiest_s = self._busiest_s, 0.0
         return busiest_s
 
     def _tick(self) -> None:
         late_s = time.perf_counter() - self._due_s
         self._longest_s = max(self._longest_s, late_s)
-        self._busiest_s = max(self._busiest_s, min(late_s, time.process_time() - self._used_s))
+        self._busiest_s = max(self._busiest_s, min(late_s, time.thread_time() - self._used_s))
         self.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 
 from paxosblock.stall import StallWatch
@@ -42,6 +43,19 @@ async def test_a_stall_without_work_is_not_called_busy() -> None:
     watch = StallWatch()
     watch.start()
     wait_without_work()
+    await wait_until_async(lambda: watch.take() > 0.15)
+    watch.stop()
+    assert watch.take_busy() < 0.15
+
+
+async def test_the_work_of_another_thread_is_not_the_loops() -> None:
+    """As that of a database, which tidies up beside the loop."""
+    watch = StallWatch()
+    worker = threading.Thread(target=work_without_a_pause)
+    watch.start()
+    worker.start()
+    wait_without_work()
+    worker.join()
     await wait_until_async(lambda: watch.take() > 0.15)
     watch.stop()
     assert watch.take_busy() < 0.15

@@ -169,7 +169,8 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     )
     metrics.observe(
         "loop_busy_seconds",
-        "The same in processor time of this process: what a busy machine adds is left out.",
+        "The same in processor time of the loop's thread: what a busy machine and other threads add"
+        " is left out.",
         stall.take_busy,
     )
     engine.observe(metrics)
