@@ -21,9 +21,9 @@ from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import (
     NotReadyError,
-    OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
+    internal_error,
 )
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
@@ -270,7 +270,7 @@ def _answered(taking: asyncio.Task[Answer]) -> Answer | NoAnswer:
         return taking.result()
     if not isinstance(error, PaxosBlockError):
         _log.error("failed", exc_info=error)
-        error = OutcomeUnknownError("internal error; the node's log tells more")
+        error = internal_error()
     return NoAnswer(encode_error(error))
 
 

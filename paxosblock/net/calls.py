@@ -21,6 +21,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     ProtocolError,
     UnavailableError,
+    internal_error,
 )
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.stream import connect
@@ -354,9 +355,7 @@ class CallServer:
             connection.send_error(error, header.request)
         except Exception:
             _log.exception("%s from %s failed", type(request).__name__, connection.peer)
-            connection.send_error(
-                OutcomeUnknownError("internal error; the node's log tells more"), header.request
-            )
+            connection.send_error(internal_error(), header.request)
 
     def _reply(self, connection: FrameConnection, header: Header, answer: object) -> None:
         bulk = answer if isinstance(answer, Bulk) else Bulk(answer, 0, ())

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from paxosblock.checksum import Buffer
-from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, internal_error
 from paxosblock.net.wire import (
     HEADER_BYTES,
     FrameKind,
@@ -248,7 +248,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             self.close(error)
         except Exception:
             _log.exception("a frame from %s could not be handled", self.peer)
-            self.close(OutcomeUnknownError("internal error; the node's log tells more"))
+            self.close(internal_error())
 
     def discard_payload(self) -> None:
         """Release the buffer from `payload_buffer` at once; the rest of the payload is dropped."""
