@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from paxosblock.kernel_syncs import Done, KernelSyncs
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Transaction
-from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.journal import LOOP_BYTES, Journal, replay
 from paxosblock.namenode.kv.mark import read_mark
 
 SEGMENT_BYTES = 1000
@@ -39,6 +40,18 @@ class Held(KernelSyncs):
         return self.takes
 
 
+class NotedDisk(OsDisk):
+    """Notes the threads that write to the journal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writers: list[int] = []
+
+    def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
+        self.writers.append(threading.get_ident())
+        super().write(file, data, offset)
+
+
 class FullDisk(OsDisk):
     """Half of each write finds room while it is `full`."""
 
@@ -52,10 +65,13 @@ class FullDisk(OsDisk):
 
 @asynccontextmanager
 async def opened(
-    folder: Path, kernel: KernelSyncs, disk: Disk | None = None
+    folder: Path,
+    kernel: KernelSyncs,
+    disk: Disk | None = None,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> AsyncIterator[Appending]:
     """A new journal in `folder`, which is closed at the end, unless a sync failed."""
-    journal = Journal(disk or OsDisk(), folder, 1, SEGMENT_BYTES)
+    journal = Journal(disk or OsDisk(), folder, 1, segment_bytes)
     with ThreadPoolExecutor(1) as executor:
         appending = Appending(journal, executor, kernel)
         yield appending
@@ -112,6 +128,21 @@ async def test_what_the_kernel_does_not_take_the_thread_appends_once(tmp_path: P
         kernel.taken[0](None)
         await appended
     assert found(tmp_path) == [b"one", b"two"]
+
+
+async def test_a_long_batch_is_written_by_the_thread_so_that_the_loop_goes_on(
+    tmp_path: Path,
+) -> None:
+    disk, kernel = NotedDisk(), KernelSyncs()
+    entries = [[bytes(LOOP_BYTES)], [bytes(LOOP_BYTES // 2), bytes(LOOP_BYTES // 2), b"more"]]
+    async with opened(tmp_path, kernel, disk, segment_bytes=10 * LOOP_BYTES) as appending:
+        by_loop = []
+        for batch in entries:
+            disk.writers.clear()
+            await appending.begin(batch)
+            by_loop.append(disk.writers[0] == threading.get_ident())
+    assert by_loop == [True, False]
+    assert found(tmp_path) == [entry for batch in entries for entry in batch]
 
 
 async def test_a_batch_that_finds_no_room_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -26,9 +26,13 @@ from paxosblock.namenode.kv.segment import (
     encode_header,
     read_segment,
 )
-from paxosblock.units import MIB
+from paxosblock.units import KIB, MIB
 
 _KIND = "journal"
+
+LOOP_BYTES = 256 * KIB
+"""Longest batch that the event loop writes: the system takes some milliseconds for each MiB, where
+memory that holds new data is dear."""
 
 ROOM_BYTES = 8 * MIB
 """Free room that the store waits for after a full disk: enough for the longest transaction."""
@@ -167,7 +171,7 @@ class Journal:
             StorageError: as `append`.
         """
         assert not self._failed, "a sync that failed is never retried"
-        if self._size >= self._segment_bytes:
+        if self._size >= self._segment_bytes or sum(map(len, entries)) > LOOP_BYTES:
             return False
         batch = encode_batch(self._salt, self._size, self._next_index, entries)
         try:
