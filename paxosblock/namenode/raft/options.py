@@ -48,8 +48,8 @@ class Options:
     append_bytes_max: int = MIB
     append_window: int = 4
     append_full: int = 256
-    apply_entries_max: int = 256
-    apply_bytes_max: int = 128 * KIB
+    apply_entries_max: int = 64
+    apply_bytes_max: int = 32 * KIB
     forget_entries_max: int = 8192
     snapshot_chunk_bytes: int = MIB
     pending_max: int = 16_384
