@@ -41,8 +41,9 @@ MADE_BY_CALLS: Final = 20_000
 a catalog of millions would take hours to fill."""
 MADE_AT_ONCE: Final = 1000
 """Files of a transaction. What the largest ones cost the others is a question of `big-files`."""
-MISSED: Final = 6000
-"""Files that a follower misses: so many entries that it gets the leader's table instead."""
+MISSED: Final = 8000
+"""Files that a follower misses. Each is two entries, more than a leader keeps in memory behind a
+flush, and those since the last one, so the follower gets the leader's table."""
 LONGEST_TURN_GOAL_MS: Final = 20.0
 LEVEL_WITHIN_S: Final = 600.0
 
