@@ -11,16 +11,17 @@ from paxosblock.net import call_frames
 from paxosblock.net.call_frames import HEADER_BYTES, CallFrame, CallFrameKind, CallFrames, pack
 
 FRAMES = [
-    CallFrame(CallFrameKind.CALL, 1, b"mkdirs", b"0011223344556677", b"\x81\xa4path\xa2/a"),
-    CallFrame(CallFrameKind.CALL, 2, b"stat", b"", b""),
-    CallFrame(CallFrameKind.ANSWER, 1, b"", b"", bytes(range(256)) * 300),
-    CallFrame(CallFrameKind.ERROR, (1 << 32) - 1, b"", b"", b"\x80"),
-    CallFrame(CallFrameKind.GOODBYE, 0, b"", b"", b"\x80"),
+    CallFrame(CallFrameKind.CALL, 1, "mkdirs", "0011223344556677", b"\x81\xa4path\xa2/a"),
+    CallFrame(CallFrameKind.CALL, 2, "stat", "", b""),
+    CallFrame(CallFrameKind.ANSWER, 1, "", "", bytes(range(256)) * 300),
+    CallFrame(CallFrameKind.ERROR, (1 << 32) - 1, "", "", b"\x80"),
+    CallFrame(CallFrameKind.GOODBYE, 0, "", "", b"\x80"),
 ]
 
 
 def packed(frame: CallFrame) -> bytes:
-    return pack(frame.kind, frame.number, bytes(frame.payload), frame.method, frame.name)
+    words = frame.method.encode(), frame.name.encode()
+    return pack(frame.kind, frame.number, bytes(frame.payload), *words)
 
 
 def taken(frames: CallFrames) -> list[CallFrame]:

@@ -86,7 +86,7 @@ def answering(
                         return
 
         def answer(self, frame: CallFrame) -> bool:
-            if frame.method.decode() == NAMENODE_STATUS.name:
+            if frame.method == NAMENODE_STATUS.name:
                 if next(questions) == 2:
                     asked_twice.set()
                 kind = CallFrameKind.ERROR if says is None else CallFrameKind.ANSWER

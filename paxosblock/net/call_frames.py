@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError, ProtocolError
@@ -56,13 +58,13 @@ class CallFrameKind(enum.IntEnum):
 _KINDS: Final = {int(kind): kind for kind in CallFrameKind}
 
 
-class CallFrame(NamedTuple):
+class CallFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame as it came."""
 
     kind: CallFrameKind
     number: int
-    method: bytes
-    name: bytes
+    method: str
+    name: str
     payload: bytes | bytearray
 
 
@@ -140,8 +142,8 @@ class CallFrames:
         frame = CallFrame(
             kind,
             number,
-            bytes(data[method_at:name_at]),
-            bytes(data[name_at : inner + words]),
+            str(data[method_at:name_at], "latin-1"),  # as every byte is one there
+            str(data[name_at : inner + words], "latin-1"),
             data[inner + words : end],
         )
         self._data, self._start = (data, end) if end < len(data) else (b"", 0)

@@ -189,13 +189,14 @@ class CallSession(asyncio.Protocol):
         begun = 0
         self._flush_waits = True  # until the end of this
         try:
-            while self._takes_calls and (frame := self._frames.next()) is not None:
+            waits = self._takes_calls
+            while waits and (frame := self._frames.next()) is not None:
                 self._begin(frame)
                 begun += 1
                 if begun == CALLS_TOGETHER:
                     self._resting = True
                     self._loop.call_soon(self._go_on)
-            waits = self._takes_calls
+                waits = self._takes_calls
             rest_bytes = self._frames.held_bytes if waits else 0
             if rest_bytes or self._counted_bytes:
                 self._counted_bytes = self._bodies.count(
@@ -236,11 +237,11 @@ class CallSession(asyncio.Protocol):
             raise ProtocolError(f"{frame.kind.name} frame {number} came after call {self._last}")
         self._last = number
         try:
-            call = self._router.find(frame.method.decode("latin-1"))
+            call = self._router.find(frame.method)
         except ProtocolError as error:
             self._send(CallFrameKind.ERROR, number, encode_error(error))
             return
-        answering = self._answer(number, answer(call, frame.name.decode("latin-1"), frame.payload))
+        answering = self._answer(number, answer(call, frame.name, frame.payload))
         if call.at_once:
             context = contextvars.copy_context()
             try:

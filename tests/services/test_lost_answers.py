@@ -81,8 +81,9 @@ class LosingProxy:
         while data := await reader.read(1 << 16):
             frames.feed(data)
             while (frame := frames.next()) is not None:
-                methods[frame.number] = frame.method.decode()
-                there.write(pack(*frame[:2], frame.payload, frame.method, frame.name))
+                methods[frame.number] = frame.method
+                words = frame.method.encode(), frame.name.encode()
+                there.write(pack(frame.kind, frame.number, frame.payload, *words))
 
     async def _pass_answers(
         self,
