@@ -585,8 +585,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a new directory that got an entry is deleted as if it had none",
         "catalog/namespace.py",
-        "return not draft.get(touched).exists",
-        "return True",
+        "return draft.get(touched).exists",
+        "return False",
         GARBAGE,
     ),
     _recovery(

@@ -7,11 +7,12 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paxosblock.api.namenode import ConcatFiles, MakeDirectories, Transact
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError

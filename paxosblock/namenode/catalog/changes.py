@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.catalog.draft import Draft, Slices
@@ -21,8 +22,7 @@ SLICE_WORK = 1000
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
-class _Asked:
+class _Asked(Struct, eq=False):
     """A decision that is made together with others."""
 
     decide: Callable[[Draft], Slices[Any]]

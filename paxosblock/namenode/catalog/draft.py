@@ -139,17 +139,23 @@ class Draft:
             start = key + b"\0"
         self._empty.append(ExpectEmpty(start, end))
 
-    def put(self, key: bytes, value: bytes) -> None:
-        """Write `key`."""
-        self._change(key, value)
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `key`; None removes it."""
+        self.work += 1
+        changes = self._changes
+        if self._sorted is not None and key not in changes:
+            insort(self._sorted, key)
+        if key not in self._before:
+            self._before[key] = changes.get(key, _Unchanged.UNCHANGED)
+        changes[key] = value
 
     def put_inode(self, inode: Inode) -> None:
         """Write a file or directory."""
-        self._change(keys.inode(inode.number), encode(inode))
+        self.put(keys.inode(inode.number), encode(inode))
 
     def delete(self, key: bytes) -> None:
         """Remove `key`."""
-        self._change(key, None)
+        self.put(key, None)
 
     def move_deadline(self, subject: bytes, before_ms: int, after_ms: int) -> None:
         """Move the end of what the key `subject` holds to `after_ms`; 0 means never."""
@@ -217,12 +223,3 @@ class Draft:
         last = bisect_left(ordered, end) if end else len(ordered)
         changed = ordered[bisect_left(ordered, start) : last]
         return reversed(changed) if reverse else iter(changed)
-
-    def _change(self, key: bytes, value: bytes | None) -> None:
-        self.work += 1
-        changes = self._changes
-        if self._sorted is not None and key not in changes:
-            insort(self._sorted, key)
-        if key not in self._before:
-            self._before[key] = changes.get(key, _Unchanged.UNCHANGED)
-        changes[key] = value

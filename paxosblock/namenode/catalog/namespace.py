@@ -7,7 +7,6 @@ an operation takes effect exactly as decided or is decided again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -38,8 +37,7 @@ from paxosblock.namenode.catalog.records import (
 DIRECTORY_PERMISSION = 0o755
 
 
-@dataclass(slots=True)  # not frozen, which would double the time to make it
-class Context:
+class Context(msgspec.Struct):
     """All that an operation needs beside the store: new ids, the time, the leases that are live,
     and the places where blocks may be cut.
 
@@ -256,31 +254,31 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
 
 def discard(draft: Draft, inode: Inode) -> bool:
     """Remove an inode that no entry names; True if what is below it is left to the sweep."""
-    number, touched = inode.number, keys.touched(inode.number)
-    left = not _is_bare(draft, inode)
-    draft.delete(keys.inode(number))
-    if left:
-        draft.put(keys.garbage(number), encode(inode))
+    key = keys.inode(inode.number)
+    draft.delete(key)
     if isinstance(inode, DirectoryInode):
-        draft.move_deadline(keys.inode(number), inode.expires_ms, 0)
-        if draft.peek(touched).exists:
-            draft.delete(touched)
-    elif inode.open:
-        draft.delete(keys.open_file(number))
+        draft.move_deadline(key, inode.expires_ms, 0)
+        left = _discard_touched(draft, inode.number)
+    else:
+        if inode.open:
+            draft.delete(keys.open_file(inode.number))
+        left = inode.reserved != NO_BLOCK or not _is_empty(draft, keys.places(inode.number))
+    if left:
+        draft.put(keys.garbage(inode.number), encode(inode))
     return left
 
 
-def _is_bare(draft: Draft, inode: Inode) -> bool:
-    """True if nothing is below an inode, as it must still be when the change is applied."""
-    if isinstance(inode, FileInode):
-        if inode.reserved != NO_BLOCK:
-            return False
-        span = keys.places(inode.number)
-    else:
-        touched = keys.touched(inode.number)
-        if not draft.peek(touched).exists:
-            return not draft.get(touched).exists  # it comes with the first entry
-        span = keys.entries(inode.number)
+def _discard_touched(draft: Draft, directory: int) -> bool:
+    """Remove the time at which entries of a directory changed; True if it has any entries."""
+    touched = keys.touched(directory)
+    if not draft.peek(touched).exists:
+        return draft.get(touched).exists  # it must still not be there: it comes with an entry
+    draft.delete(touched)
+    return not _is_empty(draft, keys.entries(directory))
+
+
+def _is_empty(draft: Draft, span: keys.Range) -> bool:
+    """True if no key is in the range, as it must still be when the change is applied."""
     if next(draft.scan(*span, 1), None) is not None:
         return False
     draft.expect_empty(span)

@@ -25,15 +25,14 @@ def split(path: str) -> tuple[str, ...]:
     """
     if not path.startswith(SEPARATOR):
         raise _refused(path, "a path starts with '/'")
-    if _size_bytes(path, path) > PATH_BYTES_MAX:
+    if _size_bytes(path) > PATH_BYTES_MAX:
         raise _refused(path[:40] + "...", f"a path has at most {PATH_BYTES_MAX} bytes")
     if path == ROOT:
         return ()
     names = tuple(path[1:].split(SEPARATOR))
     if len(names) > NAMES_MAX:
         raise _refused(path[:40] + "...", f"a path has at most {NAMES_MAX} names")
-    for name in names:
-        _check_name(path, name)
+    _check_names(path, names)
     return names
 
 
@@ -48,22 +47,24 @@ def shown(path: str) -> str:
     return f"'{text}'"
 
 
-def _check_name(path: str, name: str) -> None:
-    if not name:
+def _check_names(path: str, names: tuple[str, ...]) -> None:
+    if "" in names:
         raise _refused(path, "a name is empty (two '/' in a row, or one at the end)")
-    if name in (".", ".."):
-        raise _refused(path, f"{shown(name)} is not a name here")
-    if ":" in name or "\0" in name:
+    for name in (".", ".."):
+        if name in names:
+            raise _refused(path, f"{shown(name)} is not a name here")
+    if ":" in path or "\0" in path:
         raise _refused(path, "a name has no ':' and no NUL byte")
-    if len(name) * 4 > NAME_BYTES_MAX and _size_bytes(path, name) > NAME_BYTES_MAX:
+    longest = max(map(len, names))  # characters, each of which has up to four bytes
+    if longest * 4 > NAME_BYTES_MAX and max(map(_size_bytes, names)) > NAME_BYTES_MAX:
         raise _refused(path, f"a name has at most {NAME_BYTES_MAX} bytes")
 
 
-def _size_bytes(path: str, text: str) -> int:
+def _size_bytes(text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise _refused(path, "a path is valid Unicode text") from None
+        raise _refused(text, "a path is valid Unicode text") from None
 
 
 def _refused(path: str, rule: str) -> InvalidRequestError:

@@ -443,7 +443,7 @@ def _options(new: bool) -> Options:
 
 
 def _add(batch: WriteBatch, key: bytes, found: Versioned) -> None:
-    if found.exists:
+    if found.revision:
         batch.put(key, _REVISION.pack(found.revision) + found.value)
     else:
         batch.delete(key)
