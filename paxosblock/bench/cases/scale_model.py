@@ -7,11 +7,12 @@ then copies begin and end, as many at a time as each DataNode may send and get, 
 spread at random.
 
 The inputs are the shipped settings, the processor time of a NameNode for one report, heartbeat and
-copy, and its memory for a block: measured first, on a NameNode of this machine (`measured_costs`),
+copy, and its memory for a block: measured first, on NameNodes of this machine (`reported`),
 and emitted. A copy costs as much as that of a small block in the case `healing`.
 
 What it says stands beside what was measured: here the NameNode's processor and memory for up to
-1,000,000 replicas, with costs from the fewest; and in `healing-growth` the speed at which blocks of
+1,000,000 replicas, with costs from the fewest two numbers of them (what both have in common, such
+as caches, is no cost of a replica); and in `healing-growth` the speed at which blocks of
 a lost DataNode come back, with four to eight real ones.
 
 The model leaves out: racks, switches between them, disks slower than `copy_bandwidth`, foreground
@@ -24,7 +25,7 @@ import asyncio
 import heapq
 import random
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
 from paxosblock.bench.cases.reports import LOADED_WITHIN_S, NODE, Many, Watch, fill
@@ -49,10 +50,10 @@ CHOICES: Final = 3
 NODES: Final = (100, 1000)
 HELD: Final = 100_000
 """Replicas of each DataNode."""
-COPY_US: Final = 3716.0
+COPY_US: Final = 1800.0
 """Microseconds of the NameNode's processor, as the case `healing` showed for a small block."""
 MEASURED: Final = (50_000, 10**5, 2 * 10**5, 5 * 10**5, 10**6)
-"""Replicas that are reported; the model has its costs from the fewest."""
+"""Replicas that are reported; the model has its costs from the fewest two."""
 USUAL: Final = 10**5
 MEASURED_HEARTBEATS: Final = 2_000
 
@@ -67,6 +68,31 @@ class Costs:
     copy_us: float
     block_bytes: float
     replica_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The use of a NameNode to which so many replicas, each of a block of its own, were reported:
+    processor time for the report, memory for the blocks before it, and for the replicas after it;
+    and the processor time of one heartbeat."""
+
+    count: int
+    report_s: float
+    blocks_bytes: float
+    replicas_bytes: float
+    heartbeat_us: float
+
+    def costs_beyond(self, fewer: Reported | None) -> Costs:
+        """Return what each replica costs that `fewer` had not; None: from the first on."""
+        first = fewer or Reported(0, 0.0, 0.0, 0.0, 0.0)
+        more = self.count - first.count
+        return Costs(
+            report_us=max(0.0, self.report_s - first.report_s) / more * 1e6,
+            heartbeat_us=self.heartbeat_us,
+            copy_us=COPY_US,
+            block_bytes=max(0.0, self.blocks_bytes - first.blocks_bytes) / more,
+            replica_bytes=max(0.0, self.replicas_bytes - first.replicas_bytes) / more,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +179,9 @@ class Healing:
 @case("model", room_bytes=2 * GIB)
 async def model(bench: Bench) -> None:
     """A model of 100 and 1,000 DataNodes: how soon is a lost one mended, what do reports cost?"""
-    first, *more = bench.sizes(MEASURED, USUAL, 200)
-    costs = await measured_costs(bench, first)
+    measured = [await reported(bench, count) for count in bench.sizes(MEASURED, USUAL, 200)]
+    few, *more = measured[:2]
+    costs = more[0].costs_beyond(few) if more else few.costs_beyond(None)
     for name, value in (
         ("input: processor for a reported replica", costs.report_us),
         ("input: processor for a heartbeat", costs.heartbeat_us),
@@ -165,18 +192,23 @@ async def model(bench: Bench) -> None:
     bench.emit("input: memory of its replica", costs.replica_bytes, "bytes")
     for nodes in bench.some(NODES):
         _tell(bench, Scale(nodes, bench.size(HELD, 100), NameNodeConfig(), DataNodeConfig()), costs)
-    _check(bench, first, costs, costs)
-    for count in more:
-        _check(bench, count, await measured_costs(bench, count), costs)
+    for each in measured:
+        _check(bench, each, few, costs)
 
 
-def _check(bench: Bench, count: int, measured: Costs, costs: Costs) -> None:
-    """Emit what so many replicas cost a NameNode, and what they do in the model."""
-    for side, each in ((OURS, measured), ("model", costs)):
-        facts: dict[str, Any] = {"side": side, "at": (float(count), "replicas")}
-        bench.emit("processor for all reports", count * each.report_us / 1e6, "s", **facts)
-        held_mib = count * (each.block_bytes + each.replica_bytes) / MIB
-        bench.emit("memory for blocks of one replica", held_mib, "MiB", **facts)
+def _check(bench: Bench, found: Reported, few: Reported, costs: Costs) -> None:
+    """Emit what so many replicas cost a NameNode, and what they do in the model, which knows what
+    the `few` took."""
+    at, more = (float(found.count), "replicas"), found.count - few.count
+    report_s = few.report_s + more * costs.report_us / 1e6
+    held = few.blocks_bytes + few.replicas_bytes + more * (costs.block_bytes + costs.replica_bytes)
+    for side, seconds, size_bytes in (
+        (OURS, found.report_s, found.blocks_bytes + found.replicas_bytes),
+        ("model", report_s, held),
+    ):
+        bench.emit("processor for all reports", seconds, "s", side=side, at=at)
+        what = "memory for blocks of one replica"
+        bench.emit(what, size_bytes / MIB, "MiB", side=side, at=at)
 
 
 def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
@@ -193,7 +225,7 @@ def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
     for what, value, unit in (
         ("a lost one is whole again after", scale.noticed_s + healing_s, "s"),
         ("copied", size_mib / healing_s, "MiB/s"),
-        ("processor of the NameNode for copies", copying, "of one"),
+        ("processor for copies", copying, "of one"),
         ("processor for heartbeats", beats, "of one"),
         ("processor for full reports", reports_s / report_every_s, "of one"),
         ("all reports after a fail-over", reports_s, "s"),
@@ -205,8 +237,8 @@ def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
 # -- the inputs that are measured ---------------------------------------------------------------
 
 
-async def measured_costs(bench: Bench, blocks: int) -> Costs:
-    """Let a NameNode take a full report of so many blocks, and heartbeats; return their costs."""
+async def reported(bench: Bench, blocks: int) -> Reported:
+    """Let a NameNode take a full report of so many blocks, and heartbeats; return what it used."""
     cluster = await bench.cluster(1, fresh=True)
     namenode, folder = cluster.namenode, bench.folder / f"model-{blocks}"
     folder.mkdir()
@@ -228,12 +260,12 @@ async def measured_costs(bench: Bench, blocks: int) -> Costs:
         beats = bench.size(MEASURED_HEARTBEATS, 20)
         beats_s = await _heartbeats(namenode.address, namenode.pid, client, beats)
     volume.close()
-    return Costs(
-        report_us=report_s / len(held) * 1e6,
+    return Reported(
+        count=len(held),
+        report_s=report_s,
+        blocks_bytes=max(0, filled_bytes - empty_bytes),
+        replicas_bytes=max(0, reported_bytes - filled_bytes),
         heartbeat_us=beats_s / beats * 1e6,
-        copy_us=COPY_US,
-        block_bytes=max(0, filled_bytes - empty_bytes) / len(held),
-        replica_bytes=max(0, reported_bytes - filled_bytes) / len(held),
     )
 
 
