@@ -9,14 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedDict
 
-from paxosblock.api.datanode import PROMPT_S, Answer, CreateAndWrite, Envelope, NoAnswer
+from paxosblock.api.datanode import (
+    PROMPT_S,
+    Answer,
+    Control,
+    CreateAndWrite,
+    Envelope,
+    NoAnswer,
+)
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.listener import Listener
+from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import (
@@ -28,7 +37,7 @@ from paxosblock.errors import (
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
 from paxosblock.protocol import register
-from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Vote
+from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Reply, Vote
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 _log = logging.getLogger(__name__)
@@ -162,13 +171,23 @@ class Acceptor:
         else:
             block.vote(header, frame, reply)
 
-    async def create_and_write(self, request: CreateAndWrite) -> Answer | Vote:
-        """D1, then D2, as two requests: whatever comes between them is let in.
+    def begin_whole(self, request: CreateAndWrite) -> asyncio.Future[Reply] | None:
+        """D1 and D2 as one step of a small replica; None: it is for `create_and_write`."""
+        try:
+            sent = SentChunk(first_chunk(request), memoryview(request.frame))
+        except PaxosBlockError:
+            return None
+        return self._begin(request.storage, request.create, sent)
+
+    async def create_and_write(self, request: CreateAndWrite) -> Reply:
+        """D1, then D2: in one step, or as two requests, when whatever comes between them is let in.
 
         Raises:
             ProtocolError, CorruptionError: there is no first chunk of the block in the frame.
             NoSpaceError, StorageError: the volume is full or has failed.
         """
+        if (begun := self.begin_whole(request)) is not None:
+            return await begun
         frame, header = memoryview(request.frame), first_chunk(request)
         created = await self.take(Envelope(request.storage, request.create))
         if not isinstance(created, Created):
@@ -183,6 +202,21 @@ class Acceptor:
         return await voted
 
     # -- control requests -----------------------------------------------------------------------
+
+    def _begin(
+        self, storage: StorageId, request: Control, sent: SentChunk | None = None
+    ) -> asyncio.Future[Reply] | None:
+        """Begin to answer a message that takes but a record of a small replica; None: it is for
+        `take`."""
+        volume, block = self._volumes.get(storage), self._owner(request.block)
+        if volume is None or (block is not None and block.volume is not volume):
+            return None
+        if block is None:
+            block = Block(request.block, volume, self)
+        begun = self._steps.begin(block, request, sent)
+        if begun is not None:
+            self._blocks[request.block] = block
+        return begun
 
     async def take(self, envelope: Envelope) -> Answer:
         """Answer one protocol message.
@@ -203,14 +237,28 @@ class Acceptor:
         if block is None:
             block = Block(request.block, volume, self)
         self._blocks[request.block] = block
-        return await self._steps.take(block, request, envelope.peers)
+        begun = self._steps.begin(block, request)
+        if begun is None:
+            return await self._steps.take(block, request, envelope.peers)
+        reply = await begun
+        assert not isinstance(reply, Vote), "only a Write is voted for"
+        return reply
 
     async def take_all(self, envelopes: Sequence[Envelope]) -> tuple[Answer | NoAnswer, ...]:
         """Answer several messages, each as if it came alone; none waits long for another."""
-        taking = [asyncio.create_task(self.take(each)) for each in envelopes]
+        taking = [self._taking(each) for each in envelopes]
         if taking:
             await asyncio.wait(taking, timeout=PROMPT_S)
         return tuple(map(_answered, taking))
+
+    def _taking(self, envelope: Envelope) -> asyncio.Future[Any]:
+        """Answer one of several messages, without a task if it takes but a record."""
+        storage, request = envelope.storage, envelope.message
+        begun = None
+        if not isinstance(request, Read):
+            with suppress(Exception):  # `take` fails in the same way, and for this message only
+                begun = self._begin(storage, request)
+        return asyncio.create_task(self.take(envelope)) if begun is None else begun
 
     def _settle(self, block: Block) -> None:
         """Forget a block that is vacant, or at rest, after its last step."""
@@ -261,13 +309,14 @@ class Acceptor:
                     owner.changed()
 
 
-def _answered(taking: asyncio.Task[Answer]) -> Answer | NoAnswer:
+def _answered(taking: asyncio.Future[Any]) -> Answer | NoAnswer:
     if not taking.done():
         taking.cancel()  # its step goes on
         return NoAnswer()
     error = taking.exception()
     if error is None:
-        return taking.result()
+        answer: Answer = taking.result()
+        return answer
     if not isinstance(error, PaxosBlockError):
         _log.error("failed", exc_info=error)
         error = internal_error()

@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.group_commit import Done
+from paxosblock.datanode.held import Held
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.log_texts import log_texts
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.store import FetchedChunks, Loaded, Stored, carry_out
+from paxosblock.datanode.record_step import RecordStep, SentChunk, write_of
+from paxosblock.datanode.store import FetchedChunks, Stored, carry_out
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts, log_event
-from paxosblock.net.wire import HEADER_BYTES, Flags, Header
+from paxosblock.net.wire import HEADER_BYTES, Header
 from paxosblock.protocol.effects import (
     AdoptLog,
     AppendChunk,
@@ -45,121 +46,34 @@ from paxosblock.protocol.messages import (
     Read,
     ReadReply,
     RecoveryWrite,
+    Reply,
     Vote,
-    Write,
 )
 from paxosblock.protocol.register import Replica, Step, answer, generation_of, heals, nack, wanted
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     NO_GENERATION,
     BlockId,
-    Durability,
     Generation,
     Reason,
-    ReplicaState,
 )
 
 _log = logging.getLogger(__name__)
-_SYNC: Final = int(Flags.SYNC)
 
 
-class Block:
+class Block(Held):
     """The owner of the one replica of a block that this node may have."""
 
-    __slots__ = (
-        "__weakref__",
-        "_counted_bytes",
-        "_counted_open",
-        "_listener",
-        "_lock",
-        "_reading",
-        "_watchers",
-        "copying",
-        "corrupt",
-        "epoch",
-        "files",
-        "id",
-        "replica",
-        "stepping",
-        "synced",
-        "volume",
-    )
+    __slots__ = ("_lock", "copying", "stepping")
 
     def __init__(self, block: BlockId, volume: Volume, listener: Listener) -> None:
         """Start with nothing; `load` says what the disk holds."""
-        self.id = block
-        self.volume = volume
-        self.replica: Replica | None = None
-        self.files: Stored | None = None
-        self._reading: tuple[Stored, OpenFile] | None = None
-        """A file open for readers, if `files` has none open; closed with the next change."""
-        self.corrupt = ""
-        """The reason why the replica is dead, or "". Of a dead one `replica` has the promise."""
-        self.epoch = FIRST_GENERATION  # of a dead replica whose promise nobody knows (D9)
-        self.synced = 0
-        """Chunks that are known to be on stable storage."""
+        super().__init__(block, volume, listener)
         self.copying = asyncio.Lock()
         """Held from the fetch of chunks for a recovery or finalization until it is answered."""
         self.stepping = False
-        """True while a control step is under way in a thread; it always fences the writer."""
+        """True while a control step is under way; it always fences the writer."""
         self._lock = asyncio.Lock()
-        self._listener = listener
-        self._watchers: list[asyncio.Future[None]] = []
-        self._counted_bytes = 0
-        self._counted_open = False
-
-    def load(self, loaded: Loaded, *, at_rest: bool = False) -> None:
-        """Begin with what the volume found. A replica `at_rest` is durable, and counted already."""
-        self.replica, self.files = loaded.replica, loaded.files
-        self.corrupt, self.epoch = loaded.corrupt, loaded.epoch
-        if at_rest and self.replica is not None:
-            log = self.replica.log
-            self.synced, self._counted_bytes = len(log), self.volume.store.size_bytes(log)
-        self.changed()
-
-    def close(self) -> None:
-        """Close its files, as soon as their last users are done; no step is under way."""
-        self.close_for_readers()
-        if self.files is not None and self.files.file is not None:
-            self._retire(self.files.file)
-            self.files = None
-
-    def _retire(self, file: OpenFile) -> None:
-        """Give up `file`; nothing of it need be written out any more."""
-        self.volume.write_out.forget(file)
-        file.retire()
-
-    # -- what it is -----------------------------------------------------------------------------
-
-    @property
-    def vacant(self) -> bool:
-        """True if there is nothing to remember."""
-        return self.replica is None and not self.corrupt
-
-    @property
-    def unsynced(self) -> bool:
-        """True if this replica has chunks that must not be reported before they are durable.
-
-        In disk mode a chunk is adopted when the system has it, and reported to nobody before the
-        disk has it.
-        """
-        replica = self.replica
-        return (
-            replica is not None
-            and replica.registers.durability is Durability.DISK
-            and replica.registers.state is ReplicaState.RBW
-            and self.synced < replica.length
-        )
-
-    def nack(self, generation: Generation, reason: Reason) -> Nack:
-        """Return a refusal with the facts of this replica."""
-        return nack(self.volume.storage, self.id, generation, reason, self.replica)
-
-    def state(self) -> ReadReply | None:
-        """Return the registers as they are reported; None when there is no living replica."""
-        known = None if self.corrupt else self.replica
-        reply = answer(self.volume.storage, known, Read(self.id)).reply
-        return reply if isinstance(reply, ReadReply) else None
 
     # -- chunks ---------------------------------------------------------------------------------
 
@@ -174,12 +88,9 @@ class Block:
         if refused is not None:
             reply(self.nack(header.generation, refused))
             return
-        sync = bool(header.flags & _SYNC)
-        chunk = (header.index, header.payload_length, header.payload_crc)
-        request = Write(header.block, header.generation, *chunk, header.acknowledged, sync)
-        step = answer(self.volume.storage, self.replica, request)
+        step = answer(self.volume.storage, self.replica, write_of(header))
         appends = isinstance(step.effect, AppendChunk)
-        if appends and (refused := self._append(step, frame)):
+        if appends and (refused := self._append(self.files, self.replica, step, frame)):
             reply(self.nack(header.generation, refused))
             return
         self.replica = step.replica
@@ -219,8 +130,10 @@ class Block:
         asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
         return asked and self.synced <= vote.index
 
-    def _append(self, step: Step, frame: memoryview) -> Reason | None:
-        before, after, files = self.replica, step.replica, self.files
+    def _append(
+        self, files: Stored | None, before: Replica | None, step: Step, frame: memoryview
+    ) -> Reason | None:
+        after = step.replica
         assert before is not None
         assert after is not None
         assert files is not None
@@ -297,8 +210,16 @@ class Block:
 
     async def settled(self) -> None:
         """Wait for the control step that is under way."""
-        async with self._lock:
+        async with self._turn():
             pass
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Keep all other control steps out; one that was begun comes to its end before."""
+        async with self._lock:
+            while self.stepping:
+                await self.wait_changed()
+            yield
 
     def missing(self, request: RecoveryWrite | Finalize) -> range:
         """Return the chunks that must be fetched for `request`."""
@@ -317,13 +238,13 @@ class Block:
             NoSpaceError: the volume is full; nothing was changed.
             StorageError: the volume has failed.
         """
-        async with self._lock:
+        async with self._turn():
             return await self._step(request, draft, reserved_bytes)
 
     async def replace_log(self, request: Finalize, draft: FetchedChunks) -> Answer | None:
         """D9 for a log that is not the decided one, which is in `draft`; None if the replica may no
         longer take that."""
-        async with self._lock:
+        async with self._turn():
             if not self._ends(request):
                 return None
             self.mark_corrupt("its log is not the one that was decided")
@@ -337,31 +258,87 @@ class Block:
             return refused
         if self.corrupt and isinstance(request, Delete):
             return await self._bury()
-        before, old_files = self.replica, self.files
+        before, old = self.replica, self.files
         step = self._consult(request, draft)
         if step.effect is not None or self.unsynced:
             self.stepping = True
             try:
-                if not await self._perform_by_record(request, step, reserved_bytes):
-                    step = await self.volume.run(self._perform, request, draft, reserved_bytes)
+                step = await self.volume.run(self._perform, request, draft, reserved_bytes)
             except CorruptionError as error:  # the files are as they were
                 self.mark_corrupt(str(error))
                 return self.nack(generation_of(request), Reason.CORRUPT)
             finally:
-                self.stepping = False
-                old = old_files.file if old_files is not None else None
-                new = self.files.file if self.files is not None else None
-                if old is not None and old is not new:
-                    self._retire(old)
-                self.changed()
+                self._stepped(old)
+        self._tell(request, step, before)
+        assert not isinstance(step.reply, Vote), "only a Write is voted for"
+        return step.reply
+
+    def _stepped(self, old: Stored | None) -> None:
+        """Let others in after a step; give up the file that was open in `old`, if it is another."""
+        self.stepping = False
+        before = old.file if old is not None else None
+        now = self.files.file if self.files is not None else None
+        if before is not None and before is not now:
+            self._retire(before)
+        self.changed()
+
+    def _tell(self, request: Control, step: Step, before: Replica | None) -> None:
+        """Tell the log and the listener of a step that is over."""
         told = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
         log_event(_log, "answered", facts(block=self.id, **told))
         if isinstance(step.effect, DropReplica):
             self.volume.deleted.set()
         if step.effect is not None:
             self._listener.replica_changed(self.id, self.volume.storage)
-        assert not isinstance(step.reply, Vote), "only a Write is voted for"
-        return step.reply
+
+    def begin(
+        self, request: Control, reserved_bytes: int, sent: SentChunk | None = None
+    ) -> RecordStep | None:
+        """Begin a control step that takes but a record of a file that replicas share; None: `step`
+        has to take it. A chunk that was `sent` along with Create becomes the record after it.
+
+        Nobody else is let in before `end`, which must come once the file is durable.
+        """
+        long = self.replica is not None and self.replica.length > 1
+        if self._lock.locked() or self.stepping or self.corrupt or long:
+            return None
+        step = self._consult(request, None)
+        effect, after = step.effect, step.replica
+        if effect is None or after is None:
+            return None
+        voted = None
+        if sent is not None:
+            voted = answer(self.volume.storage, after, write_of(sent.header))
+            if not isinstance(voted.effect, AppendChunk) or self._refuses_chunk(*sent):
+                return None
+        self._check_follows(request, step)
+        room_bytes = reserved_bytes if isinstance(request, Create) else None
+        said = self.volume.say(self.files, effect, after, room_bytes)
+        if said is None:
+            return None
+        self.stepping, reply = True, step.reply
+        if sent is not None and voted is not None and voted.replica is not None:
+            if refused := self._append(said, after, voted, sent.frame):
+                generation = sent.header.generation
+                reply = nack(self.volume.storage, self.id, generation, refused, after)
+            else:
+                after, reply = voted.replica, voted.reply
+        file = said.file or (None if self.files is None else self.files.file)
+        assert file is not None, "it is open until the replica takes no more writes"
+        return RecordStep(request, step, file, said, after, reply)
+
+    def end(self, begun: RecordStep, error: PaxosBlockError | None) -> Reply:
+        """End a step; return the reply, which may leave now. Raises `error`, if its records may not
+        be durable."""
+        before, old = self.replica, self.files
+        try:
+            if error is not None:
+                raise error
+            self._adopt(begun.files, begun.replica, begun.replica.length)
+        finally:
+            self._stepped(old)
+        self._tell(begun.request, begun.step, before)
+        return begun.reply
 
     def _ends(self, request: Control) -> bool:
         """True if `request` may end this replica, if it is dead (D9)."""
@@ -380,19 +357,6 @@ class Block:
     def _consult(self, request: Control, draft: FetchedChunks | None) -> Step:
         supplied = () if draft is None else draft.names
         return answer(self.volume.storage, self._seen(request), request, supplied)
-
-    async def _perform_by_record(self, request: Control, step: Step, reserved_bytes: int) -> bool:
-        """As `_perform`, if it takes only one record of a file that replicas share; else return
-        False. The lock and `stepping` keep everybody out until it is durable and adopted."""
-        effect, after = step.effect, step.replica
-        if effect is None or after is None or self.corrupt:
-            return False
-        self._check_follows(request, step)
-        room = reserved_bytes if isinstance(request, Create) else None
-        said = await self.volume.say(self.files, effect, after, room)
-        if said is not None:
-            self._adopt(said, after, after.length)
-        return said is not None
 
     def _check_follows(self, request: Control, step: Step) -> None:
         before, after = self.replica, step.replica
@@ -444,56 +408,3 @@ class Block:
         self.changed()
         self._listener.replica_changed(self.id, self.volume.storage)
         return Deleted(self.id, self.volume.storage)
-
-    # -- watchers and readers -------------------------------------------------------------------
-
-    def mark_corrupt(self, reason: str) -> None:
-        """Note that the replica's bytes are not what was voted for: it is dead from here on."""
-        if not self.corrupt:
-            self.corrupt = reason
-            _log.error("replica is dead", extra=facts(block=self.id, reason=reason))
-            self._listener.replica_corrupt(self.id, self.volume.storage, reason)
-            self.changed()
-
-    def opened(self, files: Stored) -> OpenFile | None:
-        """Return the file of `files` that is open for readers, if there is one."""
-        return self._reading[1] if self._reading and self._reading[0] is files else None
-
-    def open_for_readers(self, files: Stored, file: OpenFile) -> bool:
-        """Keep `file`, that of `files`, open until the next change; False if that came first."""
-        if self.files is not files or self._reading is not None:
-            file.retire()
-            return False
-        self._reading = files, file
-        return True
-
-    def changed(self) -> None:
-        """Count the replica and its bytes on the volume, and wake `wait_changed`."""
-        self.close_for_readers()
-        self.volume.note_damaged(self.id, self.files if self.corrupt else None)
-        log = None if self.replica is None else self.replica.log
-        size_bytes = 0 if log is None else self.volume.store.size_bytes(log)
-        self.volume.used_bytes += size_bytes - self._counted_bytes
-        self._counted_bytes = size_bytes
-        is_open = self.replica is not None and self.replica.registers.state is ReplicaState.RBW
-        self.volume.open_count += is_open - self._counted_open
-        self._counted_open = is_open
-        watchers, self._watchers = self._watchers, []
-        for watcher in watchers:
-            if not watcher.done():
-                watcher.set_result(None)
-
-    def close_for_readers(self) -> None:
-        """Close the file that is open for them, as soon as its last user is done."""
-        if self._reading is not None:
-            self._reading[1].retire()
-            self._reading = None
-
-    async def wait_changed(self) -> None:
-        """Wait for the next append or control step."""
-        watcher = asyncio.get_running_loop().create_future()
-        self._watchers.append(watcher)
-        try:
-            await watcher
-        finally:
-            self._watchers = [one for one in self._watchers if one is not watcher]

@@ -46,7 +46,7 @@ from paxosblock.errors import (
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.replica_state import hdfs_state
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState, StorageId
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -56,6 +56,8 @@ REPORT_TIMEOUT_S: Final = 60.0
 
 GATHER_S: Final = 0.02
 """Seconds in which changes are gathered, to be reported together."""
+HELD_MAX: Final = 1000
+"""Blocks that are held until they are reported."""
 REFUSES: Final = "NameNode refuses this DataNode"
 _REFUSALS: Final = (InvalidRequestError, ConfigError)
 SPREAD: Final = 0.1
@@ -117,6 +119,15 @@ def reported(block: Block) -> ReplicaSummary | DeadReplica | None:
     return DeadReplica(block.id, promised, block.corrupt)
 
 
+def _is_new(block: Block) -> bool:
+    """True if a writer has made the replica, and nothing has been promised of it since."""
+    if block.corrupt or block.replica is None:
+        return False
+    registers = block.replica.registers
+    made = registers.state is ReplicaState.RBW and registers.max_generation == FIRST_GENERATION
+    return made and not block.replica.restarted
+
+
 class Reporter:
     """Reports to all NameNodes; the `Listener` of the blocks."""
 
@@ -166,8 +177,13 @@ class Reporter:
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:
         """A replica was made, finalized, deleted, or changed by a recovery."""
+        found = self._holdings.find(block, storage)
+        is_new = found is not None and _is_new(found)
         for link in self._links:
-            link.note_changed(block, storage)
+            if is_new:
+                link.note_made(block, storage)
+            else:
+                link.note_changed(block, storage, found)
 
     def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
         """Report a replica as dead from now on."""
@@ -203,7 +219,10 @@ class _Link:
         self._holdings = sender.holdings
         self._client = sender.client
         self._config = sender.config
-        self._changed: dict[StorageId, dict[BlockId, None]] = {}
+        self._changed: dict[StorageId, dict[BlockId, Block | None]] = {}
+        """Replicas to report. A block is held so that one at rest is not made anew for that."""
+        self._made: dict[BlockId, StorageId] = {}
+        """Replicas that were made, and wait for the next heartbeat."""
         self._news = asyncio.Event()
         self._registered = asyncio.Event()
         self._storages: tuple[StorageReport, ...] = ()
@@ -214,10 +233,19 @@ class _Link:
         self._answers = _Standing("NameNode answers", "NameNode does not answer")
         self._listens = _Standing("NameNode takes reports", "NameNode takes no reports")
 
-    def note_changed(self, block: BlockId, storage: StorageId) -> None:
-        """Report this replica soon."""
-        self._changed.setdefault(storage, {})[block] = None
+    def note_changed(self, block: BlockId, storage: StorageId, found: Block | None) -> None:
+        """Report this replica soon, which is that of the block `found`."""
+        self._made.pop(block, None)
+        changed = self._changed.setdefault(storage, {})
+        changed[block] = found if len(changed) < HELD_MAX else None
         self._news.set()
+
+    def note_made(self, block: BlockId, storage: StorageId) -> None:
+        """Report this replica with the next heartbeat, unless it changes by then.
+
+        Nobody waits to hear of an empty replica, and that of a small file is finalized by then.
+        """
+        self._made[block] = storage
 
     async def run(self, here: str) -> None:
         """Report for ever; after a failure try again in a heartbeat's time."""
@@ -235,6 +263,9 @@ class _Link:
                 self._note_answer(None)
             except PaxosBlockError as error:
                 self._note_answer(error)
+            made, self._made = self._made, {}
+            for block, storage in made.items():
+                self.note_changed(block, storage, None)
             await asyncio.sleep(self._config.heartbeat_interval_s)
 
     def _note_answer(self, error: PaxosBlockError | None) -> None:
@@ -268,6 +299,7 @@ class _Link:
         await self._holdings.be_taken_in()
         self._unreported.clear()
         self._changed.clear()  # the full report has it all
+        self._made.clear()
         self._ask_for_all()
         self._registered.set()
 
@@ -345,14 +377,15 @@ class _Link:
         self._news.clear()
         for storage, changed in tuple(self._changed.items()):
             # Taken out first: a change during the call is noted again.
-            ids = list(islice(changed, self._config.block_report_page))
-            for block in ids:
+            ids = islice(changed, self._config.block_report_page)
+            taken = {block: changed[block] for block in ids}
+            for block in taken:
                 del changed[block]
             try:
-                if ids:
-                    await self._report_changed(storage, ids)
+                if taken:
+                    await self._report_changed(storage, list(taken))
             except PaxosBlockError:
-                changed.update(dict.fromkeys(ids))
+                changed.update(taken)
                 raise
             if changed:
                 self._news.set()

@@ -142,8 +142,8 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
 
 def _calls(node: DataNode) -> RpcRouter:
     router = RpcRouter()
-    router.register(ACCEPT.name, ACCEPT.request, node.accept)
-    router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, node.accept_all)
+    router.register(ACCEPT.name, ACCEPT.request, node.accept, at_once=True)
+    router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, node.accept_all, at_once=True)
     router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
     router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
     router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)

@@ -31,7 +31,7 @@ from paxosblock.net.beats import BeatSender
 from paxosblock.net.calls import CallServer
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.wire import Flags, FrameKind, Header, MessageTable
-from paxosblock.protocol.messages import Nack, Vote
+from paxosblock.protocol.messages import Nack, Reply, Vote
 
 MAX_WAITING_VOTES: Final = 128
 MAX_CALLS: Final = 64
@@ -136,19 +136,38 @@ class StreamSession:
 
     def _at_once(self, request: StreamCall) -> object | None:
         """Return a part of a chunk for which nobody has to wait: not for a disk, nor for a reader
-        that has not received the replies before."""
-        if not isinstance(request, ReadBytes) or self._acceptor.outside:
+        that has not received the replies before; or the future of a vote that takes no task."""
+        if self._acceptor.outside:
+            return None
+        if isinstance(request, CreateAndWrite):
+            voting = self._acceptor.begin_whole(request)
+            if voting is not None:
+                voting.add_done_callback(self._voted_whole)
+            return voting
+        if not isinstance(request, ReadBytes):
             return None
         assert self._connection is not None
         return self._reader.known_part(request) if self._connection.writable else None
+
+    def _voted_whole(self, voting: asyncio.Future[Reply]) -> None:
+        if not voting.cancelled() and voting.exception() is None:
+            self._count(voting.result())
+        self._call_ended()
+
+    def _count(self, answer: Reply) -> None:
+        if isinstance(answer, Vote | Nack):
+            self._counters.count(answer)
 
     async def _answer(self, request: StreamCall, header: Header) -> object:
         try:
             return await self._answer_call(request)
         finally:
-            self._running_calls -= 1
-            if self._paused:
-                self._pause_or_resume()
+            self._call_ended()
+
+    def _call_ended(self) -> None:
+        self._running_calls -= 1
+        if self._paused:
+            self._pause_or_resume()
 
     async def _answer_call(self, request: StreamCall) -> object:
         self._acceptor.check_inside()
@@ -157,8 +176,7 @@ class StreamSession:
                 return await self._acceptor.take(request)
             case CreateAndWrite():
                 answer = await self._acceptor.create_and_write(request)
-                if isinstance(answer, Vote | Nack):
-                    self._counters.count(answer)
+                self._count(answer)
                 return answer
             case Watch():
                 wait_ms = min(request.wait_ms, MAX_WATCH_MS)

@@ -1,7 +1,8 @@
 """Control requests at a DataNode: promise, recovery, finalization, creation, deletion.
 
 Each becomes one `Block.step`, which goes on even if its caller has gone. Chunks that a recovery or
-finalization needs are fetched before it, and the request is checked again afterwards.
+finalization needs are fetched before it, and the request is checked again afterwards. What takes
+but a record of a small replica is begun and ended without a task (`record_step.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 from paxosblock.api.datanode import Answer, Control, StorageAddress
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.record_step import RecordStep, SentChunk
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.transfer import is_copy
 from paxosblock.datanode.volume import Volume
@@ -24,6 +27,7 @@ from paxosblock.protocol.messages import (
     Finalize,
     Nack,
     RecoveryWrite,
+    Reply,
 )
 from paxosblock.protocol.types import BlockId, Reason
 
@@ -59,6 +63,49 @@ class ControlSteps:
         self._reserved_bytes = reserved_bytes
         self._under_way: Counter[BlockId] = Counter()
         self._running: set[asyncio.Task[Answer]] = set()
+        self._begun = 0
+        """Steps of `begin` that have not ended."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def begin(
+        self, block: Block, request: Control, sent: SentChunk | None = None
+    ) -> asyncio.Future[Reply] | None:
+        """Begin a step that is but a record of a small replica; None: it is for `take`.
+
+        The future gets the reply, or a StorageError. The step goes on even if it is cancelled.
+        """
+        begun = None if block.copying.locked() else block.begin(request, self._reserved_bytes, sent)
+        if begun is None:
+            return None
+        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._under_way[block.id] += 1
+        self._begun += 1
+        self._idle.clear()
+        block.volume.when_committed(begun.file, partial(self._end, block, begun, replied))
+        return replied
+
+    def _end(
+        self,
+        block: Block,
+        begun: RecordStep,
+        replied: asyncio.Future[Reply],
+        error: PaxosBlockError | None,
+    ) -> None:
+        try:
+            reply = block.end(begun, error)
+        except Exception as failure:  # others wait for the same sync
+            _log_failure(block, failure)
+            if not replied.done():
+                replied.set_exception(failure)
+        else:
+            if not replied.done():
+                replied.set_result(reply)
+        finally:
+            self._begun -= 1
+            if not self._begun:
+                self._idle.set()
+            self._over(block)
 
     async def take(
         self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
@@ -77,18 +124,23 @@ class ControlSteps:
         return await asyncio.shield(task)
 
     def _taken(self, block: Block, task: asyncio.Task[Answer]) -> None:
-        self._under_way[block.id] -= 1
         self._running.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.info("not answered", extra=facts(block=block.id, reason=task.exception()))
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            _log_failure(block, failure)
+        self._over(block)
+
+    def _over(self, block: Block) -> None:
+        self._under_way[block.id] -= 1
         if not self._under_way[block.id]:
             del self._under_way[block.id]
             self._on_end(block)
 
     async def close(self) -> None:
         """Let the steps that are under way end."""
-        while self._running:
-            await asyncio.wait(self._running)
+        while self._running or self._begun:
+            if self._running:
+                await asyncio.wait(self._running)
+            await self._idle.wait()
 
     async def _take(
         self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
@@ -152,6 +204,10 @@ class ControlSteps:
         finally:
             if draft is not None and not block.volume.failed:
                 await block.volume.run(draft.discard)
+
+
+def _log_failure(block: Block, failure: BaseException) -> None:
+    _log.info("not answered", extra=facts(block=block.id, reason=failure))
 
 
 def _is_refused_log(reply: Answer) -> bool:

@@ -19,7 +19,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.group_commit import GroupCommit
+from paxosblock.datanode.group_commit import Done, GroupCommit
 from paxosblock.datanode.identity import (
     VERSION,
     Identity,
@@ -169,28 +169,35 @@ class Volume:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
 
-    async def say(
+    def say(
         self, files: Stored | None, effect: Effect, after: Replica, room_bytes: int | None
     ) -> Stored | None:
-        """As `ReplicaStore.say`, and durable; None also if no more than `room_bytes` are free. What
-        may use up the disk, as it ends something begun, has None.
+        """As `ReplicaStore.say`; None also if no more than `room_bytes` are free, or the volume has
+        failed. What may use up the disk, as it ends something begun, has None.
 
-        It runs on the event loop: all records that are appended until the next sync share it.
-
-        Raises:
-            StorageError: the volume has failed, now or before.
+        All records that are appended until the next sync share it.
         """
+        if self.failed:
+            return None
         try:
             has_room = room_bytes is None or self._has_room(room_bytes)
-            said = self.store.say(files, effect, after) if has_room else None
+            return self.store.say(files, effect, after) if has_room else None
         except StorageError as error:
             self.fail(error)
-            raise
-        if said is not None:
-            file = said.file or (None if files is None else files.file)
-            assert file is not None, "it is open until the replica takes no more writes"
-            await self.committed(file)
-        return said
+            return None
+
+    def when_committed(self, file: OpenFile, done: Done) -> None:
+        """Call `done` when all that was written to `file` is on stable storage, or with the error
+        of the volume, because of which it may not be."""
+
+        def synced(error: PaxosBlockError | None) -> None:
+            if error is not None:
+                self.fail(error)
+            # After a failed sync this one succeeds, without the bytes that the first dropped.
+            done(self.failure)
+
+        self.touch()
+        self.commit.wait(file, synced)
 
     async def committed(self, file: OpenFile) -> None:
         """Wait until all that was written to `file` is on stable storage.
@@ -200,16 +207,12 @@ class Volume:
         """
         durable: asyncio.Future[None] = self._loop.create_future()
 
-        def done(error: PaxosBlockError | None) -> None:
-            if error is not None:
-                self.fail(error)
+        def done(_: PaxosBlockError | None) -> None:
             if not durable.done():
                 durable.set_result(None)
 
-        self.touch()
-        self.commit.wait(file, done)
+        self.when_committed(file, done)
         await durable
-        # After a failed sync this one succeeds, without the bytes that the first dropped.
         self.check()
 
     def note_damaged(self, block: BlockId, files: Stored | None) -> None:

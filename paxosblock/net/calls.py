@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from paxosblock.checksum import Buffer
@@ -315,8 +316,8 @@ class CallServer:
         answer: Answer,
         at_once: Callable[[Any], object | None] = _needs_a_task,
     ) -> None:
-        """`at_once` returns what needs no task: a task costs as much as a short answer. None: it is
-        for `answer`."""
+        """`at_once` returns what needs no task: a task costs as much as a short answer. A future is
+        of an answer that comes later. None: it is for `answer`."""
         self._calls = calls
         self._replies = replies
         self._answer = answer
@@ -333,6 +334,9 @@ class CallServer:
         verify_payload(header, payload)
         request = self._calls.decode(payload)
         answer = self._at_once(request)
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(partial(self._came, connection, header, request))
+            return True
         if answer is not None:
             self._reply(connection, header, answer)
             return False
@@ -351,11 +355,20 @@ class CallServer:
             answer = await self._answer(request, header)
             self._reply(connection, header, answer)
             await connection.drain()
-        except PaxosBlockError as error:
-            connection.send_error(error, header.request)
-        except Exception:
-            _log.exception("%s from %s failed", type(request).__name__, connection.peer)
-            connection.send_error(internal_error(), header.request)
+        except Exception as error:
+            _refuse(connection, header, request, error)
+
+    def _came(
+        self,
+        connection: FrameConnection,
+        header: Header,
+        request: object,
+        answer: asyncio.Future[object],
+    ) -> None:
+        try:
+            self._reply(connection, header, answer.result())
+        except Exception as error:
+            _refuse(connection, header, request, error)
 
     def _reply(self, connection: FrameConnection, header: Header, answer: object) -> None:
         bulk = answer if isinstance(answer, Bulk) else Bulk(answer, 0, ())
@@ -368,3 +381,13 @@ class CallServer:
             request=header.request,
         )
         connection.send(reply.pack(), payload, *bulk.frames)
+
+
+def _refuse(
+    connection: FrameConnection, header: Header, request: object, error: Exception
+) -> None:
+    if not isinstance(error, PaxosBlockError):
+        what = type(request).__name__
+        _log.error("%s from %s failed", what, connection.peer, exc_info=error)
+        error = internal_error()
+    connection.send_error(error, header.request)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.api.datanode import CreateAndWrite
+from paxosblock.api.datanode import CreateAndWrite, Envelope
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.volume import Volume
 from paxosblock.disk import OsDisk, Room
@@ -28,7 +28,16 @@ from paxosblock.protocol.types import (
     Reason,
     ReplicaState,
 )
-from tests.datanode.node import BLOCK, Node, chunk, frame, name, refusal, running
+from tests.datanode.node import (
+    BLOCK,
+    Node,
+    chunk,
+    finalization,
+    frame,
+    name,
+    refusal,
+    running,
+)
 
 FIRST = BlockId(1)
 
@@ -139,8 +148,13 @@ async def test_a_sync_that_fails_takes_the_volume_and_tells_nothing(tmp_path: Pa
 # -- with the chunk in one message ----------------------------------------------------------------
 
 
-def both(node: Node, sent: bytes, block: BlockId = BLOCK) -> CreateAndWrite:
-    return CreateAndWrite(node.storage, Create(block, 4, Durability.DISK, small=True), sent)
+def both(
+    node: Node,
+    sent: bytes,
+    durability: Durability = Durability.DISK,
+    block: BlockId = BLOCK,
+) -> CreateAndWrite:
+    return CreateAndWrite(node.storage, Create(block, 4, durability, small=True), sent)
 
 
 async def test_a_replica_is_made_and_its_chunk_voted_for_in_one_message(tmp_path: Path) -> None:
@@ -192,16 +206,98 @@ async def test_a_damaged_chunk_that_comes_with_create_is_not_voted_for(tmp_path:
 
 async def test_an_asker_who_leaves_takes_nothing_back(tmp_path: Path) -> None:
     async with held(tmp_path) as (node, kernel):
-        asking = asyncio.ensure_future(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        asking = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
         await turns()
-        kernel.taken.pop()(None)
-        await turns()
-        assert seen(node) == (ReplicaState.RBW, 1)
         asking.cancel()
         await asyncio.wait([asking])
+        assert seen(node) is None
         kernel.taken.pop()(None)
+        assert seen(node) == (ReplicaState.RBW, 1)
         assert not node.volumes[0].failed
         assert isinstance(await node.send(frame(0)), Vote)
+
+
+@pytest.mark.parametrize("durability", Durability)
+async def test_a_replica_and_its_chunk_wait_for_one_sync_and_let_nobody_in(
+    tmp_path: Path, durability: Durability
+) -> None:
+    async with held(tmp_path) as (node, kernel):
+        voting = begun(node.acceptor.create_and_write(both(node, frame(0)[1], durability)))
+        await turns()
+        assert (voting.done(), seen(node), len(kernel.taken)) == (False, None, 1)
+        assert refusal(await node.send(frame(0, chunk(0, salt=1)))) is Reason.FENCED
+        promising = begun(node.next_gs(1))
+        await turns()
+        assert not promising.done(), "nobody else is let in"
+        kernel.taken.pop()(None)
+        assert isinstance(await voting, Vote)
+        promised = await promising
+        assert isinstance(promised, LastVote)
+        assert promised.tail == (name(0),)
+        assert kernel.taken == []
+    async with running(tmp_path) as node:
+        assert seen(node) == (ReplicaState.RBW, 1)
+
+
+async def test_what_came_with_create_is_not_there_if_the_sync_fails(tmp_path: Path) -> None:
+    async with held(tmp_path) as (node, kernel):
+        voting = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        await turns()
+        kernel.taken.pop()(OSError(errno.EIO, os.strerror(errno.EIO)))
+        with pytest.raises(StorageError, match="Input/output error"):
+            await voting
+        assert seen(node) is None
+
+
+async def test_if_only_the_chunk_finds_no_room_the_replica_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with held(tmp_path) as (node, kernel):
+
+        def full(*_: object) -> None:
+            raise NoSpaceError("no room")
+
+        monkeypatch.setattr(node.volumes[0].store, "append", full)
+        asking = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        await turns()
+        assert not asking.done(), "it is told of a replica that must be durable"
+        kernel.taken.pop()(None)
+        answer = await asking
+        assert refusal(answer) is Reason.NO_SPACE
+        assert seen(node) == (ReplicaState.RBW, 0)
+    async with running(tmp_path) as node:
+        assert seen(node) == (ReplicaState.RBW, 0)
+
+
+async def test_a_node_that_closes_waits_for_steps_that_were_begun(tmp_path: Path) -> None:
+    async with held(tmp_path) as (node, kernel):
+        voting = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        await turns()
+        closing = asyncio.ensure_future(node.acceptor.close())
+        await turns()
+        assert not closing.done()
+        kernel.taken.pop()(None)
+        await closing
+        assert isinstance(await voting, Vote)
+
+
+async def test_steps_that_are_one_record_need_no_tasks(tmp_path: Path) -> None:
+    async with held(tmp_path) as (node, kernel):
+        blocks = [BlockId(number) for number in range(20, 30)]
+        tasks = len(asyncio.all_tasks())
+        making = [node.acceptor.begin_whole(both(node, frame(0, block=each)[1], block=each))
+                  for each in blocks]
+        kernel.taken.pop()(None)
+        kernel.taken.pop()(None)
+        made = [each.result() for each in making if each is not None]
+        assert [each.block for each in made if isinstance(each, Vote)] == blocks
+        asked = [Envelope(node.storage, finalization(1, [name(0)], block=each)) for each in blocks]
+        finalizing = asyncio.ensure_future(node.acceptor.take_all(asked))
+        await turns()
+        assert len(asyncio.all_tasks()) == tasks + 1, "the one that waits for all"
+        kernel.taken.pop()(None)
+        kernel.taken.pop()(None)
+        assert all(isinstance(each, Finalized) for each in await finalizing)
 
 
 class FullDisk(OsDisk):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from paxosblock.api.datanode import CreateAndWrite
 from paxosblock.datanode import small_log, small_replicas
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
@@ -22,7 +23,7 @@ from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import Loaded, Stored
-from paxosblock.protocol.messages import Delete, Nack, Short
+from paxosblock.protocol.messages import Create, Delete, Nack, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     ChunkName,
@@ -30,7 +31,17 @@ from paxosblock.protocol.types import (
     Generation,
     ReplicaState,
 )
-from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, hold_group_commit, name, running
+from tests.datanode.node import (
+    BLOCK,
+    WINDOW,
+    Holder,
+    Node,
+    chunk,
+    frame,
+    hold_group_commit,
+    name,
+    running,
+)
 from tests.disks.power_cut import Files, Moment
 from tests.disks.simulated import SimulatedDisk
 from tests.format.loading import load_all
@@ -277,6 +288,27 @@ async def small_memory_votes(scenario: Scenario) -> None:
     await scenario.does(scenario.node.finalize(1, [name(0)]))
 
 
+async def _made_with_its_chunk(scenario: Scenario, durability: Durability) -> None:
+    """Both records are there, or one, before any sync; it takes a segment that has room."""
+    node, create = scenario.node, Create(BLOCK, WINDOW, durability, small=True)
+    store = node.volumes[0].store
+    assert isinstance(store, FileStore)
+    await node.volumes[0].run(store.small.log.begin_segment)
+    scenario.issue(name(0))
+    making = node.acceptor.begin_whole(CreateAndWrite(node.storage, create, frame(0)[1]))
+    assert making is not None
+    await scenario.does(making)
+    await scenario.does(node.finalize(1, [name(0)]))
+
+
+async def small_made_with_its_chunk(scenario: Scenario) -> None:
+    await _made_with_its_chunk(scenario, Durability.DISK)
+
+
+async def small_made_with_its_chunk_in_memory(scenario: Scenario) -> None:
+    await _made_with_its_chunk(scenario, Durability.MEMORY)
+
+
 async def small_and_empty(scenario: Scenario) -> None:
     await scenario.does(scenario.node.create(small=True))
     await scenario.does(scenario.node.finalize(1, []))
@@ -356,6 +388,8 @@ async def small_in_many_segments(scenario: Scenario) -> None:
 SMALL_SCENARIOS = [
     small_disk_votes,
     small_memory_votes,
+    small_made_with_its_chunk,
+    small_made_with_its_chunk_in_memory,
     small_and_empty,
     small_and_recovered,
     small_and_opened_again,

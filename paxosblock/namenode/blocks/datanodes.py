@@ -323,24 +323,29 @@ class DataNodes:
     ) -> tuple[Candidate, ...]:
         """Return all storages for `placement.place`; `excluded` comes from the writer."""
         blames = self._blames(excluded, now_s)
-        return tuple(
-            Candidate(
-                storage=report.storage,
-                node=node.node,
-                free_bytes=report.free_bytes,
-                load=node.open_blocks + sum(len(each.open) for each in node.placed.values()),
-                pending_bytes=node.placed.get(report.storage, _NONE).pending_bytes,
-                live=self.liveness(node, now_s) is not Liveness.DEAD,
-                stale=self.liveness(node, now_s) is Liveness.STALE,
-                failed=bool(report.failed),
-                blame=blames.get(node.node, Blame.NONE),
-                rack=node.location.rack,
-                host=node.location.host,
-                admin=self.admin.state(node.node, now_s),
-            )
-            for node in self._nodes.values()
-            for report in node.storages.values()
-        )
+        found: list[Candidate] = []
+        for node in self._nodes.values():
+            liveness = self.liveness(node, now_s)
+            load = node.open_blocks
+            for placed in node.placed.values():
+                load += len(placed.open)
+            for report in node.storages.values():
+                candidate = Candidate(
+                    storage=report.storage,
+                    node=node.node,
+                    free_bytes=report.free_bytes,
+                    load=load,
+                    pending_bytes=node.placed.get(report.storage, _NONE).pending_bytes,
+                    live=liveness is not Liveness.DEAD,
+                    stale=liveness is Liveness.STALE,
+                    failed=bool(report.failed),
+                    blame=blames.get(node.node, Blame.NONE),
+                    rack=node.location.rack,
+                    host=node.location.host,
+                    admin=self.admin.state(node.node, now_s),
+                )
+                found.append(candidate)
+        return tuple(found)
 
     def _blames(self, excluded: tuple[Excluded, ...], now_s: float) -> dict[str, Blame]:
         """Judge nodes by what was heard from them since one of their storages failed a writer.

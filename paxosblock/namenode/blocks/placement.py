@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+import msgspec
+
 from paxosblock.api.care import AdminState
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import StorageId
@@ -47,8 +49,7 @@ class Blame(enum.IntEnum):
     """Nothing shows that it works again, though it may still count as live: not chosen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """One storage as placement sees it.
 
     `load` counts the open blocks on its node; `pending_bytes` is room promised to blocks that were
@@ -114,8 +115,7 @@ def place(
         NoSpaceError: fewer can be used; the message says what was wrong with the others.
     """
     taken = {member.node for member in kept}
-    reasons = {c.storage: _objection(wish, c, taken) for c in candidates}
-    usable = [c for c in candidates if not reasons[c.storage]]
+    usable = [c for c in candidates if not _objection(wish, c, taken)]
     usable.sort(key=lambda c: _rank(wish, c))
     best: dict[str, Candidate] = {}
     for candidate in usable:
@@ -126,7 +126,8 @@ def place(
         left.remove(following)
         chosen.append(following)
     if len(chosen) < wish.needed:
-        raise _too_few(wish, len(chosen), Counter(r for r in reasons.values() if r))
+        reasons = (_objection(wish, c, taken) for c in candidates)
+        raise _too_few(wish, len(chosen), Counter(filter(None, reasons)))
     return tuple(candidate.storage for candidate in chosen)
 
 
