@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Held:
-    """The one replica of a block that this node may have; only its subclass changes it (`Block`)."""
+    """The one replica of a block that this node may have; `Block`, which is one, changes it."""
 
     __slots__ = (
         "__weakref__",

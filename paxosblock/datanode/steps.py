@@ -82,7 +82,8 @@ class ControlSteps:
         self._under_way[block.id] += 1
         self._begun += 1
         self._idle.clear()
-        block.volume.when_committed(begun.file, partial(self._end, block, begun, replied))
+        durable = partial(self._end, block, begun, replied)
+        block.volume.when_committed(begun.file, durable)
         return replied
 
     def _end(

@@ -383,9 +383,7 @@ class CallServer:
         connection.send(reply.pack(), payload, *bulk.frames)
 
 
-def _refuse(
-    connection: FrameConnection, header: Header, request: object, error: Exception
-) -> None:
+def _refuse(connection: FrameConnection, header: Header, request: object, error: Exception) -> None:
     if not isinstance(error, PaxosBlockError):
         what = type(request).__name__
         _log.error("%s from %s failed", what, connection.peer, exc_info=error)

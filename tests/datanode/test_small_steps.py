@@ -285,8 +285,10 @@ async def test_steps_that_are_one_record_need_no_tasks(tmp_path: Path) -> None:
     async with held(tmp_path) as (node, kernel):
         blocks = [BlockId(number) for number in range(20, 30)]
         tasks = len(asyncio.all_tasks())
-        making = [node.acceptor.begin_whole(both(node, frame(0, block=each)[1], block=each))
-                  for each in blocks]
+        making = [
+            node.acceptor.begin_whole(both(node, frame(0, block=each)[1], block=each))
+            for each in blocks
+        ]
         kernel.taken.pop()(None)
         kernel.taken.pop()(None)
         made = [each.result() for each in making if each is not None]

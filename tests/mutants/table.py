@@ -305,8 +305,8 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a step of a small replica is told before its record is durable",
         "datanode/steps.py",
-        "        block.volume.when_committed(begun.file, partial(self._end, block, begun, replied))\n",
-        "        self._end(block, begun, replied, None)\n",
+        "        block.volume.when_committed(begun.file, durable)\n",
+        "        durable(None)\n",
         "tests/datanode/test_small_steps.py",
     ),
     _store(
