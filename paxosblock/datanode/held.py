@@ -1,4 +1,4 @@
-"""What this node holds of one block, its count on the volume, and those who wait for a change."""
+"""The replica of a block at this node, its count on the volume, and those who wait for a change."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class RecordStep(NamedTuple):
     """It has the records; once that is durable the step may end."""
     files: Stored
     replica: Replica
-    """What the replica will be then: that of `step`, or with the chunk that went along."""
+    """The replica from then on: that of `step`, or with the chunk that went along."""
     reply: Reply
 
 
