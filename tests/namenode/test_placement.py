@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def of_nodes(
     """The candidates with what is the same for all storages of a node."""
     by_node = dict(blames)
     return tuple(
-        replace(
+        msgspec.structs.replace(
             c,
             blame=by_node.get(c.node, Blame.NONE),
             stale=c.node in stale,
@@ -152,7 +153,7 @@ def test_no_node_is_passed_over_for_a_worse_one(w: Wish, candidates: tuple[Candi
     others = [c for c in good if c.node not in {c.node for c in chosen}]
     assert max(map(faults, chosen)) <= min(map(faults, others), default=(True, Blame.FRESH))
     alike = replace(w, writer_host="")
-    in_one_rack = tuple(replace(c, rack=DEFAULT_RACK) for c in candidates)
+    in_one_rack = tuple(msgspec.structs.replace(c, rack=DEFAULT_RACK) for c in candidates)
     chosen = [by_id[storage] for storage in place(alike, in_one_rack)]
     taken = {c.node for c in chosen}
     worst = max((*faults(c), c.load) for c in chosen)
