@@ -147,7 +147,7 @@ def test_of_an_older_version_the_class_tells() -> None:
 
 def test_no_peer_makes_an_error_that_only_this_process_raises() -> None:
     """`UserError` of the command line takes other arguments."""
-    import paxosblock.cli.session  # noqa: F401, PLC0415 - defines it
+    import paxosblock.cli.invocation  # noqa: F401, PLC0415 - defines it
 
     sent = {"code": "UserError", "message": "no", "details": {"path": "/a"}}
     assert type(decode_error(msgspec.msgpack.encode(sent))) is PaxosBlockError

@@ -86,7 +86,8 @@ def test_importing_the_facade_loads_no_network_stack_and_no_codec() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["client.async_client", "client.sync", "cli.fs_bytes", "cli.session", "net.control"]
+    "module",
+    ["client.async_client", "client.sync", "cli.fs_bytes", "cli.invocation", "net.control"],
 )
 def test_a_client_loads_no_http_stack(module: str) -> None:
     assert imported_by(f"import paxosblock.{module}") & {"aiohttp", "http"} == set()

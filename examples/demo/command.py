@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from paxosblock.cli.group import LocalVerb, read_option
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.units import MIB, format_size, parse_size
 
 LEAST_BYTES = 16 * MIB
@@ -33,7 +33,7 @@ def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:
 )
 @click.option("--path", type=click.Path(), help="Keep the cluster's folder, here.")
 @click.pass_obj
-def demo(session: Session, *, chosen: str | None, size: int, path: str | None) -> None:
+def demo(invocation: Invocation, *, chosen: str | None, size: int, path: str | None) -> None:
     """Write a real file while nodes are killed, and verify every byte.
 
     Starts three NameNodes (one, where raftos is not installed) and four DataNodes, then
@@ -55,8 +55,8 @@ def demo(session: Session, *, chosen: str | None, size: int, path: str | None) -
     from examples.demo.show import Show
 
     with TemporaryDirectory(prefix="paxosblock-demo-") as scratch:
-        show = Show(session)
+        show = Show(invocation)
         source = show.source(chosen, size, Path(scratch))
         if source.size_bytes < LEAST_BYTES:
             raise UserError(str(chosen), f"too short: the demo needs {format_size(LEAST_BYTES)}")
-        session.failures += not show.play(source, path)
+        invocation.failures += not show.play(source, path)

@@ -20,8 +20,8 @@ from examples.demo.story import (
 )
 from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import history_lines
+from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.progress import Advance, progress_bar
-from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import Settings
@@ -40,8 +40,8 @@ IMPATIENT: Final[Settings] = {
 class Show:
     """One demo on standard output."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
         self._started_ms = now_ms()
         self._report = Report(self._tell_event)
 
@@ -61,7 +61,7 @@ class Show:
         namenodes = self._namenodes()
         with (
             LocalCluster(4, namenodes, path, settings=IMPATIENT) as cluster,
-            self._session.client(cluster.url) as client,
+            self._invocation.client(cluster.url) as client,
         ):
             count = f"{namenodes} NameNode{'s' * (namenodes > 1)} and {len(cluster.datanodes)}"
             self._report.mark(f"{count} DataNodes are up at {cluster.url}")
@@ -83,28 +83,28 @@ class Show:
         return 3
 
     def _bar(self, what: str, size_bytes: int) -> AbstractContextManager[Advance]:
-        return progress_bar(what, size_bytes, wanted=not self._session.json)
+        return progress_bar(what, size_bytes, wanted=not self._invocation.json)
 
     def _tell_event(self, event: Event) -> None:
         since_ms = event.time_ms - self._started_ms
         fact = {"time_ms": round(since_ms, 3), "event": event.what}
-        self._session.say(f"{since_ms:>10.1f} ms  {event.what}", fact)
+        self._invocation.say(f"{since_ms:>10.1f} ms  {event.what}", fact)
 
     def _tell_result(self) -> bool:
         for explanation in self._report.recovered:
             self._tell_votes(explanation)
         for check in self._report.checks:
-            self._session.say(f"{'ok    ' if check.holds else 'FAILED'}  {check.claim}", check)
+            self._invocation.say(f"{'ok    ' if check.holds else 'FAILED'}  {check.claim}", check)
         verified = self._report.verified
         took_s = (now_ms() - self._started_ms) / 1000
         words = "every byte was verified" if verified else "NOT everything is as it should be"
         fact = {"verified": verified, "seconds": round(took_s, 3)}
-        self._session.say(f"{words}, in {took_s:.1f} s", fact)
+        self._invocation.say(f"{words}, in {took_s:.1f} s", fact)
         return verified
 
     def _tell_votes(self, explanation: BlockExplanation) -> None:
         record = explanation.view.record
         title = f"votes of block {record.block} of {explanation.path}:"
-        self._session.say(click.style(title, bold=True), explanation)
-        for line in history_lines(explanation.history) if not self._session.json else ():
-            self._session.say(f"  {line}")
+        self._invocation.say(click.style(title, bold=True), explanation)
+        for line in history_lines(explanation.history) if not self._invocation.json else ():
+            self._invocation.say(f"  {line}")

@@ -15,15 +15,21 @@ from paxosblock.api.status import (
     NameNodeStatus,
     NameNodeStatusRequest,
 )
+from paxosblock.cli.descriptions import (
+    describe_cluster,
+    describe_datanode,
+    describe_replication,
+    describe_scrubbing,
+)
 from paxosblock.cli.group import DashGroup, Entry, Verb
-from paxosblock.cli.leaving import progress_words
-from paxosblock.cli.safemode import safe_mode_words
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.leaving_nodes import describe_progress
+from paxosblock.cli.safemode import describe_safe_mode
 from paxosblock.cli.text import counted
-from paxosblock.cli.words import cluster_words, datanode_words, replication_words, scrubbed_words
 from paxosblock.errors import PaxosBlockError
 
 ANSWER_WITHIN_S = 2.0
+_LEAVING_NODES = "paxosblock.cli.leaving_nodes"
 
 admin = DashGroup(
     "admin",
@@ -36,10 +42,14 @@ admin = DashGroup(
         "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
         "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
         "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
-        "decommission": Entry("paxosblock.cli.leaving", "Let DataNodes leave for good."),
-        "maintenance": Entry("paxosblock.cli.leaving", "Let DataNodes be away for a while."),
-        "recommission": Entry("paxosblock.cli.leaving", "Take back DataNodes that were to leave."),
-        "leaving": Entry("paxosblock.cli.leaving", "Show who is to leave, and what holds it up."),
+        "decommission": Entry(_LEAVING_NODES, "Let DataNodes leave for good."),
+        "maintenance": Entry(_LEAVING_NODES, "Let DataNodes be away for a while."),
+        "recommission": Entry(
+            "paxosblock.cli.leaving_nodes", "Take back DataNodes that were to leave."
+        ),
+        "leaving": Entry(
+            "paxosblock.cli.leaving_nodes", "Show who is to leave, and what holds it up."
+        ),
         "fsck": Entry(
             "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
         ),
@@ -50,7 +60,7 @@ admin = DashGroup(
 
 @click.command(cls=Verb)
 @click.pass_obj
-def report(session: Session) -> None:
+def report(invocation: Invocation) -> None:
     """Show the NameNodes of a cluster with their roles, and its DataNodes.
 
     \b
@@ -74,34 +84,34 @@ def report(session: Session) -> None:
     `admin leaving`. Exit code 1 when a node does not answer, is not live (unless it is to leave) or
     cannot store changes, and when a block is missing.
     """
-    standings = ask_all(session)
+    standings = ask_all(invocation)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
     for address, standing in standings.items():
-        words = ", ".join(_standing_words(standing) + _lag_words(lag.get(address)))
+        text = ", ".join(_describe_standing(standing) + _describe_lag(lag.get(address)))
         fact = {"namenode": address, "standing": standing, "behind": lag.get(address)}
-        session.say(f"NameNode  {address:<15}  {words}", fact)
-        session.failures += standing is None or bool(standing.trouble)
+        invocation.say(f"NameNode  {address:<15}  {text}", fact)
+        invocation.failures += standing is None or bool(standing.trouble)
     for alarm in _alarms(standings.values()):
-        session.say(f"Alarm     {alarm}")
-    seen = session.call(CLUSTER_STATUS, ClusterStatusRequest())
+        invocation.say(f"Alarm     {alarm}")
+    seen = invocation.call(CLUSTER_STATUS, ClusterStatusRequest())
     if seen.safe_mode.on:
-        session.say(safe_mode_words(seen.safe_mode))
-    if words := replication_words(seen.replication):
-        session.say(f"Replicas  {words}")
-    session.failures += bool(seen.replication.missing)
-    leaves = {node.status.node: node for node in session.call(LEAVING, LeavingRequest()).nodes}
+        invocation.say(describe_safe_mode(seen.safe_mode))
+    if text := describe_replication(seen.replication):
+        invocation.say(f"Replicas  {text}")
+    invocation.failures += bool(seen.replication.missing)
+    leaves = {node.status.node: node for node in invocation.call(LEAVING, LeavingRequest()).nodes}
     for datanode in seen.datanodes:
         is_to = leaves.pop(datanode.node, None)
-        plans = [] if is_to is None else [progress_words(is_to)]
+        plans = [] if is_to is None else [describe_progress(is_to)]
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
-        words = ", ".join([datanode_words(datanode), scrubbed_words(datanode), heard, *plans])
+        text = ", ".join([describe_datanode(datanode), describe_scrubbing(datanode), heard, *plans])
         fact = msgspec.to_builtins(datanode) | {"leaving": is_to}
-        session.say(f"DataNode  {datanode.address:<15}  {words}", fact)
-        session.failures += datanode.state != "live" and is_to is None
+        invocation.say(f"DataNode  {datanode.address:<15}  {text}", fact)
+        invocation.failures += datanode.state != "live" and is_to is None
     for is_to in leaves.values():
-        words = f"not heard of, {progress_words(is_to)}"
-        session.say(f"DataNode  {is_to.status.address:<15}  {words}", {"leaving": is_to})
-    session.say(f"{cluster_words(seen)}, {seen.recoveries} being recovered", seen)
+        text = f"not heard of, {describe_progress(is_to)}"
+        invocation.say(f"DataNode  {is_to.status.address:<15}  {text}", {"leaving": is_to})
+    invocation.say(f"{describe_cluster(seen)}, {seen.recoveries} being recovered", seen)
 
 
 def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
@@ -109,10 +119,10 @@ def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
     return list(dict.fromkeys(alarm for each in standings if each for alarm in each.alarms))
 
 
-def ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
+def ask_all(invocation: Invocation) -> dict[str, NameNodeStatus | None]:
     """Ask all NameNodes, given ones and those that they name; None for each that is silent."""
     standings: dict[str, NameNodeStatus | None] = {}
-    waiting = list(session.addresses)
+    waiting = list(invocation.addresses)
     while waiting:
         address = waiting.pop(0)
         if address not in standings:
@@ -130,7 +140,7 @@ def _ask(address: str) -> NameNodeStatus | None:
         return None
 
 
-def _standing_words(standing: NameNodeStatus | None) -> list[str]:
+def _describe_standing(standing: NameNodeStatus | None) -> list[str]:
     if standing is None:
         return ["does not answer"]
     trouble = [standing.trouble] if standing.trouble else []
@@ -146,5 +156,5 @@ def _standing_words(standing: NameNodeStatus | None) -> list[str]:
     ]
 
 
-def _lag_words(behind: int | None) -> list[str]:
+def _describe_lag(behind: int | None) -> list[str]:
     return [] if behind is None else [f"{counted(behind, 'entry', 'entries')} behind"]

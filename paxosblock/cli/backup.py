@@ -8,7 +8,7 @@ import click
 
 from paxosblock.cli.admin import ask_all
 from paxosblock.cli.group import LocalVerb, Verb
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import UnavailableError
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -23,7 +23,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Take the catalog from this NameNode even if it does not lead, as when no majority is up.",
 )
 @click.pass_obj
-def backup(session: Session, *, folder: Path, source: str | None) -> None:
+def backup(invocation: Invocation, *, folder: Path, source: str | None) -> None:
     """Write the catalog, as it is at one moment, to files in a FOLDER on this machine.
 
     \b
@@ -38,8 +38,8 @@ def backup(session: Session, *, folder: Path, source: str | None) -> None:
     from paxosblock.client.url import cluster_addresses
     from paxosblock.namenode.backups import take_backup
 
-    session.namenodes = source or session.namenodes
-    standings = {at: seen for at, seen in ask_all(session).items() if seen}
+    invocation.namenodes = source or invocation.namenodes
+    standings = {at: seen for at, seen in ask_all(invocation).items() if seen}
     chosen = [at for at, seen in standings.items() if seen.serves]
     if source is not None:
         chosen = [at for at in cluster_addresses(source) if at in standings]
@@ -48,7 +48,7 @@ def backup(session: Session, *, folder: Path, source: str | None) -> None:
     if not chosen:
         raise UnavailableError("no NameNode leads: wait, or name one with --from")
     found = take_backup(chosen[0], folder, standings[chosen[0]].cluster)
-    session.say(f"{folder} holds the catalog up to entry {found.entry}", found)
+    invocation.say(f"{folder} holds the catalog up to entry {found.entry}", found)
 
 
 @click.command(cls=LocalVerb)
@@ -60,7 +60,7 @@ def backup(session: Session, *, folder: Path, source: str | None) -> None:
     help="All NameNodes of the new cluster, including this one, unless it is to be the only one.",
 )
 @click.pass_obj
-def restore(session: Session, *, folder: Path, path: Path, peers: str | None) -> None:
+def restore(invocation: Invocation, *, folder: Path, path: Path, peers: str | None) -> None:
     """Make a NameNode's folder from a backup in FOLDER, which stays as it is.
 
     \b
@@ -83,4 +83,4 @@ def restore(session: Session, *, folder: Path, path: Path, peers: str | None) ->
 
     found = bring_back(folder, path, cluster_addresses(peers) if peers else ())
     then = "start it, then `paxosblock admin safemode leave`"
-    session.say(f"{path} holds the catalog up to entry {found.entry}: {then}", found)
+    invocation.say(f"{path} holds the catalog up to entry {found.entry}: {then}", found)

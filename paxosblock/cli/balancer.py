@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from paxosblock.api.care import BALANCE, Balance, BalanceStatus, Balancing
 from paxosblock.cli.group import Verb, read_option
+from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.progress import progress_bar
-from paxosblock.cli.session import Session
 from paxosblock.cli.text import counted, human_size
 from paxosblock.errors import PaxosBlockError
 from paxosblock.units import parse_rate
@@ -47,7 +47,7 @@ def _rate(_: click.Context, __: click.Parameter, written: str | None) -> int | N
     "[default: the NameNode's balance_bandwidth]",
 )
 @click.pass_obj
-def balancer(session: Session, *, threshold: float, bandwidth: int | None) -> None:
+def balancer(invocation: Invocation, *, threshold: float, bandwidth: int | None) -> None:
     """Move replicas from full storages to empty ones, until all are about equally full.
 
     \b
@@ -65,17 +65,17 @@ def balancer(session: Session, *, threshold: float, bandwidth: int | None) -> No
     request = Balance(uuid.uuid4().hex, threshold / 100, bandwidth)
     moved = _Moved()
     try:
-        with _stopped_at_the_end(session, request):
-            status = _watch(session, request, moved)
+        with _stopped_at_the_end(invocation, request):
+            status = _watch(invocation, request, moved)
     except KeyboardInterrupt:
-        session.say(f"interrupted: {moved.words}", moved.fact("interrupted"))
+        invocation.say(f"interrupted: {moved.text}", moved.fact("interrupted"))
         raise
-    words = _words(status)
+    evenness = _describe_evenness(status)
     if status.standing is Balancing.STUCK:
-        session.failures += 1
-        session.say(f"not balanced: {moved.words}; {words}: {status.why}", moved.fact(status))
+        invocation.failures += 1
+        invocation.say(f"not balanced: {moved.text}; {evenness}: {status.why}", moved.fact(status))
     else:
-        session.say(f"balanced: {moved.words}; {words}", moved.fact(status))
+        invocation.say(f"balanced: {moved.text}; {evenness}", moved.fact(status))
 
 
 @dataclass
@@ -93,7 +93,7 @@ class _Moved:
         return sum(status.moved_bytes for status in self.last.values())
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return f"{human_size(self.size_bytes)} in {counted(self.blocks, 'block')} moved"
 
     def fact(self, status: BalanceStatus | str) -> object:
@@ -103,34 +103,34 @@ class _Moved:
 
 
 @contextmanager
-def _stopped_at_the_end(session: Session, request: Balance) -> Iterator[None]:
+def _stopped_at_the_end(invocation: Invocation, request: Balance) -> Iterator[None]:
     """Tell the NameNode to stop; otherwise it notices some seconds later that nobody asks it."""
     try:
         yield
     finally:
         with suppress(PaxosBlockError):
-            session.call(BALANCE, replace(request, stop=True))
+            invocation.call(BALANCE, replace(request, stop=True))
 
 
-def _watch(session: Session, request: Balance, moved: _Moved) -> BalanceStatus:
+def _watch(invocation: Invocation, request: Balance, moved: _Moved) -> BalanceStatus:
     """Let the NameNode balance; return when there is nothing more to do."""
-    status = session.call(BALANCE, request)
-    told = False
-    with progress_bar("balancing", status.left_bytes, wanted=not session.json) as advance:
+    status = invocation.call(BALANCE, request)
+    said = False
+    with progress_bar("balancing", status.left_bytes, wanted=not invocation.json) as advance:
         while True:
             before = moved.size_bytes
             moved.last[status.run] = status
             advance(moved.size_bytes - before)
             if status.standing in {Balancing.BALANCED, Balancing.STUCK}:
                 return status
-            if status.standing is Balancing.HELD_UP and not (told or session.json):
-                click.echo(f"{session.verb}: waiting: {status.why}", err=True)
-                told = True
+            if status.standing is Balancing.HELD_UP and not (said or invocation.json):
+                click.echo(f"{invocation.verb}: waiting: {status.why}", err=True)
+                said = True
             time.sleep(ASKS_EVERY_S)
-            status = session.call(BALANCE, request)
+            status = invocation.call(BALANCE, request)
 
 
-def _words(status: BalanceStatus) -> str:
+def _describe_evenness(status: BalanceStatus) -> str:
     storages = counted(status.storages, "storage")
     return (
         f"the use of {storages} is within {status.furthest * 100:.2g} % of the mean, "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from paxosblock.bench.record import Record
@@ -68,7 +68,7 @@ bench = BenchGroup(
 @click.option("--output", type=click.Path(path_type=Path), help="Add the records to this file.")
 @click.pass_obj
 def run(
-    session: Session,
+    invocation: Invocation,
     /,
     cases: tuple[str, ...],
     listing: bool,
@@ -91,7 +91,7 @@ def run(
 
     catalog.load()
     if listing:
-        _list(session)
+        _list(invocation)
         return
     wanted = suite.chosen(cases)
     records: list[Record] = []
@@ -102,23 +102,23 @@ def run(
             file.write(line)
             file.flush()
             records.append(record)
-            if session.json:
+            if invocation.json:
                 click.echo(line, nl=False)
 
         failed = loop.run(suite.run_cases(wanted, suite.Options(**bounds), take))
-    if records and not session.json:
+    if records and not invocation.json:
         click.echo(report(records, {}), nl=False)
-    session.failures += len(failed)
+    invocation.failures += len(failed)
 
 
-def _list(session: Session) -> None:
+def _list(invocation: Invocation) -> None:
     from paxosblock.bench.suite import CASES
 
     width = max(map(len, CASES))
     for case in CASES.values():
         named = "" if case.usual else " (only by name)"
         fact = {"case": case.name, "question": case.question, "usual": case.usual}
-        session.say(f"{case.name:<{width}}  {case.question}{named}", fact)
+        invocation.say(f"{case.name:<{width}}  {case.question}{named}", fact)
 
 
 @click.command(cls=LocalVerb)

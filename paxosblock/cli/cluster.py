@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
+from paxosblock.cli.descriptions import describe_cluster, describe_datanode
 from paxosblock.cli.group import DashGroup, Entry, LocalVerb
-from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.words import cluster_words, datanode_words
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.client.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import ClusterFolder, Role
@@ -77,7 +77,7 @@ _folder = click.option(
 @_folder
 @click.pass_obj
 def up(
-    session: Session,
+    invocation: Invocation,
     *,
     datanodes: int | None,
     namenodes: str | None,
@@ -105,8 +105,8 @@ def up(
     \b
       $ paxosblock cluster up --namenodes 3 --grow
     """
-    if session.namenodes is not None:
-        raise click.UsageError(_misplaced(session.namenodes))
+    if invocation.namenodes is not None:
+        raise click.UsageError(_misplaced(invocation.namenodes))
     if grow and int(namenodes or 1) == 1:
         raise click.UsageError("--grow goes with --namenodes 3 or 5")
     if grow:
@@ -126,8 +126,8 @@ def up(
     else:
         local.start()
     for node in local.nodes:
-        _tell(session, node)
-    session.say(_export(local))
+        _tell(invocation, node)
+    invocation.say(_export(local))
 
 
 def _misplaced(namenodes: str) -> str:
@@ -146,7 +146,7 @@ def _export(local: LocalCluster) -> str:
 @click.command(cls=LocalVerb)
 @_folder
 @click.pass_obj
-def env(session: Session, path: str) -> None:
+def env(invocation: Invocation, path: str) -> None:
     """Print the line with which a shell's other commands find the cluster.
 
     \b
@@ -157,14 +157,14 @@ def env(session: Session, path: str) -> None:
     local = LocalCluster.at(path)
     if not any(node.alive for node in local.namenodes):
         raise UserError(path, "its cluster is not running: start it with 'paxosblock cluster up'")
-    session.say(_export(local), {"namenodes": local.addresses})
+    invocation.say(_export(local), {"namenodes": local.addresses})
 
 
 @click.command(cls=LocalVerb)
 @_folder
 @click.argument("names", nargs=-1, required=True, metavar="NODE...")
 @click.pass_obj
-def restart(session: Session, path: str, names: tuple[str, ...]) -> None:
+def restart(invocation: Invocation, path: str, names: tuple[str, ...]) -> None:
     """Stop nodes and start them again, one after the other; one that is down is started.
 
     \b
@@ -183,15 +183,15 @@ def restart(session: Session, path: str, names: tuple[str, ...]) -> None:
             node.stop()
         node.start()
         local.wait_registered()
-        _tell(session, node)
+        _tell(invocation, node)
 
-    session.for_each(names, again)
+    invocation.for_each(names, again)
 
 
 @click.command(cls=LocalVerb)
 @_folder
 @click.pass_obj
-def down(session: Session, path: str) -> None:
+def down(invocation: Invocation, path: str) -> None:
     """Stop the nodes of a cluster. What it stores stays in its folder.
 
     \b
@@ -204,13 +204,13 @@ def down(session: Session, path: str) -> None:
         raise UserError(path, "its cluster is not running")
     clean = local.close()
     forced = "" if clean else ", some by force: they did not end in time"
-    session.say(f"{running} nodes stopped{forced}", {"stopped": running, "clean": clean})
+    invocation.say(f"{running} nodes stopped{forced}", {"stopped": running, "clean": clean})
 
 
 @click.command(cls=LocalVerb)
 @_folder
 @click.pass_obj
-def status(session: Session, path: str) -> None:
+def status(invocation: Invocation, path: str) -> None:
     """Show the nodes of a cluster: their processes, and what the NameNode says of them.
 
     \b
@@ -231,39 +231,40 @@ def status(session: Session, path: str) -> None:
     for node in local.nodes:
         if node.member.role is Role.NAMENODE:
             standing = standings.get(node.name)
-            words = _namenode_words(standing, seen) or _last_words(node)
-            _tell(session, node, standing, words)
-            session.failures += standing is None or bool(standing.trouble)
+            text = _describe_namenode(standing, seen) or _last_log_line(node)
+            _tell(invocation, node, standing, text)
+            invocation.failures += standing is None or bool(standing.trouble)
         else:
             report = reports.get(node.address)
-            words = datanode_words(report) if report and node.alive else _last_words(node)
-            _tell(session, node, report, words)
-            session.failures += not (node.alive and report is not None and report.state == "live")
+            text = describe_datanode(report) if report and node.alive else _last_log_line(node)
+            _tell(invocation, node, report, text)
+            serves = node.alive and report is not None and report.state == "live"
+            invocation.failures += not serves
 
 
 def _tell(
-    session: Session,
+    invocation: Invocation,
     node: Node,
     report: NameNodeStatus | NodeStatus | None = None,
-    words: str = "",
+    text: str = "",
 ) -> None:
     pid = node.pid
     process = f"process {pid}" if pid else ""
-    line = f"{node.name:<13} {'up' if pid else 'down':<4} {node.address:<17} {process}  {words}"
+    line = f"{node.name:<13} {'up' if pid else 'down':<4} {node.address:<17} {process}  {text}"
     fact = {"name": node.name, "address": node.address, "process": pid, "report": report}
-    session.say(line.rstrip(), fact)
+    invocation.say(line.rstrip(), fact)
 
 
-def _last_words(node: Node) -> str:
+def _last_log_line(node: Node) -> str:
     """Return the last line of a node's log, which says why it has ended."""
     lines = [] if node.alive else node.log_tail().splitlines()
     return lines[-1] if lines else ""
 
 
-def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:
+def _describe_namenode(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:
     """Return the role of one of several NameNodes, and for the leader the size of the cluster."""
-    words = [standing.role] if standing and standing.members else []
-    words += [standing.trouble] if standing and standing.trouble else []
+    parts = [standing.role] if standing and standing.members else []
+    parts += [standing.trouble] if standing and standing.trouble else []
     if standing and standing.serves and seen:
-        words.append(cluster_words(seen))
-    return ", ".join(words)
+        parts.append(describe_cluster(seen))
+    return ", ".join(parts)

@@ -12,11 +12,11 @@ import click
 from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
 from paxosblock.api.namenode import STAT, BlockRequest, Member, PathRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
+from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import matching
 from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import counted, table
-from paxosblock.cli.words import shortfall
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.control import call
 from paxosblock.protocol.replica_state import HdfsReplicaState
@@ -64,7 +64,7 @@ class BlockStory:
 @click.command(cls=Verb)
 @click.argument("words", nargs=-1, required=True, metavar="PATH|BLOCK...")
 @click.pass_obj
-def explain(session: Session, words: tuple[str, ...]) -> None:
+def explain(invocation: Invocation, words: tuple[str, ...]) -> None:
     """Show the blocks of a file, or one block by its number, replica by replica.
 
     \b
@@ -85,43 +85,43 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
     """
 
     def show(named: str) -> None:
-        for block in _blocks(session, named):
-            story = _story(session, block)
-            if session.json:
-                session.tell(story)
+        for block in _blocks(invocation, named):
+            story = _story(invocation, block)
+            if invocation.json:
+                invocation.tell(story)
             else:
                 for line in _lines(story):
-                    session.say(line)
+                    invocation.say(line)
 
-    session.for_each(words, lambda word: session.for_each(_named(session, word), show))
+    invocation.for_each(words, lambda word: invocation.for_each(_named(invocation, word), show))
 
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit()
 
 
-def _named(session: Session, word: str) -> list[str]:
+def _named(invocation: Invocation, word: str) -> list[str]:
     """Return the number of a block, or the paths that a path or pattern names."""
-    return [word] if _is_number(word) else matching(session, word)
+    return [word] if _is_number(word) else matching(invocation, word)
 
 
-def _blocks(session: Session, named: str) -> Iterator[BlockId]:
+def _blocks(invocation: Invocation, named: str) -> Iterator[BlockId]:
     if _is_number(named):
         yield BlockId(int(named))
         return
     is_empty = True
-    for block in session.blocks(named):
+    for block in invocation.blocks(named):
         is_empty = False
         yield block.record.block
     if is_empty:
         raise UserError(named, "has no blocks: nothing was written to it yet")
 
 
-def _story(session: Session, block: BlockId) -> BlockStory:
-    explanation = session.call(EXPLAIN, BlockRequest(block))
+def _story(invocation: Invocation, block: BlockId) -> BlockStory:
+    explanation = invocation.call(EXPLAIN, BlockRequest(block))
     lines = _replica_lines(block, explanation.view.members)
     path = explanation.path
-    wanted = session.call(STAT, PathRequest(path)).replication if path else None
+    wanted = invocation.call(STAT, PathRequest(path)).replication if path else None
     return BlockStory(explanation, wanted, lines)
 
 

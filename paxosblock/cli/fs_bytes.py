@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from paxosblock.api.namenode import MKDIRS, Kind, MakeDirectories
+from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
     for_each_path,
     matching,
@@ -22,9 +23,8 @@ from paxosblock.cli.fs_names import (
     the_one,
 )
 from paxosblock.cli.group import Verb
+from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress import Advance, progress_bar
-from paxosblock.cli.session import Session, UserError, reason_of
-from paxosblock.cli.words import shortfall
 from paxosblock.client.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
@@ -76,7 +76,7 @@ STREAM: Final = "-"
 @click.argument("destination")
 @click.pass_obj
 def put(
-    session: Session,
+    invocation: Invocation,
     /,
     *,
     force: bool,
@@ -96,9 +96,9 @@ def put(
     it while it grows. Prints nothing when it is done. If the cluster has too few DataNodes for
     the replicas that were asked for, one line on standard error says so.
     """
-    target = session.path(destination)
-    inside = target_is_directory(session, target, destination, len(sources))
-    with session.client() as client:
+    target = invocation.path(destination)
+    inside = target_is_directory(invocation, target, destination, len(sources))
+    with invocation.client() as client:
         create = partial(client.create, **how)
 
         def copy(source: str) -> None:
@@ -106,17 +106,19 @@ def put(
                 raise UserError(destination, "is a directory: standard input needs a file name")
             wanted = join(target, base_name(os.path.abspath(source))) if inside else target
             if source != STREAM and os.path.isdir(source):
-                files = _local_tree(session, source, wanted)
-                session.for_each(files, lambda each: copy_file(*each))
+                files = _local_tree(invocation, source, wanted)
+                invocation.for_each(files, lambda each: copy_file(*each))
             else:
                 copy_file(source, wanted)
 
         def copy_file(source: str, wanted: str) -> None:
-            _check_free(session, wanted, force)
+            _check_free(invocation, wanted, force)
             with (
                 _local_source(source) as (stream, size_bytes),
-                progress_bar(base_name(wanted), size_bytes, wanted=not session.json) as advance,
-                _published(session, client, create, wanted, force=force, directly=directly) as out,
+                progress_bar(base_name(wanted), size_bytes, wanted=not invocation.json) as advance,
+                _published(
+                    invocation, client, create, wanted, force=force, directly=directly
+                ) as out,
             ):
                 for piece in _pieces(stream):
                     out.write(piece)
@@ -124,18 +126,18 @@ def put(
                         out.hflush()
                     advance(len(piece))
             if (has := out.fewest_replicas) < (asked := out.status.replication):
-                session.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
-            session.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
+                invocation.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
+            invocation.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
 
-        session.for_each(sources, copy)
+        invocation.for_each(sources, copy)
 
 
-def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[str, str]]:
+def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[tuple[str, str]]:
     """Make the directories of a local directory, and yield its files, each with its target."""
-    for folder, below, names in os.walk(source, onerror=session.tell_failure):
+    for folder, below, names in os.walk(source, onerror=invocation.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
         request = MakeDirectories(place, parents=True, owner=current_user())
-        session.call_once(MKDIRS, request)
+        invocation.call_once(MKDIRS, request)
         below.sort()
         # Links to directories are not followed: they might lead round in a circle.
         links = [name for name in below if os.path.islink(os.path.join(folder, name))]
@@ -143,15 +145,15 @@ def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[st
             file = os.path.join(folder, name)
             if os.path.exists(file) and not (os.path.isfile(file) or os.path.isdir(file)):
                 # Opening a pipe would wait for its writer.
-                session.tell_failure(UserError(file, "is neither a file nor a directory"))
+                invocation.tell_failure(UserError(file, "is neither a file nor a directory"))
                 continue
             yield file, join(place, name)
 
 
-def _check_free(session: Session, path: str, force: bool) -> None:
+def _check_free(invocation: Invocation, path: str, force: bool) -> None:
     """Refuse a bad target before anything is copied."""
     with contextlib.suppress(NotFoundError):
-        status = status_of(session, path)
+        status = status_of(invocation, path)
         if status.kind is Kind.DIRECTORY:
             raise UserError(path, "is a directory")
         if not force:
@@ -172,7 +174,7 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
 
 @contextlib.contextmanager
 def _published(
-    session: Session,
+    invocation: Invocation,
     client: Client,
     create: Callable[..., FileWriter],
     wanted: str,
@@ -193,7 +195,7 @@ def _published(
             yield out
         client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
     except BaseException as error:
-        session.failed(error)
+        invocation.failed(error)
         # It may still be open: a file whose last bytes found no place cannot be closed.
         with contextlib.suppress(PaxosBlockError):
             client.transact([Delete(path, file_id=ours)])
@@ -219,7 +221,7 @@ def _pauses(stream: BinaryIO) -> bool:
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("destination", metavar="PATH")
 @click.pass_obj
-def append(session: Session, sources: tuple[str, ...], destination: str) -> None:
+def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -> None:
     """Add local files to the end of a file; - is standard input.
 
     \b
@@ -229,23 +231,23 @@ def append(session: Session, sources: tuple[str, ...], destination: str) -> None
     A file that does not exist is made. What was written can be read at once; when something fails,
     what was written until then stays. Prints nothing when it is done.
     """
-    path = session.path(destination)
-    with session.client() as client, _opened_at_end(client, path) as out:
+    path = invocation.path(destination)
+    with invocation.client() as client, _opened_at_end(client, path) as out:
 
         def copy(source: str) -> None:
             start = out.tell()
             with (
                 _local_source(source) as (stream, size_bytes),
-                progress_bar(source, size_bytes, wanted=not session.json) as advance,
+                progress_bar(source, size_bytes, wanted=not invocation.json) as advance,
             ):
                 for piece in _pieces(stream):
                     out.write(piece)
                     if _pauses(stream):
                         out.hflush()
                     advance(len(piece))
-            session.tell({"source": source, "path": path, "size_bytes": out.tell() - start})
+            invocation.tell({"source": source, "path": path, "size_bytes": out.tell() - start})
 
-        session.for_each(sources, copy)
+        invocation.for_each(sources, copy)
 
 
 def _opened_at_end(client: Client, path: str) -> FileWriter:
@@ -264,7 +266,7 @@ def _opened_at_end(client: Client, path: str) -> FileWriter:
 @click.argument("length", metavar="LENGTH")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_obj
-def truncate(session: Session, *, _wait: bool, length: str, paths: tuple[str, ...]) -> None:
+def truncate(invocation: Invocation, *, _wait: bool, length: str, paths: tuple[str, ...]) -> None:
     """Cut files to their first LENGTH bytes.
 
     \b
@@ -276,13 +278,13 @@ def truncate(session: Session, *, _wait: bool, length: str, paths: tuple[str, ..
     """
     if not length.removeprefix("-").isdecimal():
         raise UserError(length, "is no length: write a number of bytes, as in `truncate 1024 /a`")
-    with session.client() as client:
+    with invocation.client() as client:
 
         def cut(path: str) -> None:
             status = client.truncate(path, int(length))
-            session.say(f"Truncated {path} to length: {status.length}", status)
+            invocation.say(f"Truncated {path} to length: {status.length}", status)
 
-        for_each_path(session, paths, cut)
+        for_each_path(invocation, paths, cut)
 
 
 # --- get -----------------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ def truncate(session: Session, *, _wait: bool, length: str, paths: tuple[str, ..
 @click.option("-f", "force", is_flag=True, help="Replace a local file that exists.")
 @click.argument("words", nargs=-1, required=True, metavar="PATH... [LOCAL]")
 @click.pass_obj
-def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
+def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
     """Copy files and directories to this machine; the last argument is the place, - is standard
     output.
 
@@ -303,11 +305,11 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
     A local file appears under its name when it is complete. Prints nothing when it is done.
     """
     written, destination = (words[:-1], words[-1]) if len(words) > 1 else (words, ".")
-    sources = [path for each in written for path in matching(session, each)]
+    sources = [path for each in written for path in matching(invocation, each)]
     inside = destination != STREAM and os.path.isdir(destination)
     if not inside and len(sources) > 1 and destination != STREAM:
         raise UserError(destination, "no such directory")
-    with session.client() as client:
+    with invocation.client() as client:
 
         def copy(path: str) -> None:
             local = os.path.join(destination, base_name(path)) if inside else destination
@@ -316,17 +318,17 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
             except IsDirectoryError:
                 if local == STREAM:
                     raise
-                session.for_each(_tree(client, path, local), lambda each: copy_file(*each))
+                invocation.for_each(_tree(client, path, local), lambda each: copy_file(*each))
 
         def copy_file(path: str, local: str) -> None:
             with client.open(path) as file, _local_target(local, force) as out:
-                quiet = session.json or local == STREAM
+                quiet = invocation.json or local == STREAM
                 with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
                     _copy(file, out, advance)
             if local != STREAM:
-                session.tell({"source": path, "path": local, "size_bytes": file.size})
+                invocation.tell({"source": path, "path": local, "size_bytes": file.size})
 
-        session.for_each(sources, copy)
+        invocation.for_each(sources, copy)
 
 
 def _tree(client: Client, path: str, local: str) -> Iterator[tuple[str, str]]:
@@ -371,7 +373,7 @@ def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
 @click.command(cls=Verb)
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
-def cat(session: Session, paths: tuple[str, ...]) -> None:
+def cat(invocation: Invocation, paths: tuple[str, ...]) -> None:
     """Write files to standard output, one after the other.
 
     \b
@@ -380,26 +382,26 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
     Of a file that is being written you get all that was acknowledged when it was opened. If nobody
     can tell how long its last block is, you get what comes before that block, then an error.
     """
-    with session.client() as client, _standard_output() as out:
+    with invocation.client() as client, _standard_output() as out:
 
         def copy(path: str) -> None:
             with client.open(path) as file:
                 _copy_decided(file, out)
 
-        for_each_path(session, paths, copy)
+        for_each_path(invocation, paths, copy)
 
 
 @click.command(cls=Verb)
 @click.argument("path")
 @click.pass_obj
-def head(session: Session, path: str) -> None:
+def head(invocation: Invocation, path: str) -> None:
     """Write the first kilobyte of a file.
 
     \b
       $ paxosblock fs head /logs/a.log
     """
-    name = the_one(session, path)
-    with session.client() as client, client.open(name) as file, _standard_output() as out:
+    name = the_one(invocation, path)
+    with invocation.client() as client, client.open(name) as file, _standard_output() as out:
         left = END_BYTES
         while data := file.read(left):
             left -= out.write(data)
@@ -409,7 +411,7 @@ def head(session: Session, path: str) -> None:
 @click.option("-f", "follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
 @click.argument("path")
 @click.pass_obj
-def tail(session: Session, *, follow: bool, path: str) -> None:
+def tail(invocation: Invocation, *, follow: bool, path: str) -> None:
     """Write the last kilobyte of a file.
 
     \b
@@ -418,8 +420,8 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
     With -f every byte follows as soon as it is decided, even if it is appended after the file was
     closed. Ctrl-C ends it; so does truncating, deleting or replacing the file.
     """
-    name = the_one(session, path)
-    with session.client() as client, _standard_output() as out:
+    name = the_one(invocation, path)
+    with invocation.client() as client, _standard_output() as out:
         with client.open(name) as file:
             start = file.seek(max(0, file.decided_size - END_BYTES))
             if not follow:

@@ -30,22 +30,22 @@ from paxosblock.api.namenode import (
     Rename,
 )
 from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.walk import DirectoryPages, base_name, glob, join
+from paxosblock.client.walk import DirectoryPages, base_name, glob, join, walk
 from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 
 
-def status_of(session: Session, path: str) -> FileStatus:
+def status_of(invocation: Invocation, path: str) -> FileStatus:
     """Return the status of `path`. Raises NotFoundError."""
-    return session.call(STAT, PathRequest(path))
+    return invocation.call(STAT, PathRequest(path))
 
 
-def is_directory(session: Session, path: str) -> bool:
+def is_directory(invocation: Invocation, path: str) -> bool:
     """True if `path` is an existing directory."""
     try:
-        return status_of(session, path).kind is Kind.DIRECTORY
+        return status_of(invocation, path).kind is Kind.DIRECTORY
     except NotFoundError:
         return False
 
@@ -53,47 +53,50 @@ def is_directory(session: Session, path: str) -> bool:
 class _Names:
     """The names of a cluster as `glob` asks for them; nothing here suspends."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
 
     async def stat(self, path: str) -> FileStatus:
-        return status_of(self._session, path)
+        return status_of(self._invocation, path)
 
     async def list(self, path: str) -> list[FileStatus]:
-        return list_all(self._session, path)
+        return list_all(self._invocation, path)
 
     async def page(self, path: str, after: str = "") -> Listing:
-        return self._session.call(LIST, ListDirectory(path, after))
+        return self._invocation.call(LIST, ListDirectory(path, after))
 
 
-def matching(session: Session, written: str) -> list[str]:
+def matching(invocation: Invocation, written: str) -> list[str]:
     """Return the paths that a path or pattern names, in order: the path itself if there is such a
     file, or if nothing matches."""
-    from paxosblock.net.control import run_through
+    from paxosblock.net.control import each_through
 
-    path = session.path(written)
+    path = invocation.path(written)
     if not any(sign in path for sign in "*?["):
         return [path]
     with suppress(NotFoundError):
-        return [status_of(session, path).path]
+        return [status_of(invocation, path).path]
 
-    async def find() -> list[str]:
-        return [entry.path async for entry in glob(_Names(session), path)]
-
-    return run_through(find()) or [path]
+    return [entry.path for entry in each_through(glob(_Names(invocation), path))] or [path]
 
 
-def the_one(session: Session, written: str) -> str:
+def the_one(invocation: Invocation, written: str) -> str:
     """Return the one path that a path or pattern names. Raises UserError if it names several."""
-    found = matching(session, written)
+    found = matching(invocation, written)
     if len(found) > 1:
         raise UserError(written, f"matches {len(found)} files; name one")
     return found[0]
 
 
-def for_each_path(session: Session, written: Iterable[str], action: Callable[[str], None]) -> None:
-    """As `Session.for_each`, with the paths that the user wrote, and all that patterns match."""
-    session.for_each(written, lambda each: session.for_each(matching(session, each), action))
+def for_each_path(
+    invocation: Invocation, written: Iterable[str], action: Callable[[str], None]
+) -> None:
+    """As `Invocation.for_each`, with the paths that the user wrote, and all that patterns match."""
+
+    def for_matching(pattern: str) -> None:
+        invocation.for_each(matching(invocation, pattern), action)
+
+    invocation.for_each(written, for_matching)
 
 
 # --- ls ------------------------------------------------------------------------------------------
@@ -110,7 +113,7 @@ def for_each_path(session: Session, written: Iterable[str], action: Callable[[st
 @click.argument("paths", nargs=-1)
 @click.pass_obj
 def ls(
-    session: Session,
+    invocation: Invocation,
     *,
     recursive: bool,
     human: bool,
@@ -131,19 +134,25 @@ def ls(
     The columns are type and permission, replicas, owner, group, bytes, last change and path. The
     length of a file that is being written counts its finished blocks.
     """
-    order = _order(by_time, by_size)
+    key = _order(by_time, by_size)
+
+    def order(entries: list[FileStatus]) -> list[FileStatus]:
+        return sorted(entries, key=key, reverse=reverse)
 
     def show(path: str) -> None:
-        status = status_of(session, path)
+        status = status_of(invocation, path)
         if status.kind is Kind.FILE or itself:
-            return _print_entries(session, [status], human, only_paths)
-        for entries in _pages(session, path, recursive, order, reverse):
-            if not (recursive or only_paths) and entries:
-                session.say(f"Found {len(entries)} items")
-            _print_entries(session, entries, human, only_paths)
-        return None
+            return _print_entries(invocation, [status], human, only_paths)
+        if recursive:
+            for entry in walked(invocation, path, order):
+                _print_entries(invocation, [entry], human, only_paths)
+            return None
+        entries = order(list_all(invocation, path))
+        if entries and not only_paths:
+            invocation.say(f"Found {len(entries)} items")
+        return _print_entries(invocation, entries, human, only_paths)
 
-    for_each_path(session, paths or ("/",), show)
+    for_each_path(invocation, paths or ("/",), show)
 
 
 def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[int, str]]:
@@ -154,44 +163,37 @@ def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[int, st
     return lambda entry: (0, entry.path)
 
 
-def _pages(
-    session: Session,
+def walked(
+    invocation: Invocation,
     path: str,
-    recursive: bool,
-    order: Callable[[FileStatus], tuple[int, str]],
-    reverse: bool,
-) -> Iterator[list[FileStatus]]:
-    """Yield the entries of a directory, then those below its directories, depth first like hdfs."""
-    entries = sorted(list_all(session, path), key=order, reverse=reverse)
-    if not recursive:
-        yield entries
-        return
-    for entry in entries:
-        yield [entry]
-        if entry.kind is Kind.DIRECTORY:
-            yield from _pages(session, entry.path, recursive, order, reverse)
+    order: Callable[[list[FileStatus]], Iterable[FileStatus]] = iter,
+) -> Iterator[FileStatus]:
+    """Yield all that is below a directory, depth first like hdfs, each directory in this order."""
+    from paxosblock.net.control import each_through
+
+    return each_through(walk(_Names(invocation), path, order))
 
 
-def list_all(session: Session, path: str) -> list[FileStatus]:
+def list_all(invocation: Invocation, path: str) -> list[FileStatus]:
     """Return every entry of a directory, as it was at one time."""
     listing = DirectoryPages(path)
     while (request := listing.request) is not None:
-        listing.receive(session.call(LIST, request))
+        listing.receive(invocation.call(LIST, request))
     return [entry for page in listing.pages for entry in page.entries]
 
 
 def _print_entries(
-    session: Session, entries: list[FileStatus], human: bool, only_paths: bool
+    invocation: Invocation, entries: list[FileStatus], human: bool, only_paths: bool
 ) -> None:
-    if session.json:
+    if invocation.json:
         for entry in entries:
-            session.tell(entry)
+            invocation.tell(entry)
     elif only_paths:
         for entry in entries:
-            session.say(entry.path)
+            invocation.say(entry.path)
     else:
         for line in listing(entries, human):
-            session.say(line)
+            invocation.say(line)
 
 
 def listing(entries: list[FileStatus], human: bool) -> list[str]:
@@ -229,7 +231,7 @@ def mode(entry: FileStatus) -> str:
 @click.option("-p", "parents", is_flag=True, help="Make missing parents; no error if it exists.")
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
-def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
+def mkdir(invocation: Invocation, parents: bool, paths: tuple[str, ...]) -> None:
     """Make directories.
 
     \b
@@ -239,10 +241,10 @@ def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
     """
 
     def make(written: str) -> None:
-        request = MakeDirectories(session.path(written), parents=parents, owner=current_user())
-        session.tell(session.call_once(MKDIRS, request))
+        request = MakeDirectories(invocation.path(written), parents=parents, owner=current_user())
+        invocation.tell(invocation.call_once(MKDIRS, request))
 
-    session.for_each(paths, make)
+    invocation.for_each(paths, make)
 
 
 @click.command(cls=Verb)
@@ -254,7 +256,7 @@ def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def rm(
-    session: Session, recursive: bool, force: bool, skip_trash: bool, paths: tuple[str, ...]
+    invocation: Invocation, recursive: bool, force: bool, skip_trash: bool, paths: tuple[str, ...]
 ) -> None:
     """Delete files, and directories with -r. There is no trash: deleted is deleted.
 
@@ -265,20 +267,20 @@ def rm(
 
     def remove(path: str) -> None:
         try:
-            _check_deletable(session, path, recursive)
+            _check_deletable(invocation, path, recursive)
         except NotFoundError:
             if not force:
                 raise
             return
-        session.call_once(DELETE, DeletePath(path, recursive=recursive))
-        session.say(f"Deleted {path}", {"deleted": path})
+        invocation.call_once(DELETE, DeletePath(path, recursive=recursive))
+        invocation.say(f"Deleted {path}", {"deleted": path})
 
-    for_each_path(session, paths, remove)
+    for_each_path(invocation, paths, remove)
 
 
-def _check_deletable(session: Session, path: str, recursive: bool) -> None:
+def _check_deletable(invocation: Invocation, path: str, recursive: bool) -> None:
     """Refuse a directory without -r, even an empty one, as hdfs does."""
-    if status_of(session, path).kind is Kind.DIRECTORY and not recursive:
+    if status_of(invocation, path).kind is Kind.DIRECTORY and not recursive:
         raise UserError(path, "is a directory (delete it with -r)")
 
 
@@ -286,7 +288,7 @@ def _check_deletable(session: Session, path: str, recursive: bool) -> None:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("destination")
 @click.pass_obj
-def mv(session: Session, sources: tuple[str, ...], destination: str) -> None:
+def mv(invocation: Invocation, sources: tuple[str, ...], destination: str) -> None:
     """Rename a file or directory, or move several into an existing directory.
 
     \b
@@ -294,24 +296,24 @@ def mv(session: Session, sources: tuple[str, ...], destination: str) -> None:
 
     Never replaces an existing file. Prints nothing when it is done.
     """
-    target = session.path(destination)
-    found = [path for source in sources for path in matching(session, source)]
-    inside = target_is_directory(session, target, destination, len(found))
+    target = invocation.path(destination)
+    found = [path for source in sources for path in matching(invocation, source)]
+    inside = target_is_directory(invocation, target, destination, len(found))
 
     def move(source: str) -> None:
         wanted = join(target, base_name(source)) if inside else target
-        session.tell(session.call_once(RENAME, Rename(source, wanted)))
+        invocation.tell(invocation.call_once(RENAME, Rename(source, wanted)))
 
-    session.for_each(found, move)
+    invocation.for_each(found, move)
 
 
-def target_is_directory(session: Session, target: str, written: str, count: int) -> bool:
+def target_is_directory(invocation: Invocation, target: str, written: str, count: int) -> bool:
     """True if sources go *into* the target and keep their names.
 
     Raises:
         UserError: they must, and it is no directory.
     """
-    if is_directory(session, target):
+    if is_directory(invocation, target):
         return True
     if count > 1 or written.endswith("/"):
         raise UserError(written, "no such directory")
@@ -325,7 +327,7 @@ def target_is_directory(session: Session, target: str, written: str, count: int)
 @click.argument("target")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.pass_obj
-def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
+def concat(invocation: Invocation, target: str, sources: tuple[str, ...]) -> None:
     """Move what is in the SOURCE files, in order, to the end of TARGET, in one step.
 
     \b
@@ -334,10 +336,10 @@ def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
     No byte is copied. All files must be there and none may be open for writing; the sources are
     gone afterwards. Prints nothing when it is done.
     """
-    into = session.path(target)
-    found = tuple(path for source in sources for path in matching(session, source))
+    into = invocation.path(target)
+    found = tuple(path for source in sources for path in matching(invocation, source))
     request = ConcatFiles(into, found)
-    session.tell(session.call_once(CONCAT, request))
+    invocation.tell(invocation.call_once(CONCAT, request))
 
 
 # --- stat ----------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
 @click.command(cls=Verb)
 @click.argument("words", nargs=-1, required=True, metavar="[FORMAT] PATH...")
 @click.pass_obj
-def stat(session: Session, words: tuple[str, ...]) -> None:
+def stat(invocation: Invocation, words: tuple[str, ...]) -> None:
     """Show facts about files and directories, as FORMAT says (default: %y).
 
     \b
@@ -368,24 +370,24 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
         raise click.UsageError("Missing argument 'PATH...'.")
 
     def show(path: str) -> None:
-        status = status_of(session, path)
-        asked = session.json or "%m" in template or "%R" in template
-        replicas, racks = _fewest(session, status) if asked else (0, 0)
+        status = status_of(invocation, path)
+        asked = invocation.json or "%m" in template or "%R" in template
+        replicas, racks = _fewest(invocation, status) if asked else (0, 0)
         fewest = {"fewest_replicas": replicas, "fewest_racks": racks}
         fact = msgspec.to_builtins(status) | fewest
-        session.say(formatted(template, status, replicas, racks), fact)
+        invocation.say(formatted(template, status, replicas, racks), fact)
 
-    for_each_path(session, paths, show)
+    for_each_path(invocation, paths, show)
 
 
-def _fewest(session: Session, status: FileStatus) -> tuple[int, int]:
+def _fewest(invocation: Invocation, status: FileStatus) -> tuple[int, int]:
     """Return the members of the block that has the fewest (fewer than `replication` is a
     shortfall), and the racks of the one that is in the fewest; unknown racks are not counted.
     """
     if status.kind is Kind.DIRECTORY:
         return 0, 0
     replicas, racks = status.replication, 0
-    for number, block in enumerate(session.blocks(status.path)):
+    for number, block in enumerate(invocation.blocks(status.path)):
         found = len({member.rack for member in block.members if member.rack})
         replicas = min(replicas, len(block.members)) if number else len(block.members)
         racks = min(racks, found) if number else found

@@ -14,10 +14,10 @@ from paxosblock.api.fsck import CHECK_FILES, CheckedFiles, CheckFiles, Condition
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import counted
 
-_WORDS: Final = {
+_HEADINGS: Final = {
     Condition.MISSING: "MISSING",
     Condition.CORRUPT: "CORRUPT",
     Condition.UNDER_REPLICATED: "Under replicated",
@@ -61,7 +61,7 @@ class Summary(Counts, kw_only=True):
 )
 @click.option("--yes", is_flag=True, help="With --delete-corrupt: do not ask.")
 @click.pass_obj
-def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
+def fsck(invocation: Invocation, path: str, *, delete: bool, yes: bool) -> None:
     """Check the blocks of a file, or of all files below a directory (default: /).
 
     \b
@@ -84,37 +84,37 @@ def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
     --delete-corrupt deletes files that have MISSING or CORRUPT blocks, including the parts of them
     that can still be read. A DataNode that is only switched off would bring its replicas back.
     """
-    _check_options(session, delete=delete, yes=yes)
-    where = the_one(session, path)
+    _check_options(invocation, delete=delete, yes=yes)
+    where = the_one(invocation, path)
     summary = Summary(path=where)
     lost = False
-    for finding in _findings(session, summary):
-        session.say(_line(finding), finding)
+    for finding in _findings(invocation, summary):
+        invocation.say(_line(finding), finding)
         lost |= finding.condition.lost
         if yes:
-            _delete(session, summary, finding)
+            _delete(invocation, summary, finding)
     if delete and lost and not yes:
         _confirm(where)
-        for finding in _findings(session, Summary(path=where)):
-            _delete(session, summary, finding)
+        for finding in _findings(invocation, Summary(path=where)):
+            _delete(invocation, summary, finding)
     for line in _summary_lines(summary):
-        session.say(line)
-    session.tell(summary)
-    session.failures += summary.status != "HEALTHY"
+        invocation.say(line)
+    invocation.tell(summary)
+    invocation.failures += summary.status != "HEALTHY"
 
 
-def _check_options(session: Session, *, delete: bool, yes: bool) -> None:
+def _check_options(invocation: Invocation, *, delete: bool, yes: bool) -> None:
     if yes and not delete:
         raise click.UsageError("--yes goes with --delete-corrupt")
-    if delete and not yes and (session.json or not sys.stdin.isatty()):
+    if delete and not yes and (invocation.json or not sys.stdin.isatty()):
         raise click.UsageError("--delete-corrupt asks for a yes: where nobody can be, add --yes")
 
 
-def _findings(session: Session, summary: Summary) -> Iterator[Finding]:
+def _findings(invocation: Invocation, summary: Summary) -> Iterator[Finding]:
     """Yield the findings, and count them: one page at a time, however many files there are."""
     request = CheckFiles(summary.path)
     while True:
-        page = session.call(CHECK_FILES, request)
+        page = invocation.call(CHECK_FILES, request)
         summary.add(page)
         yield from page.findings
         if page.next is None:
@@ -128,7 +128,7 @@ def _confirm(path: str) -> None:
         raise UserError(path, "nothing was deleted")
 
 
-def _delete(session: Session, summary: Summary, finding: Finding) -> None:
+def _delete(invocation: Invocation, summary: Summary, finding: Finding) -> None:
     """Delete a file with a lost block: that very file, not another that may have its name by now.
 
     Raises:
@@ -140,16 +140,16 @@ def _delete(session: Session, summary: Summary, finding: Finding) -> None:
         why = "nothing is deleted in safe mode: what looks missing may not have been reported yet"
         raise UserError(finding.path, why)
     request = DeletePath(finding.path, file_id=finding.file_id)
-    if session.call_once(DELETE, request).existed:
+    if invocation.call_once(DELETE, request).existed:
         summary.deleted_files += 1
-        session.say(f"Deleted {finding.path}", {"deleted": finding.path})
+        invocation.say(f"Deleted {finding.path}", {"deleted": finding.path})
 
 
 def _line(finding: Finding) -> str:
     where = f"'{finding.path}'"
     if finding.condition is Condition.OPEN:
         return f"{where}: is being written"
-    what = f"{where}: {_WORDS[finding.condition]} block {finding.block}"
+    what = f"{where}: {_HEADINGS[finding.condition]} block {finding.block}"
     if finding.condition.lost:
         return f"{what}, {counted(finding.size_bytes, 'byte')}"
     if finding.condition is Condition.MIS_REPLICATED:

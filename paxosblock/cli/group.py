@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.settings import did_you_mean
 from paxosblock.units import parse_duration
@@ -99,17 +99,17 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; print a failure as `verb: 'path': reason`."""
-        session = ctx.find_object(Session)
-        assert session is not None
-        session.verb = ctx.info_name or ""
+        invocation = ctx.find_object(Invocation)
+        assert invocation is not None
+        invocation.verb = ctx.info_name or ""
         try:
             result = super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderLeftError from error
         except (PaxosBlockError, OSError) as error:
-            session.tell_failure(error)
+            invocation.tell_failure(error)
             result = None
-        if session.failures:
+        if invocation.failures:
             ctx.exit(1)
         return result
 
@@ -180,7 +180,7 @@ def output_options() -> list[click.Parameter]:
 def _keep(attribute: str, read: Callable[[Any], Any] = lambda value: value) -> Any:
     def callback(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
         if value is not None:
-            setattr(ctx.ensure_object(Session), attribute, read(value))
+            setattr(ctx.ensure_object(Invocation), attribute, read(value))
         return value
 
     return callback

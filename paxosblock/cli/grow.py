@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from paxosblock.cli.group import LocalVerb
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.text import counted
 
 
@@ -25,7 +25,7 @@ from paxosblock.cli.text import counted
     help="All NameNodes that the cluster is to have, including this one.",
 )
 @click.pass_obj
-def grow(session: Session, *, path: Path, peers: str) -> None:
+def grow(invocation: Invocation, *, path: Path, peers: str) -> None:
     """Make a cluster's only NameNode the first of three or more. Its files stay where they are.
 
     \b
@@ -44,6 +44,6 @@ def grow(session: Session, *, path: Path, peers: str) -> None:
 
     members = cluster_addresses(peers)
     done = grow_folder(path, members)
-    told = f"{path} is that of one of {len(members)} NameNodes"
+    whose = f"{path} is that of one of {len(members)} NameNodes"
     amount = f" now: {counted(done.keys, 'record')}, up to entry {done.revision}"
-    session.say(f"{told}{amount if done.keys else ' already'}", done)
+    invocation.say(f"{whose}{amount if done.keys else ' already'}", done)

@@ -19,7 +19,7 @@ from paxosblock.api.leases import (
 from paxosblock.api.namenode import Member
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import counted
 from paxosblock.errors import Outcome
 
@@ -41,7 +41,7 @@ _ANSWERS = {
 )
 @click.option("--yes", is_flag=True, help="With --force: do not ask.")
 @click.pass_obj
-def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> None:
+def recover_lease(invocation: Invocation, path: str, *, force: bool, yes: bool) -> None:
     """End the writing of a file whose writer is gone or has to go: decide its length, and close it.
     (HDFS: debug recoverLease)
 
@@ -58,27 +58,27 @@ def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> Non
 
     Exit code 1 when the file is not closed.
     """
-    _check_options(session, force=force, yes=yes)
-    where = the_one(session, path)
-    found = session.call(RECOVER_LEASE, RecoverLease(where))
+    _check_options(invocation, force=force, yes=yes)
+    where = the_one(invocation, path)
+    found = invocation.call(RECOVER_LEASE, RecoverLease(where))
     if found.stuck:
         for block in found.stuck:
-            _show(session, block)
+            _show(invocation, block)
         if not force:
             raise _not_closed(where, f". {_what_to_do(found)}")
-        found = _forced(session, where, found, yes=yes)
+        found = _forced(invocation, where, found, yes=yes)
     closed = f"'{where}' is closed: {counted(found.status.length, 'byte', 'bytes')}"
-    session.say(closed, found)
+    invocation.say(closed, found)
 
 
-def _check_options(session: Session, *, force: bool, yes: bool) -> None:
+def _check_options(invocation: Invocation, *, force: bool, yes: bool) -> None:
     if yes and not force:
         raise click.UsageError("--yes goes with --force")
-    if force and not yes and (session.json or not sys.stdin.isatty()):
+    if force and not yes and (invocation.json or not sys.stdin.isatty()):
         raise click.UsageError("--force asks for a yes: where nobody can be asked, add --yes")
 
 
-def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
+def _forced(invocation: Invocation, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
     """Give up the members that did not answer, if the user says yes."""
     if any(len(block.silent) == len(block.members) for block in found.stuck):
         raise _not_closed(path, f", and force cannot help. {_what_to_do(found)}")
@@ -87,7 +87,7 @@ def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> 
     given_up = tuple(GiveUp(each.block, each.silent) for each in found.stuck if each.silent)
     after = found
     for _ in range(TRIES):
-        after = session.call(RECOVER_LEASE, RecoverLease(path, given_up))
+        after = invocation.call(RECOVER_LEASE, RecoverLease(path, given_up))
         if not after.stuck:
             return after
     raise _not_closed(path, f": {after.reason}")
@@ -106,23 +106,23 @@ def _what_to_do(found: LeaseRecovery) -> str:
     return f"Bring back {', '.join(missing)}, or end it without them: --force"
 
 
-def _show(session: Session, block: StuckBlock) -> None:
-    session.say(
+def _show(invocation: Invocation, block: StuckBlock) -> None:
+    invocation.say(
         f"block {block.block} is not ended: {block.needed} of its {len(block.members)} members "
         "must answer, one of them sure of its votes",
         block,
     )
     for member in block.members:
-        session.say(f"  {_member_words(member)}")
+        invocation.say(f"  {_describe_member(member)}")
     if len(block.silent) < len(block.members):
-        session.say(
+        invocation.say(
             f"  --force: it ends with {counted(block.length, 'chunk', 'chunks')}, "
             f"{counted(block.size_bytes, 'byte', 'bytes')}"
         )
-        session.say(f"  may be lost: {_loss_words(block)}")
+        invocation.say(f"  may be lost: {_describe_loss(block)}")
 
 
-def _member_words(standing: MemberStanding) -> str:
+def _describe_member(standing: MemberStanding) -> str:
     member = standing.member
     where = f"{member.storage} of {_name(member)}"
     if standing.voted:
@@ -139,7 +139,7 @@ def _name(member: Member) -> str:
     return f"{member.node or member.storage} at {member.address or 'an unknown address'}"
 
 
-def _loss_words(block: StuckBlock) -> str:
+def _describe_loss(block: StuckBlock) -> str:
     if not block.at_risk_bytes:
         return "nothing that was acknowledged; perhaps what readers saw before it was"
     return (

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from paxosblock.cli.group import Entry, LazyGroup, ReaderLeftError, common_options
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.settings import did_you_mean
 
 ENTRIES = {
@@ -88,9 +88,9 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Nothing leaves here as an exception."""
-    session = Session()
+    invocation = Invocation()
     try:
-        result = root.main(list(arguments), "paxosblock", standalone_mode=False, obj=session)
+        result = root.main(list(arguments), "paxosblock", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -107,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
-        return _tell_bug(session, error)
+        return _tell_bug(invocation, error)
 
 
 def _usage_line(error: click.UsageError) -> str:
@@ -123,12 +123,12 @@ def _usage_line(error: click.UsageError) -> str:
     return f"{where.rpartition(' ')[2]}: {message}{stop} Try '{where} --help'."
 
 
-def _tell_bug(session: Session, error: Exception) -> int:
-    told = session.debug or session.serves
-    if told:
+def _tell_bug(invocation: Invocation, error: Exception) -> int:
+    traced = invocation.debug or invocation.serves
+    if traced:
         traceback.print_exception(error, file=sys.stderr)
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    hint = "" if told else " (run again with --debug for the traceback)"
-    verb = session.verb or "paxosblock"
+    hint = "" if traced else " (run again with --debug for the traceback)"
+    verb = invocation.verb or "paxosblock"
     click.echo(f"{verb}: this is a bug in paxosblock: {what}{hint}", err=True)
     return 1

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from paxosblock.cli.group import LocalVerb
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.upgrading import (
     check_upgrade_options,
     end_upgrade,
@@ -98,7 +98,7 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
 )
 @click.pass_obj
 def namenode(
-    session: Session,
+    invocation: Invocation,
     *,
     listen: str,
     node_id: str | None,
@@ -138,7 +138,7 @@ def namenode(
         from paxosblock.namenode.server import serve
 
     name = node_id or _default_name(listen, path)
-    session.serves = True
+    invocation.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
     if not peers and (advertise or new_cluster or joins):
@@ -149,7 +149,7 @@ def namenode(
         several = read_peers(
             members, advertise or listen, secret_file, new_cluster=new_cluster, joins=joins
         )
-    _run(session, serve(settings, listen=listen, path=path, node_id=name, peers=several))
+    _run(invocation, serve(settings, listen=listen, path=path, node_id=name, peers=several))
 
 
 @click.command(cls=LocalVerb)
@@ -179,7 +179,7 @@ def namenode(
 @upgrade_options
 @click.pass_obj
 def datanode(
-    session: Session,
+    invocation: Invocation,
     *,
     listen: str,
     node_id: str | None,
@@ -213,7 +213,7 @@ def datanode(
     check_upgrade_options(upgrade=upgrade, rollback=rollback, finalize=finalize_upgrade, yes=yes)
     volumes = _folders(paths)
     if rollback or finalize_upgrade:
-        end_upgrade(session, volumes, rollback=rollback, yes=yes)
+        end_upgrade(invocation, volumes, rollback=rollback, yes=yes)
         return
     if not namenodes:
         raise click.UsageError("Missing option '--namenodes'.")
@@ -223,7 +223,7 @@ def datanode(
         from paxosblock.datanode.server import serve
 
     name = node_id or _default_name(listen, volumes[0])
-    session.serves = True
+    invocation.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(DataNodeConfig, config, flags={"rack": rack})
     addresses = cluster_addresses(namenodes)
@@ -235,10 +235,10 @@ def datanode(
         node_id=name,
         upgrade=upgrade,
     )
-    _run(session, serving)
+    _run(invocation, serving)
 
 
-def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
+def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
     """Run the node; a disk that fails at its start ends it like one that fails later."""
     from paxosblock.loop import run
     from paxosblock.net.serving import DISK_FAILED
@@ -249,7 +249,7 @@ def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
         finally:
             logging.shutdown()  # its log must come before its last line
     except StorageError as error:
-        session.tell_failure(error)
+        invocation.tell_failure(error)
         raise click.exceptions.Exit(DISK_FAILED) from error
 
 

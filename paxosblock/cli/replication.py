@@ -10,9 +10,9 @@ import click
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import BlockView, FileStatus, Kind
-from paxosblock.cli.fs_names import for_each_path, list_all, status_of
+from paxosblock.cli.fs_names import for_each_path, status_of, walked
 from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 
 LOOK_AGAIN_S: Final = 1.0
 
@@ -26,7 +26,12 @@ LOOK_AGAIN_S: Final = 1.0
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def setrep(
-    session: Session, *, _recursive: bool, wait: bool, replication: int, paths: tuple[str, ...]
+    invocation: Invocation,
+    *,
+    _recursive: bool,
+    wait: bool,
+    replication: int,
+    paths: tuple[str, ...],
 ) -> None:
     """Set how many replicas files have; for a directory, all files below it.
 
@@ -42,36 +47,36 @@ def setrep(
     done: list[str] = []
 
     def change(path: str) -> None:
-        session.for_each(_files(session, status_of(session, path)), change_one)
+        invocation.for_each(_files(invocation, status_of(invocation, path)), change_one)
 
     def change_one(path: str) -> None:
-        status = session.call_once(SET_REPLICATION, SetReplication(path, replication))
-        session.say(f"Replication {replication} set: {path}", status)
+        status = invocation.call_once(SET_REPLICATION, SetReplication(path, replication))
+        invocation.say(f"Replication {replication} set: {path}", status)
         if wait:
             done.append(path)
 
-    for_each_path(session, paths, change)
-    session.for_each(done, lambda path: _wait(session, path, replication))
+    for_each_path(invocation, paths, change)
+    invocation.for_each(done, lambda path: _wait(invocation, path, replication))
 
 
-def _files(session: Session, status: FileStatus) -> Iterator[str]:
+def _files(invocation: Invocation, status: FileStatus) -> Iterator[str]:
     """Yield the paths of a file, or of all files below a directory."""
     if status.kind is Kind.FILE:
         yield status.path
         return
-    for entry in list_all(session, status.path):
-        yield from _files(session, entry)
+    below = walked(invocation, status.path)
+    yield from (entry.path for entry in below if entry.kind is Kind.FILE)
 
 
-def _wait(session: Session, path: str, replication: int) -> None:
+def _wait(invocation: Invocation, path: str, replication: int) -> None:
     """Wait until all finalized blocks of a file have `replication` members that live."""
-    if not session.json:
+    if not invocation.json:
         click.echo(f"Waiting for {path} ...", nl=False)
-    while not all(_has_exactly(block, replication) for block in session.blocks(path)):
-        if not session.json:
+    while not all(_has_exactly(block, replication) for block in invocation.blocks(path)):
+        if not invocation.json:
             click.echo(".", nl=False)
         time.sleep(LOOK_AGAIN_S)
-    session.say(" done", {"path": path, "replication": replication, "done": True})
+    invocation.say(" done", {"path": path, "replication": replication, "done": True})
 
 
 def _has_exactly(block: BlockView, replication: int) -> bool:

@@ -1,4 +1,4 @@
-"""`paxosblock admin safemode`, and the words for safe mode wherever it is shown."""
+"""`paxosblock admin safemode`, and the line that describes safe mode, wherever it is shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.text import counted
 from paxosblock.errors import DeadlineError, Outcome
 from paxosblock.units import format_duration
@@ -21,7 +21,7 @@ WAIT: Final = "wait"
 @click.command(cls=Verb)
 @click.argument("action", type=click.Choice([*(each.value for each in SafeModeAction), WAIT]))
 @click.pass_obj
-def safemode(session: Session, action: str) -> None:
+def safemode(invocation: Invocation, action: str) -> None:
     """Show safe mode, enter or leave it, or wait until it is off. (HDFS: dfsadmin -safemode)
 
     \b
@@ -42,26 +42,26 @@ def safemode(session: Session, action: str) -> None:
     after that time.
     """
     if action == WAIT:
-        status = _until_off(session)
+        status = _until_off(invocation)
     else:
-        status = session.call(SAFE_MODE, SafeModeRequest(SafeModeAction(action)))
-    session.say(safe_mode_words(status), status)
+        status = invocation.call(SAFE_MODE, SafeModeRequest(SafeModeAction(action)))
+    invocation.say(describe_safe_mode(status), status)
 
 
-def _until_off(session: Session) -> SafeModeStatus:
-    began_s, told = time.monotonic(), False
-    while (status := session.call(SAFE_MODE, SafeModeRequest())).on:
-        if session.timeout is not None and time.monotonic() - began_s >= session.timeout:
-            over = f"after {format_duration(session.timeout)}: {safe_mode_words(status)}"
+def _until_off(invocation: Invocation) -> SafeModeStatus:
+    began_s, said = time.monotonic(), False
+    while (status := invocation.call(SAFE_MODE, SafeModeRequest())).on:
+        if invocation.timeout is not None and time.monotonic() - began_s >= invocation.timeout:
+            over = f"after {format_duration(invocation.timeout)}: {describe_safe_mode(status)}"
             raise DeadlineError(over).with_outcome(Outcome.NEVER)
-        if not told and not session.json:
-            click.echo(f"{session.verb}: waiting: {safe_mode_words(status)}", err=True)
-            told = True
+        if not said and not invocation.json:
+            click.echo(f"{invocation.verb}: waiting: {describe_safe_mode(status)}", err=True)
+            said = True
         time.sleep(LOOKS_EVERY_S)
     return status
 
 
-def safe_mode_words(status: SafeModeStatus) -> str:
+def describe_safe_mode(status: SafeModeStatus) -> str:
     """Return the state of safe mode and its reason, in a line that begins as that of hdfs."""
     if not status.on:
         return "Safe mode is OFF"

@@ -11,7 +11,7 @@ import sys
 import click
 
 from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.options import RAFTOS, REQUIREMENTS, check_raftos
 
@@ -30,7 +30,7 @@ setup = LazyGroup(
 @click.command(cls=LocalVerb)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def raft(session: Session, *, yes: bool) -> None:
+def raft(invocation: Invocation, *, yes: bool) -> None:
     """Install raftos, which several NameNodes need; a single one does not.
 
     \b
@@ -43,19 +43,19 @@ def raft(session: Session, *, yes: bool) -> None:
     try:
         check_raftos()
     except ConfigError:
-        _install(session, yes=yes)
+        _install(invocation, yes=yes)
     importlib.import_module("paxosblock.namenode.raft.store")
-    session.say(f"raftos {RAFTOS} is installed: several NameNodes can run", {"raftos": RAFTOS})
+    invocation.say(f"raftos {RAFTOS} is installed: several NameNodes can run", {"raftos": RAFTOS})
 
 
-def _install(session: Session, *, yes: bool) -> None:
+def _install(invocation: Invocation, *, yes: bool) -> None:
     if importlib.util.find_spec("pip") is None:
         raise UserError("raft", f"{sys.executable} has no pip: run '{sys.executable} -m ensurepip'")
     commands = [[sys.executable, "-m", "pip", "install", *each] for each in REQUIREMENTS]
     for command in commands:
         click.echo(shlex.join(command), err=True)
     if not yes:
-        if session.json or not sys.stdin.isatty():
+        if invocation.json or not sys.stdin.isatty():
             raise click.UsageError("asks before it installs: where nobody can be asked, add --yes")
         click.confirm("Run this?", abort=True, err=True)
     for command in commands:

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from paxosblock.cli.group import LazyGroup, LocalVerb
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.version import __version__
 
 NAME: Final = "paxosblock"
@@ -47,7 +47,7 @@ SHELLS: Final = {
 @click.argument("shell", required=False, type=click.Choice(list(SHELLS)))
 @click.option("--print", "show", is_flag=True, help="Show the script, and write nothing.")
 @click.pass_obj
-def completion(session: Session, shell: str | None, *, show: bool) -> None:
+def completion(invocation: Invocation, shell: str | None, *, show: bool) -> None:
     """Let the Tab key complete commands and options in shells started from now on.
 
     \b
@@ -73,7 +73,7 @@ def completion(session: Session, shell: str | None, *, show: bool) -> None:
     target = SHELLS[shell].target
     _write(target, source)
     text = f"completion for {shell}: {target}{SHELLS[shell].hint}"
-    session.say(text, {"shell": shell, "file": str(target)})
+    invocation.say(text, {"shell": shell, "file": str(target)})
 
 
 @click.command(cls=LocalVerb)
@@ -81,7 +81,7 @@ def completion(session: Session, shell: str | None, *, show: bool) -> None:
     "--to", "folder", type=click.Path(path_type=Path), help="Write the pages to this folder."
 )
 @click.pass_obj
-def man(session: Session, *, folder: Path | None) -> None:
+def man(invocation: Invocation, *, folder: Path | None) -> None:
     """Install manual pages: one for each command, with the text of its --help.
 
     \b
@@ -98,7 +98,7 @@ def man(session: Session, *, folder: Path | None) -> None:
         _write(folder / f"{context.command_path.replace(' ', '-')}.1", page(context))
         count += 1
     text = f"{count} manual pages: {folder}; try: man {NAME}"
-    session.say(text, {"pages": count, "folder": str(folder)})
+    invocation.say(text, {"pages": count, "folder": str(folder)})
 
 
 def page(context: click.Context) -> str:

@@ -14,9 +14,9 @@ import click
 
 from paxosblock.cli.fs_names import status_of
 from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.progress import progress_bar
-from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.spark_words import compact_lines, copy_lines, fsck_lines
+from paxosblock.cli.spark_reports import compact_lines, copy_lines, fsck_lines
 from paxosblock.errors import ConfigError, NotFoundError, Outcome, UnavailableError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ _master = click.option(
 @_master
 @click.pass_obj
 def distcp(
-    session: Session,
+    invocation: Invocation,
     *,
     source: str,
     target: str,
@@ -102,9 +102,9 @@ def distcp(
     """
     if update and overwrite:
         raise click.UsageError("--update and --overwrite exclude each other")
-    path = session.path(target)
+    path = invocation.path(target)
     with suppress(NotFoundError):
-        _check_there(session, path)
+        _check_there(invocation, path)
     with _spark("distcp", master) as start:
         from paxosblock.client.spark.jobs.distcp import Existing
         from paxosblock.client.spark.jobs.distcp import distcp as run
@@ -113,14 +113,14 @@ def distcp(
         report = run(
             start,
             source,
-            session.addresses,
+            invocation.addresses,
             path,
             existing=Existing.OVERWRITE if overwrite else existing,
             storage_options=dict(_pair(option) for option in options),
-            watch=_bar("distcp", session),
+            watch=_bar("distcp", invocation),
         )
-    _tell(session, copy_lines(report), report)
-    session.failures += len(report.failures)
+    _tell(invocation, copy_lines(report), report)
+    invocation.failures += len(report.failures)
 
 
 @click.command(cls=Verb)
@@ -130,7 +130,7 @@ def distcp(
 )
 @_master
 @click.pass_obj
-def fsck(session: Session, path: str, deep: bool, master: str) -> None:
+def fsck(invocation: Invocation, path: str, deep: bool, master: str) -> None:
     """Read every replica of every block below PATH, and say what to do about what is wrong.
 
     \b
@@ -143,14 +143,14 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
     Files that are being written are checked up to their last finalized block. Exit code 1 when a
     block is not healthy.
     """
-    path = session.path(path)
-    _check_there(session, path)
+    path = invocation.path(path)
+    _check_there(invocation, path)
     with _spark("fsck", master) as start:
         from paxosblock.client.spark.jobs.fsck import fsck as run
 
-        report = run(start, session.addresses, path, _bar("fsck", session))
-    _tell(session, fsck_lines(report), report)
-    session.failures += len(report.findings)
+        report = run(start, invocation.addresses, path, _bar("fsck", invocation))
+    _tell(invocation, fsck_lines(report), report)
+    invocation.failures += len(report.findings)
 
 
 @click.command(cls=Verb)
@@ -175,7 +175,7 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
 @_master
 @click.pass_obj
 def compact(
-    session: Session,
+    invocation: Invocation,
     *,
     path: str,
     small: str,
@@ -198,8 +198,8 @@ def compact(
     """
     from paxosblock.units import parse_duration, parse_size
 
-    path = session.path(path)
-    _check_there(session, path)
+    path = invocation.path(path)
+    _check_there(invocation, path)
     with _spark("compact", master) as start:
         from paxosblock.client.spark.jobs.compact import CompactOptions
         from paxosblock.client.spark.jobs.compact import compact as run
@@ -213,12 +213,12 @@ def compact(
             header=header,
             keep_for_s=parse_duration(keep_for),
         )
-        report = run(start, session.addresses, path, options, _bar("compact", session))
-    _tell(session, compact_lines(report), report)
-    session.failures += report.failed
+        report = run(start, invocation.addresses, path, options, _bar("compact", invocation))
+    _tell(invocation, compact_lines(report), report)
+    invocation.failures += report.failed
 
 
-def _check_there(session: Session, path: str) -> None:
+def _check_there(invocation: Invocation, path: str) -> None:
     """Ask one question before Spark is even imported: a user who mistyped should know at once, and
     a client would go on asking for half a minute if no NameNode answers.
 
@@ -226,7 +226,7 @@ def _check_there(session: Session, path: str) -> None:
         NotFoundError: nothing is at `path`.
         UnavailableError: no NameNode answers.
     """
-    status_of(session, path)
+    status_of(invocation, path)
 
 
 def _pair(written: str) -> tuple[str, str]:
@@ -237,15 +237,15 @@ def _pair(written: str) -> tuple[str, str]:
 
 
 def _bar(
-    what: str, session: Session
+    what: str, invocation: Invocation
 ) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
-    return partial(progress_bar, what, wanted=not session.json)
+    return partial(progress_bar, what, wanted=not invocation.json)
 
 
-def _tell(session: Session, lines: Iterator[str], report: Any) -> None:
+def _tell(invocation: Invocation, lines: Iterator[str], report: Any) -> None:
     for line in lines:
-        session.say(line)
-    session.tell(report)
+        invocation.say(line)
+    invocation.tell(report)
 
 
 @contextmanager
@@ -272,8 +272,8 @@ def _spark(job: str, master: str) -> Iterator[Callable[[], SparkSession]]:
                 own.stop()
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines()
-        told = UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}")
-        raise told.with_outcome(Outcome.UNKNOWN) from error
+        reported = UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}")
+        raise reported.with_outcome(Outcome.UNKNOWN) from error
 
 
 def _start(name: str, master: str) -> SparkSession:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import ConfigError
 
 
@@ -50,20 +50,22 @@ def check_upgrade_options(*, upgrade: bool, rollback: bool, finalize: bool, yes:
         raise click.UsageError("--yes goes with --rollback")
 
 
-def end_upgrade(session: Session, volumes: tuple[Path, ...], *, rollback: bool, yes: bool) -> None:
+def end_upgrade(
+    invocation: Invocation, volumes: tuple[Path, ...], *, rollback: bool, yes: bool
+) -> None:
     """Go back to the snapshots of a node's volumes, or remove them."""
     if rollback:
-        _roll_back(session, volumes, yes=yes)
+        _roll_back(invocation, volumes, yes=yes)
     else:
-        _finalize(session, volumes)
+        _finalize(invocation, volumes)
 
 
-def _roll_back(session: Session, volumes: tuple[Path, ...], *, yes: bool) -> None:
+def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) -> None:
     """Go back to the snapshots of a node's volumes, with the user's yes."""
     from paxosblock.datanode import snapshot
     from paxosblock.disk import OsDisk
 
-    if not yes and (session.json or not sys.stdin.isatty()):
+    if not yes and (invocation.json or not sys.stdin.isatty()):
         raise click.UsageError("--rollback asks for a yes: where nobody can be asked, add --yes")
     disk = OsDisk()
     snapshot.check_rollback(disk, volumes)
@@ -76,17 +78,17 @@ def _roll_back(session: Session, volumes: tuple[Path, ...], *, yes: bool) -> Non
     snapshot.roll_back(disk, volumes)
     for folder, when in made.items():
         fact = {"volume": str(folder), "rolled_back_to": when}
-        session.say(f"{folder}: rolled back to {when}; what was written since is gone", fact)
-    session.say("It is taken in again by NameNodes that were rolled back, too.")
+        invocation.say(f"{folder}: rolled back to {when}; what was written since is gone", fact)
+    invocation.say("It is taken in again by NameNodes that were rolled back, too.")
 
 
-def _finalize(session: Session, volumes: tuple[Path, ...]) -> None:
+def _finalize(invocation: Invocation, volumes: tuple[Path, ...]) -> None:
     """Remove the snapshots of a node's volumes."""
     from paxosblock.datanode import snapshot
     from paxosblock.disk import OsDisk
 
     for folder in snapshot.finalize(OsDisk(), volumes):
-        session.say(f"{folder}: the snapshot is removed", {"volume": str(folder)})
+        invocation.say(f"{folder}: the snapshot is removed", {"volume": str(folder)})
 
 
 def _made(folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -79,9 +79,13 @@ async def pages(fs: Namespace, path: str, *, one_state: bool) -> AsyncIterator[L
         after = page.next_after
 
 
-async def walk(fs: Namespace, path: str) -> AsyncIterator[FileStatus]:
-    """As `AsyncClient.walk`."""
-    levels = [iter(await fs.list(path))]
+async def walk(
+    fs: Namespace,
+    path: str,
+    order: Callable[[list[FileStatus]], Iterable[FileStatus]] = iter,
+) -> AsyncIterator[FileStatus]:
+    """As `AsyncClient.walk`, with the entries of each directory in this order."""
+    levels = [iter(order(await fs.list(path)))]
     while levels:
         entry = next(levels[-1], None)
         if entry is None:
@@ -90,7 +94,7 @@ async def walk(fs: Namespace, path: str) -> AsyncIterator[FileStatus]:
         yield entry
         if entry.kind is Kind.DIRECTORY:
             with suppress(NotFoundError, NotDirectoryError):
-                levels.append(iter(await fs.list(entry.path)))
+                levels.append(iter(order(await fs.list(entry.path))))
 
 
 async def glob(fs: Namespace, pattern: str) -> AsyncIterator[FileStatus]:

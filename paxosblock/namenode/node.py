@@ -23,7 +23,7 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import balancer, safe_mode
 from paxosblock.namenode.blocks.replication.balancer import Balancer
 from paxosblock.namenode.blocks.replication.copies import Copies, Limits
-from paxosblock.namenode.blocks.replication.leaving import LeavingNodes
+from paxosblock.namenode.blocks.replication.leaving_nodes import LeavingNodes
 from paxosblock.namenode.blocks.replication.monitor import Monitor
 from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode

@@ -10,7 +10,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
 from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
@@ -188,6 +188,20 @@ def run_through(coroutine: Coroutine[Any, Any, A]) -> A:
         result: A = ended.value
         return result
     raise AssertionError("nothing that is awaited here suspends")
+
+
+def each_through(found: AsyncIterator[A]) -> Iterator[A]:
+    """Yield what comes from an iterator in which nothing suspends, without an event loop."""
+
+    async def following() -> A:
+        return await anext(found)
+
+    while True:
+        try:
+            each = run_through(following())
+        except StopAsyncIteration:
+            return
+        yield each
 
 
 class NameNodes:

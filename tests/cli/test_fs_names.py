@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from paxosblock import AsyncClient, Client, LocalCluster
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import ListDirectory
-from paxosblock.cli.session import Session
+from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.text import human_size
 from tests.cli.conftest import Paxosblock
 from tests.files import write
@@ -67,17 +67,17 @@ def test_ls_shows_a_directory_as_it_was_at_one_time(
     """What moves in front of the pages that were read would be missing, behind them be twice."""
     for name in "abcd":
         client.mkdirs(f"{folder}/{name}")
-    ask, moves = Session.call, [("d", "0"), ("a", "z")]
+    ask, moves = Invocation.call, [("d", "0"), ("a", "z")]
 
-    def call(session: Session, method: Method[Q, A], request: Q) -> A:
+    def call(invocation: Invocation, method: Method[Q, A], request: Q) -> A:
         if isinstance(request, ListDirectory):
             if request.after and moves:
                 source, target = moves.pop()
                 client.rename(f"{folder}/{source}", f"{folder}/{target}")
             request = replace(request, limit=2)
-        return ask(session, method, request)
+        return ask(invocation, method, request)
 
-    monkeypatch.setattr(Session, "call", call)
+    monkeypatch.setattr(Invocation, "call", call)
     shown = fs("ls", "-C", folder).out.splitlines()
     assert (shown, moves) == ([f"{folder}/{name}" for name in "0bcz"], [])
 

@@ -10,7 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.status import SafeModeStatus
-from paxosblock.cli.safemode import safe_mode_words
+from paxosblock.cli.safemode import describe_safe_mode
 from tests.cli.conftest import Paxosblock, Result
 
 OFF = Result(0, "Safe mode is OFF\n", "")
@@ -117,4 +117,4 @@ def test_another_word_is_wrong_usage(action: str, paxosblock: Paxosblock) -> Non
     ],
 )
 def test_it_says_what_it_waits_for(status: SafeModeStatus, words: str) -> None:
-    assert safe_mode_words(status) == words
+    assert describe_safe_mode(status) == words

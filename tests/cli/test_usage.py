@@ -17,7 +17,7 @@ import pytest
 
 from paxosblock.cli import main as command_line
 from paxosblock.cli.group import LazyGroup
-from paxosblock.cli.session import IN_VAIN_S, Session
+from paxosblock.cli.invocation import IN_VAIN_S, Invocation
 from paxosblock.errors import NotFoundError, UnavailableError
 from paxosblock.version import __version__
 from tests.children import killed_at_the_end
@@ -205,7 +205,7 @@ def test_a_command_waits_once_in_vain_and_not_at_each_path(
 
 
 def test_patience_is_whole_again_once_something_went_on(closed_port: str) -> None:
-    session = Session(closed_port, timeout=5.0)
+    invocation = Invocation(closed_port, timeout=5.0)
     seen = []
 
     def wait(error: Exception | None) -> None:
@@ -213,9 +213,9 @@ def test_patience_is_whole_again_once_something_went_on(closed_port: str) -> Non
         if error is not None:
             raise error
 
-    with session.client() as client:
+    with invocation.client() as client:
         late = UnavailableError("nobody answers")
-        session.for_each([late, late, None, NotFoundError("it is gone"), None], wait)
+        invocation.for_each([late, late, None, NotFoundError("it is gone"), None], wait)
     assert seen == [5.0, IN_VAIN_S, IN_VAIN_S, 5.0, 5.0]
 
 
@@ -279,7 +279,7 @@ def test_a_bug_is_one_line_and_a_traceback_with_debug(
     def fail(*_: object) -> None:
         raise RuntimeError("nobody\nthought of this")
 
-    monkeypatch.setattr("paxosblock.cli.session.Session.call", fail)
+    monkeypatch.setattr("paxosblock.cli.invocation.Invocation.call", fail)
     result = paxosblock(*(["--debug"] if debug else []), "fs", "ls", "/")
     assert result.code == 1
     *traceback, line = result.err.splitlines()

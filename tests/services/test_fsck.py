@@ -14,7 +14,7 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
 from paxosblock.units import KIB
 from tests.files import read
-from tests.services.test_leaving import QUICK, WITHIN_S, named, nodes, write
+from tests.services.test_leaving_nodes import QUICK, WITHIN_S, named, nodes, write
 from tests.waiting import wait_until
 
 

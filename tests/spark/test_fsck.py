@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
-from paxosblock.cli.spark_words import fsck_lines
+from paxosblock.cli.spark_reports import fsck_lines
 from paxosblock.client.check import ReplicaHealth
 from paxosblock.client.spark.jobs import fsck as job
 from paxosblock.client.spark.jobs.fsck import Checked, FsckReport, Verdict, check_units, units_of

@@ -9,7 +9,7 @@ from paxosblock.cli.text import counted, human_size
 from paxosblock.rack import DEFAULT_RACK
 
 
-def datanode_words(report: NodeStatus) -> str:
+def describe_datanode(report: NodeStatus) -> str:
     """Return state, rack, blocks and room of a DataNode, its snapshot, and failed volumes.
 
     A rack is shown only if somebody chose one, as HDFS does. Room that is neither used nor free
@@ -22,13 +22,13 @@ def datanode_words(report: NodeStatus) -> str:
     kept = any(volume.snapshot for volume in report.storages)
     snapshot = ["keeps the snapshot of an upgrade"] if kept else []
     rack = "" if report.rack == DEFAULT_RACK else f" in {report.rack}"
-    words = f"{report.state}{rack}, {counted(report.blocks, 'block')}, {human_size(used)} used"
+    room = f"{report.state}{rack}, {counted(report.blocks, 'block')}, {human_size(used)} used"
     return ", ".join(
-        [words, f"{human_size(free)} free of {human_size(capacity)}", *snapshot, *failed]
+        [room, f"{human_size(free)} free of {human_size(capacity)}", *snapshot, *failed]
     )
 
 
-def scrubbed_words(report: NodeStatus) -> str:
+def describe_scrubbing(report: NodeStatus) -> str:
     """Return the day on which the volume that has waited longest had last been read in full."""
     last_ms = [volume.scrubbed_ms for volume in report.storages if not volume.failed]
     if not last_ms or not min(last_ms):
@@ -41,24 +41,24 @@ def shortfall(has: int, wanted: int) -> str:
     return f"only {has} of {wanted} replicas"
 
 
-def cluster_words(seen: ClusterStatus) -> str:
+def describe_cluster(seen: ClusterStatus) -> str:
     """Return the numbers of files and blocks of a cluster."""
     files, blocks = counted(seen.files, "file"), counted(seen.blocks, "block")
     return f"{files} ({seen.open_files} being written), {blocks}"
 
 
-def replication_words(seen: ReplicationStatus) -> str:
+def describe_replication(seen: ReplicationStatus) -> str:
     """Return the numbers of blocks that lack a replica, by urgency; "" if there are none."""
-    told = []
+    parts = []
     if seen.waiting or seen.under_way:
         waits = "waits" if seen.waiting == 1 else "wait"
-        told.append(f"{counted(seen.waiting, 'block')} {waits} for a copy")
-        told.append(f"{seen.under_way} {'is' if seen.under_way == 1 else 'are'} being copied")
+        parts.append(f"{counted(seen.waiting, 'block')} {waits} for a copy")
+        parts.append(f"{seen.under_way} {'is' if seen.under_way == 1 else 'are'} being copied")
     if seen.missing:
-        told.append(
+        parts.append(
             f"{counted(seen.missing, 'block')} missing: no replica is left that can be read"
         )
     if seen.corrupt:
         has = "has" if seen.corrupt == 1 else "have"
-        told.append(f"{counted(seen.corrupt, 'block')} {has} a damaged replica")
-    return ", ".join(told)
+        parts.append(f"{counted(seen.corrupt, 'block')} {has} a damaged replica")
+    return ", ".join(parts)

@@ -28,7 +28,7 @@ from paxosblock.protocol.types import StorageId
 
 PAGE: Final = 250
 """Blocks to look at before other tasks get a turn."""
-TOLD_MAX: Final = 100
+SHOWN_MAX: Final = 100
 """Blocks to report as examples of those that hold a node up."""
 REST: Final = 4.0
 """Pause between two looks, as a multiple of the time that the last one took."""
@@ -45,7 +45,7 @@ class _Seen:
     blocks: int = 0
     waiting: int = 0
     open_blocks: int = 0
-    told: list[tuple[BlockEntry, HeldUp]] = field(default_factory=list)
+    shown: list[tuple[BlockEntry, HeldUp]] = field(default_factory=list)
 
     def note(self, entry: BlockEntry, held_up: HeldUp | None) -> None:
         """Note a block with a replica on the node, and the reason if that is still needed."""
@@ -53,8 +53,8 @@ class _Seen:
         self.open_blocks += not entry.record.finalized
         if held_up is not None:
             self.waiting += 1
-            if len(self.told) < TOLD_MAX:
-                self.told.append((entry, held_up))
+            if len(self.shown) < SHOWN_MAX:
+                self.shown.append((entry, held_up))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class LeavingNodes:
                     node.note(demand.entry, self._held_up(look, node, demand))
             after = page[-1].entry.record.block
             await asyncio.sleep(0)
-        found = {name: await self._told(look, node) for name, node in look.nodes.items()}
+        found = {name: await self._described(look, node) for name, node in look.nodes.items()}
         if not self._changed.is_set():  # else `found` may be from before a change
             self._seen = found
 
@@ -165,9 +165,9 @@ class LeavingNodes:
             why = HoldUp.MISSING if need.missing else why
         return None if enough else HeldUp(record.block, "", why, elsewhere, least)
 
-    async def _told(self, look: _Look, node: _Seen) -> LeavingNode:
-        paths = await self._catalog.block_paths(tuple(entry for entry, _ in node.told))
-        told = zip(paths, node.told, strict=True)
+    async def _described(self, look: _Look, node: _Seen) -> LeavingNode:
+        paths = await self._catalog.block_paths(tuple(entry for entry, _ in node.shown))
+        shown = zip(paths, node.shown, strict=True)
         return LeavingNode(
             _status(node.name, node.record),
             known=True,
@@ -175,7 +175,7 @@ class LeavingNodes:
             waiting=node.waiting,
             open_blocks=node.open_blocks,
             others=look.others,
-            held_up=tuple(replace(held_up, path=path) for path, (_, held_up) in told),
+            held_up=tuple(replace(held_up, path=path) for path, (_, held_up) in shown),
         )
 
 

@@ -21,8 +21,8 @@ from paxosblock.api.care import (
     SetAdminState,
 )
 from paxosblock.cli.group import Verb, seconds
+from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.progress import count_bar
-from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted
 
 LOOK_AGAIN_S: Final = 0.5
@@ -48,7 +48,7 @@ def _leaves(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=Verb)
 @_leaves
 @click.pass_obj
-def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
+def decommission(invocation: Invocation, wait: bool, nodes: tuple[str, ...]) -> None:
     """Let DataNodes leave for good, while every block keeps its number of replicas.
 
     \b
@@ -64,7 +64,7 @@ def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
 
     The cluster remembers it across restarts and fail-overs.
     """
-    _let_leave(session, AdminState.DECOMMISSIONED, 0, nodes, wait)
+    _let_leave(invocation, AdminState.DECOMMISSIONED, 0, nodes, wait)
 
 
 @click.command(cls=Verb)
@@ -78,7 +78,7 @@ def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
 )
 @_leaves
 @click.pass_obj
-def maintenance(session: Session, for_s: float, wait: bool, nodes: tuple[str, ...]) -> None:
+def maintenance(invocation: Invocation, for_s: float, wait: bool, nodes: tuple[str, ...]) -> None:
     """Let DataNodes be away for a while without having their blocks copied.
 
     \b
@@ -89,13 +89,13 @@ def maintenance(session: Session, for_s: float, wait: bool, nodes: tuple[str, ..
     each block has min_replication replicas on other DataNodes; if they are missing they are made
     first, and --wait waits for that. `admin recommission` ends it early.
     """
-    _let_leave(session, AdminState.IN_MAINTENANCE, for_s, nodes, wait)
+    _let_leave(invocation, AdminState.IN_MAINTENANCE, for_s, nodes, wait)
 
 
 @click.command(cls=Verb)
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.pass_obj
-def recommission(session: Session, nodes: tuple[str, ...]) -> None:
+def recommission(invocation: Invocation, nodes: tuple[str, ...]) -> None:
     """Take back DataNodes that were to leave.
 
     \b
@@ -106,15 +106,15 @@ def recommission(session: Session, nodes: tuple[str, ...]) -> None:
     """
 
     def take_back(written: str) -> None:
-        status = _set(session, written, AdminState.IN_SERVICE, 0)
-        session.say(f"{_name(status)} is in service", status)
+        status = _set(invocation, written, AdminState.IN_SERVICE, 0)
+        invocation.say(f"{_name(status)} is in service", status)
 
-    session.for_each(nodes, take_back)
+    invocation.for_each(nodes, take_back)
 
 
 @click.command(cls=Verb)
 @click.pass_obj
-def leaving(session: Session) -> None:
+def leaving(invocation: Invocation) -> None:
     """Show the DataNodes that are to leave, how far they are, and what holds them up.
 
     \b
@@ -125,16 +125,16 @@ def leaving(session: Session) -> None:
 
     At most the first hundred blocks are shown.
     """
-    nodes = session.call(LEAVING, LeavingRequest()).nodes
+    nodes = invocation.call(LEAVING, LeavingRequest()).nodes
     for node in nodes:
-        session.say(f"{_name(node.status)}: {progress_words(node)}", node)
+        invocation.say(f"{_name(node.status)}: {describe_progress(node)}", node)
         for block in node.held_up:
-            session.say(f"  {hold_up_words(node, block)}")
+            invocation.say(f"  {describe_hold_up(node, block)}")
     if not nodes:
-        session.say("no DataNode is to leave")
+        invocation.say("no DataNode is to leave")
 
 
-def progress_words(node: LeavingNode) -> str:
+def describe_progress(node: LeavingNode) -> str:
     """Return the progress of a DataNode that is leaving."""
     admin, blocks = node.status.admin, counted(node.blocks, "block")
     until = _until(node.status)
@@ -146,7 +146,7 @@ def progress_words(node: LeavingNode) -> str:
     return f"{_UNDER_WAY[admin]}{until}, {node.waiting} of {blocks} wait{writing}"
 
 
-def hold_up_words(node: LeavingNode, block: HeldUp) -> str:
+def describe_hold_up(node: LeavingNode, block: HeldUp) -> str:
     """Return the reason why a block still needs a DataNode that is leaving."""
     where = f"'{block.path}' block {block.block}" if block.path else f"block {block.block}"
     match block.why:
@@ -161,46 +161,46 @@ def hold_up_words(node: LeavingNode, block: HeldUp) -> str:
 
 
 def _let_leave(
-    session: Session, admin: AdminState, for_s: float, nodes: tuple[str, ...], wait: bool
+    invocation: Invocation, admin: AdminState, for_s: float, nodes: tuple[str, ...], wait: bool
 ) -> None:
-    told: list[AdminStatus] = []
+    asked: list[AdminStatus] = []
 
     def leave(written: str) -> None:
-        status = _set(session, written, admin, for_s)
+        status = _set(invocation, written, admin, for_s)
         what = "is in maintenance" if status.until_ms else "is to leave"
-        session.say(f"{_name(status)} {what}{_until(status)}: no new block goes there", status)
-        told.append(status)
+        invocation.say(f"{_name(status)} {what}{_until(status)}: no new block goes there", status)
+        asked.append(status)
 
-    session.for_each(nodes, leave)
+    invocation.for_each(nodes, leave)
     if wait:
-        session.for_each(told, lambda status: _wait(session, status))
+        invocation.for_each(asked, lambda status: _wait(invocation, status))
 
 
-def _wait(session: Session, status: AdminStatus) -> None:
+def _wait(invocation: Invocation, status: AdminStatus) -> None:
     """Wait until a DataNode may go; print once what holds it up for good."""
-    told: set[str] = set()
+    said: set[str] = set()
     node = LeavingNode(status, known=False)
-    with count_bar(status.node, wanted=not session.json) as show:
-        for node in _until_done(session, status):
+    with count_bar(status.node, wanted=not invocation.json) as show:
+        for node in _until_done(invocation, status):
             show(node.blocks - node.waiting, node.blocks)
             stuck = [each for each in node.held_up if each.why is not HoldUp.TOO_FEW]
             if node.known and len(stuck) == node.waiting:
-                for words in (hold_up_words(node, each) for each in stuck):
-                    if words not in told:
-                        session.warn(status.node, f"waits for {words}")
-                        told.add(words)
+                for reason in (describe_hold_up(node, each) for each in stuck):
+                    if reason not in said:
+                        invocation.warn(status.node, f"waits for {reason}")
+                        said.add(reason)
     enough = f"enough replicas of its {counted(node.blocks, 'block')} are elsewhere"
-    session.say(f"{status.node}: {_DONE[status.admin]}{_until(status)}, {enough}", node)
+    invocation.say(f"{status.node}: {_DONE[status.admin]}{_until(status)}, {enough}", node)
 
 
-def _until_done(session: Session, status: AdminStatus) -> Iterator[LeavingNode]:
+def _until_done(invocation: Invocation, status: AdminStatus) -> Iterator[LeavingNode]:
     """Yield the progress of a DataNode, repeatedly until it may go.
 
     Raises:
         UserError: somebody took it back, or its maintenance is over.
     """
     while True:
-        nodes = session.call(LEAVING, LeavingRequest()).nodes
+        nodes = invocation.call(LEAVING, LeavingRequest()).nodes
         found = [node for node in nodes if node.status.node == status.node]
         if not found or found[0].status.admin is not status.admin:
             raise UserError(status.node, "is not to leave any more: somebody took it back")
@@ -210,8 +210,8 @@ def _until_done(session: Session, status: AdminStatus) -> Iterator[LeavingNode]:
         time.sleep(LOOK_AGAIN_S)
 
 
-def _set(session: Session, written: str, admin: AdminState, for_s: float) -> AdminStatus:
-    return session.call_once(SET_ADMIN_STATE, SetAdminState(written, admin, for_s))
+def _set(invocation: Invocation, written: str, admin: AdminState, for_s: float) -> AdminStatus:
+    return invocation.call_once(SET_ADMIN_STATE, SetAdminState(written, admin, for_s))
 
 
 def _name(status: AdminStatus) -> str:

@@ -1,4 +1,4 @@
-"""The state of one run of the command: the cluster's address, the form of output, the failures."""
+"""One invocation of the command: the cluster's address, the form of output, the failures."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class UserError(PaxosBlockError):
 
 
 @dataclass
-class Session:
-    """Settings of this run, and the cluster it talks to."""
+class Invocation:
+    """The options of this command line, the cluster it talks to, and what went wrong so far."""
 
     namenodes: str | None = None
     timeout: float | None = None
@@ -69,7 +69,7 @@ class Session:
     failures: int = 0
     _by_url: bool = False
     _begun: bool = False
-    _told_waiting: bool = False
+    _said_waiting: bool = False
     _in_vain: bool = False
     _client: Client | None = None
     serves: bool = False
@@ -141,19 +141,19 @@ class Session:
 
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask the NameNodes, without importing the whole client."""
-        with self._told_when_slow():
+        with self._said_when_slow():
             return self._namenodes.call(method, request)
 
     def call_once(self, method: Method[Q, A], request: Q) -> A:
         """Ask for a change that is made once, however often it is sent: one with a `once`."""
         unnamed: Any = request
-        with self._told_when_slow():
+        with self._said_when_slow():
             return self._namenodes.call_once(
                 method, lambda once: msgspec.structs.replace(unnamed, once=once)
             )
 
     @contextmanager
-    def _told_when_slow(self) -> Iterator[None]:
+    def _said_when_slow(self) -> Iterator[None]:
         timer = Timer(SILENT_FOR_S, self.tell_waiting, (SILENT_FOR_S,))
         timer.daemon = True
         timer.start()
@@ -166,8 +166,8 @@ class Session:
         """Say on standard error, once, what the command waits for, if that has taken two seconds
         already.
         """
-        if waited_s >= SILENT_FOR_S and not self._told_waiting:
-            self._told_waiting = True
+        if waited_s >= SILENT_FOR_S and not self._said_waiting:
+            self._said_waiting = True
             text = f"waiting for the cluster at {','.join(self.addresses)}"
             fact = {"verb": self.verb, "waiting": text, "timeout_s": self.timeout_s}
             line = f"{self.verb}: {text} (--timeout {format_duration(self.timeout_s)})"

@@ -46,12 +46,12 @@ def fsck_lines(report: FsckReport) -> Iterator[str]:
     for path in report.being_written:
         yield f"{path}: is being written; checked up to its last finalized block"
     counts = {finding.verdict: report.count(finding.verdict) for finding in report.findings}
-    told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items())
+    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items())
     files, blocks = counted(report.files, "file"), counted(report.blocks, "block")
     yield (
         f"{report.path}: {files}, {blocks}, {counted(report.replicas, 'replica')}, "
         f"{human_size(report.bytes_read)} read in {report.seconds:.1f} s: "
-        + (f"blocks: {told}" if told else "healthy")
+        + (f"blocks: {verdicts}" if verdicts else "healthy")
     )
 
 

@@ -27,7 +27,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
 )
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode.blocks.replication.leaving import LeavingNodes
+from paxosblock.namenode.blocks.replication.leaving_nodes import LeavingNodes
 from paxosblock.namenode.blocks.replication.monitor import WALK_PAUSE_S
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, finalize_message
