@@ -76,7 +76,7 @@ class NameNodes:
         """Ask for a change until a NameNode answers; it is made once however often that takes.
 
         `make` makes the request with the name it gets. Raises what `call` does; the outcome is
-        unknown only when nobody answered in time.
+        unknown only when no answer came to one of the tries, and none says that it was done.
         """
         with self._sessions.once() as once:
             return await self.call(method, make(once))

@@ -65,8 +65,8 @@ class Unopened:
         except PaxosBlockError as error:
             # A NameNode that found no room for it at DataNodes knows that it is not there; one
             # that names its own full disk says nothing about a request before.
-            known = known and not (isinstance(error, NoSpaceError) and not error.of_namenode)
-            self._maybe = known or error.outcome is Outcome.UNKNOWN
+            no_room = isinstance(error, NoSpaceError) and not error.of_namenode
+            self._maybe = not no_room and (known or error.outcome is Outcome.UNKNOWN)
             raise
 
     def end(self) -> None:
@@ -92,8 +92,8 @@ class Shortfall:
         why = view.shortfall or "the answer that told why was lost"
         if self._latest < self.fewest:
             self.fewest, self.why = self._latest, why
-        told = self._path, self._latest, self._wanted
+        counts = self._path, self._latest, self._wanted
         if self._latest < before:
-            _log.warning("'%s': a block gets only %d of %d replicas: %s", *told, why)
+            _log.warning("'%s': a block gets only %d of %d replicas: %s", *counts, why)
         elif self._latest > before:
-            _log.info("'%s': a block gets %d of %d replicas again", *told)
+            _log.info("'%s': a block gets %d of %d replicas again", *counts)

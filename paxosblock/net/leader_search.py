@@ -120,7 +120,8 @@ class LeaderSearch:
         able to arrive twice without harm: by itself, or by its name (`Sessions`).
 
         Raises:
-            PaxosBlockError: what the NameNode answered, if asking again cannot help.
+            PaxosBlockError: what the NameNode answered, if asking again cannot help. Its outcome
+                is unknown if that of an earlier try is: it may be on its way still.
             InvalidRequestError: the search is closed.
             UnavailableError, NotLeaderError, NotReadyError: nobody could serve it in time; nothing
                 was done.
@@ -138,6 +139,7 @@ class LeaderSearch:
                 return await self._ask_each(method, make, until_s)
             except PaxosBlockError as error:
                 if not _may_succeed_later(error):
+                    _share_doubt(gravest, error)
                     raise
                 gravest = _graver(gravest, error)
             left_s = until_s - shell.now_s()
@@ -170,6 +172,7 @@ class LeaderSearch:
                 return await self._ask(address, method, make(), timeout_s)
             except PaxosBlockError as error:
                 if not _may_succeed_later(error):
+                    _share_doubt(gravest, error)
                     raise
                 gravest = _graver(gravest, error)
                 waiting = tuple(each for each in self._after(address, error) if each not in asked)
@@ -294,6 +297,14 @@ def _may_succeed_later(error: PaxosBlockError) -> bool:
     return error.retriable or isinstance(error, StorageError)
 
 
+def _share_doubt(before: PaxosBlockError | None, final: PaxosBlockError) -> None:
+    """Make the error that ends the search say UNKNOWN if that of earlier tries does. A refusal does
+    not undo what they may have done, or may yet do: a copy can be late.
+    """
+    if before is not None and before.outcome is Outcome.UNKNOWN:
+        final.with_outcome(Outcome.UNKNOWN)
+
+
 def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
     """Return the error to report for tries that failed: the one that says most about the cause.
 
@@ -306,8 +317,8 @@ def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockE
         news = _tells(now) - _tells(before)
         return now if news > 0 or (news == 0 and not isinstance(now, DeadlineError)) else before
     unknown, refused = (before, now) if before.outcome is Outcome.UNKNOWN else (now, before)
-    told = isinstance(unknown.__cause__, _DISK) or str(refused) in str(unknown)
-    if told or not isinstance(refused, _DISK):
+    included = isinstance(unknown.__cause__, _DISK) or str(refused) in str(unknown)
+    if included or not isinstance(refused, _DISK):
         return unknown
     explained = unknown.reworded(f"{unknown}; {refused}")
     explained.__cause__ = refused

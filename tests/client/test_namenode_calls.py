@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -154,6 +154,19 @@ async def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_done_it() ->
         with pytest.raises(OutcomeUnknownError, match="connection lost"):
             await delete(first, second, retry_for_s=1.0)
         assert first.calls > 1
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_final_refusal_does_not_hide_that_an_earlier_try_may_do_it_yet(others: int) -> None:
+    lost, refused = OutcomeUnknownError("connection lost"), NotFoundError("no such file")
+    servers = [Server(lost, *[refused][others:]), Server(refused)][: 1 + others]
+    async with AsyncExitStack() as stack:
+        for server in servers:
+            await stack.enter_async_context(serving(server))
+        with pytest.raises(NotFoundError, match="no such file") as caught:
+            await delete(*servers)
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert [server.calls for server in servers] == ([1, 1] if others else [2])
 
 
 async def test_the_namenode_that_answered_is_asked_first_the_next_time() -> None:
