@@ -181,12 +181,12 @@ async def rebuild_block(node: NameNode, request: RebuildBlock) -> BlockView:
     return node.views.block(await node.rebuilder.rebuild(request, node.clock_s()))
 
 
-async def delete_block(node: NameNode, request: DeleteBlock) -> Deletion:
+async def delete_block(node: NameNode, request: DeleteBlock) -> Decided[Deletion]:
     """Delete a block without a file, and tell its members to drop their replicas."""
     (entry,) = await node.catalog.block_entries((request.block,))
     deletion = await node.catalog.delete_block(request)
     node.block_leases.release(request.block)
-    if deletion.existed and entry is not None:
+    if deletion.value.existed and entry is not None:
         node.finalizer.delete_everywhere(entry)
     return deletion
 

@@ -29,6 +29,8 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES
@@ -83,6 +85,35 @@ async def test_one_entry_of_the_log_makes_a_file_and_its_block_one_closes_both(
     assert (status.open, status.length) == (False, CHUNK_BYTES)
     assert await blocks(scene) == [view.record.block]
     assert (await scene.service.call(GET_BLOCK, BlockRequest(view.record.block))).record.finalized
+
+
+async def test_each_record_of_a_file_is_encoded_once_in_the_change_that_writes_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    put = Draft.put
+
+    def noted(draft: Draft, key: bytes, value: bytes | None) -> None:
+        written.append(key)
+        put(draft, key, value)
+
+    monkeypatch.setattr(Draft, "put", noted)
+    file, view = await made(scene)
+    assert keys.inode(file) in written
+    assert len(written) == len(set(written))
+    written.clear()
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(view)))
+    assert {keys.inode(file), keys.block(view.record.block)} <= set(written)
+    assert len(written) == len(set(written))
+
+
+async def test_a_block_that_ends_with_its_file_does_not_follow_itself(scene: Scene) -> None:
+    file, view = await made(scene)
+    itself = replace(ends(view), following=view.record.block)
+    with pytest.raises(InvalidRequestError, match="was not made ahead to follow"):
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, itself))
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(view)))
+    assert await blocks(scene) == [view.record.block]
 
 
 async def test_a_closed_file_takes_the_room_that_it_has_and_not_that_of_a_whole_block(

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.draft import Draft, inode_of
+from paxosblock.namenode.catalog.namespace import root
+from paxosblock.namenode.catalog.records import encode
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.kv.state import StateMachine
 from tests.memory_table import MemoryTable
@@ -53,6 +56,23 @@ def test_a_draft_shows_what_will_be_there_when_it_is_applied(
     there = [(key, found.value) for key, found in machine.scan(*bounds, limit, reverse)]
     assert shown == there
     assert read == {key: (machine.get(key).exists, machine.get(key).value) for key in read}
+
+
+def test_a_record_is_not_decoded_in_the_change_that_put_it() -> None:
+    draft = Draft(machine_with())
+    first = root(1)
+    draft.begin_part()
+    draft.put_inode(first)
+    assert inode_of(draft, first.number) is first
+    draft.begin_part()
+    draft.put_inode(root(2))
+    draft.undo_part()
+    assert inode_of(draft, first.number) == first
+    draft.put_inode(first)
+    draft.put(keys.inode(first.number), encode(root(3)))
+    assert inode_of(draft, first.number) == root(3)
+    draft.delete(keys.inode(first.number))
+    assert inode_of(draft, first.number) is None
 
 
 def test_what_a_draft_wrote_itself_is_no_precondition() -> None:

@@ -253,10 +253,10 @@ class Catalog:
         here = in_one(lambda draft: decide(draft, request, block, members))
         return (await self._once(request.once, BlockEntry, self._clock_ms(), here)).value
 
-    async def delete_block(self, request: DeleteBlock) -> Deletion:
+    async def delete_block(self, request: DeleteBlock) -> Decided[Deletion]:
         """Take a block without a file out of the catalog."""
         here = in_one(lambda draft: without_file.delete(draft, request.block))
-        return (await self._once(request.once, Deletion, self._clock_ms(), here)).value
+        return await self._once(request.once, Deletion, self._clock_ms(), here)
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
         """Return the blocks without files that are not ended, for the leases of a new leader."""

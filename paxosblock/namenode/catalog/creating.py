@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paxosblock.api.namenode import CreateFile, FileStatus
+from paxosblock.api.namenode import NO_BLOCK, CreateFile, FileStatus
 from paxosblock.namenode.catalog import namespace, reserving, safe_mode, tree
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
@@ -37,12 +37,12 @@ def create(draft: Draft, request: CreateFile, context: Context, placed: Placed |
         Others: as `namespace.create`.
     """
     safe_mode.check_names_may_change(draft)
-    inode = namespace.create(draft, request, context)
+    block = NO_BLOCK if placed is None else placed.block
+    inode = namespace.create(draft, request, context, block)
     status = tree.file_status(request.path, inode, length=0)  # it was made without a block
-    first = reserving.reserved(draft, inode)  # an earlier copy of the request may have made it
-    if first is None and placed is not None and request.first is not None:
-        record = finalize.add_block(
-            placed.block, placed.members, request.writer, request.first.window, inode.durability
-        )
-        first = reserving.reserve(draft, inode, record)
-    return Made(status, first)
+    if placed is None or request.first is None or inode.reserved not in (NO_BLOCK, block):
+        return Made(status, reserving.reserved(draft, inode))  # made by an earlier copy, or by none
+    record = finalize.add_block(
+        block, placed.members, request.writer, request.first.window, inode.durability
+    )
+    return Made(status, reserving.reserve(draft, inode, record))

@@ -13,6 +13,8 @@ from typing import ParamSpec, Protocol, TypeVar
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
+    DirectoryInode,
+    FileInode,
     Inode,
     decode_entry,
     decode_inode,
@@ -66,13 +68,33 @@ class Reads(Protocol):
 def block_entry(reads: Reads, block: BlockId) -> BlockEntry | None:
     """Return a block's entry; None if there is no such block."""
     found = reads.get(keys.block(block))
-    return decode_entry(found.value) if found.exists else None
+    return entry_in(found) if found.exists else None
 
 
 def inode_of(reads: Reads, number: int) -> Inode | None:
     """Return a file or directory by its id; None if there is none."""
     found = reads.get(keys.inode(number))
-    return decode_inode(found.value) if found.exists else None
+    return inode_in(found) if found.exists else None
+
+
+class _Put(Versioned, frozen=True, gc=False):
+    """A value that a draft has put itself, with the record that it was made of."""
+
+    record: BlockEntry | Inode
+
+
+def entry_in(found: Versioned) -> BlockEntry:
+    """Return the entry of a block that was just read."""
+    if isinstance(found, _Put) and isinstance(found.record, BlockEntry):
+        return found.record
+    return decode_entry(found.value)
+
+
+def inode_in(found: Versioned) -> Inode:
+    """Return the file or directory that was just read."""
+    if isinstance(found, _Put) and isinstance(found.record, FileInode | DirectoryInode):
+        return found.record
+    return decode_inode(found.value)
 
 
 class Draft:
@@ -96,6 +118,8 @@ class Draft:
         self._before: dict[bytes, bytes | _Unchanged | None] = {}
         """For each key that this part changes, the change made by earlier parts."""
         self._empty_before = 0
+        self._records: dict[bytes, BlockEntry | Inode] = {}
+        """Records of changes: whoever reads what was put in this draft need not decode it."""
         self._sorted: list[bytes] | None = None  # the keys of `_changes`, once a range is read
 
     def get(self, key: bytes) -> Versioned:
@@ -148,10 +172,12 @@ class Draft:
         if key not in self._before:
             self._before[key] = changes.get(key, _Unchanged.UNCHANGED)
         changes[key] = value
+        if self._records:
+            self._records.pop(key, None)
 
     def put_inode(self, inode: Inode) -> None:
         """Write a file or directory."""
-        self.put(keys.inode(inode.number), encode(inode))
+        self._put_record(keys.inode(inode.number), inode)
 
     def delete(self, key: bytes) -> None:
         """Remove `key`."""
@@ -167,12 +193,12 @@ class Draft:
     def add_block(self, entry: BlockEntry) -> None:
         """Write the record of a new block."""
         self.get(keys.block(entry.record.block))
-        self.put(keys.block(entry.record.block), encode(entry))
+        self._put_record(keys.block(entry.record.block), entry)
 
     def replace_block(self, before: BlockEntry, after: BlockEntry) -> None:
         """Write the next version of a block's record: the one place where records change (I8)."""
         after.record.check_follows(before.record)
-        self.put(keys.block(after.record.block), encode(after))
+        self._put_record(keys.block(after.record.block), after)
 
     @property
     def overtaken(self) -> bool:
@@ -197,6 +223,7 @@ class Draft:
             else:
                 self._changes[key] = value
         del self._empty[self._empty_before :]
+        self._records.clear()  # earlier parts may have put others
         self._before, self._sorted = {}, None
 
     def transaction(self) -> Transaction:
@@ -211,8 +238,12 @@ class Draft:
 
     def _changed(self, key: bytes) -> Versioned:
         value = self._changes[key]
+        if value is None:
+            return ABSENT
         # Its future revision is not known; all that matters is that it differs from "absent".
-        return ABSENT if value is None else Versioned(value, self._view.revision + 1)
+        revision = self._view.revision + 1
+        record = self._records.get(key)
+        return Versioned(value, revision) if record is None else _Put(value, revision, record)
 
     def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
         if not self._changes:
@@ -223,3 +254,7 @@ class Draft:
         last = bisect_left(ordered, end) if end else len(ordered)
         changed = ordered[bisect_left(ordered, start) : last]
         return reversed(changed) if reverse else iter(changed)
+
+    def _put_record(self, key: bytes, record: BlockEntry | Inode) -> None:
+        self.put(key, encode(record))
+        self._records[key] = record

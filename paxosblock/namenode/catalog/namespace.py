@@ -33,6 +33,7 @@ from paxosblock.namenode.catalog.records import (
     Inode,
     encode,
 )
+from paxosblock.protocol.types import BlockId
 
 DIRECTORY_PERMISSION = 0o755
 
@@ -102,8 +103,11 @@ def live_until(draft: Draft, inode: DirectoryInode, expires_ms: int) -> Director
     return changed
 
 
-def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
-    """Make an empty file for `request.writer`; the caller starts its lease.
+def create(
+    draft: Draft, request: CreateFile, context: Context, reserved: BlockId = NO_BLOCK
+) -> FileInode:
+    """Make an empty file for `request.writer`; the caller starts its lease, and makes the block
+    `reserved` ahead for a file that names it then.
 
     A repeated request finds the file that the first one made and returns it.
 
@@ -132,7 +136,7 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
         if before.writer == request.writer or not request.overwrite:
             raise tree.exists(request.path)
         _replace_file(draft, before, request.path, context)
-    inode = _new_file(directory, names[-1], request, context)
+    inode = _new_file(directory, names[-1], request, context, reserved)
     _link(draft, inode, context)
     draft.put(keys.open_file(inode.number), b"")
     return inode
@@ -327,7 +331,9 @@ def _make_missing(
     return made
 
 
-def _new_file(directory: int, name: str, request: CreateFile, context: Context) -> FileInode:
+def _new_file(
+    directory: int, name: str, request: CreateFile, context: Context, reserved: BlockId = NO_BLOCK
+) -> FileInode:
     return FileInode(
         number=next(context.numbers),
         parent=directory,
@@ -341,6 +347,7 @@ def _new_file(directory: int, name: str, request: CreateFile, context: Context) 
         block_size=request.block_size,
         durability=request.durability,
         writer=request.writer,
+        reserved=reserved,
     )
 
 

@@ -16,12 +16,11 @@ import msgspec
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.draft import Draft, Reads, entry_in
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
     FileInode,
     Place,
-    decode_entry,
     decode_place,
     encode,
 )
@@ -33,17 +32,18 @@ def reserved(reads: Reads, inode: FileInode) -> BlockEntry | None:
     """Return the block that was made ahead for a file; None when there is none."""
     if inode.reserved == NO_BLOCK:
         return None
-    return decode_entry(reads.get(keys.block(inode.reserved)).value)
+    return entry_in(reads.get(keys.block(inode.reserved)))
 
 
 def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
-    """Make a block ahead for a file that has none."""
+    """Make a block ahead for a file that has none, or was made with its name a moment ago."""
     assert inode.open, "a block is made ahead only for the writer of a file"
-    assert inode.reserved == NO_BLOCK, "at most one block is made ahead"
     entry = BlockEntry(record, inode.number)
     draft.add_block(entry)
     draft.put(keys.open_block(record.block), b"")
-    draft.put_inode(msgspec.structs.replace(inode, reserved=record.block))
+    if inode.reserved != record.block:
+        assert inode.reserved == NO_BLOCK, "at most one block is made ahead"
+        draft.put_inode(msgspec.structs.replace(inode, reserved=record.block))
     return entry
 
 
@@ -59,17 +59,20 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
     if found.exists and decode_place(found.value).block == block:
         return
     entry, before = reserved(draft, inode), tree.last_block(draft, inode.number)
-    is_last = before is not None and before.entry.record.block == last.record.block
+    is_last = before is not None and before.entry.record.block == last.record.block != block
     if entry is None or entry.record.block != block or before is None or not is_last:
         raise InvalidRequestError(
             f"block {block}: was not made ahead to follow block {last.record.block}", block=block
         )
     assert last.record.finalized, "only the last block may be undecided"
-    _give_place(draft, inode, replace(entry, sequence=last.sequence + 1), before.end)
+    placed = replace(entry, sequence=last.sequence + 1)
+    draft.replace_block(entry, placed)
+    draft.put_inode(_give_place(draft, inode, placed, before.end))
 
 
 def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
-    """Make `block` the first of its file if it was made ahead with the file; return the inode.
+    """Make `block` the first of its file if it was made ahead with the file; return the inode,
+    which the caller writes.
 
     The caller ends the block in the same change; nothing in it was acknowledged before that.
     """
@@ -77,20 +80,17 @@ def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
         return inode
     entry = reserved(draft, inode)
     assert entry is not None, "it is named by the inode"
+    assert not entry.sequence, "it was made for the first place"
     return _give_place(draft, inode, entry, offset=0)
 
 
 def _give_place(draft: Draft, inode: FileInode, entry: BlockEntry, offset: int) -> FileInode:
-    """Give the block that was made ahead its place in the file; return the inode."""
+    """Give the block that was made ahead its place in the file; return the inode to be written."""
     block, place = entry.record.block, keys.place(inode.number, entry.sequence)
-    draft.get(keys.block(block))
     draft.get(place)
-    draft.put(keys.block(block), encode(entry))
     draft.put(place, encode(Place(block, offset)))
     draft.delete(keys.open_block(block))
-    after = msgspec.structs.replace(inode, reserved=NO_BLOCK)
-    draft.put_inode(after)
-    return after
+    return msgspec.structs.replace(inode, reserved=NO_BLOCK)
 
 
 def drop(draft: Draft, inode: FileInode) -> tuple[BlockEntry, ...]:

@@ -22,7 +22,7 @@ from paxosblock.errors import (
     NotFoundError,
 )
 from paxosblock.namenode.catalog import keys, paths
-from paxosblock.namenode.catalog.draft import Reads, inode_of
+from paxosblock.namenode.catalog.draft import Reads, entry_in, inode_in, inode_of
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -30,8 +30,6 @@ from paxosblock.namenode.catalog.records import (
     FileInode,
     Inode,
     Place,
-    decode_entry,
-    decode_inode,
     decode_place,
 )
 from paxosblock.namenode.kv.interface import Versioned, View
@@ -147,14 +145,14 @@ def next_entry(reads: Reads, directory: int, after: str) -> tuple[str, Target] |
 
 
 def load(found: Versioned, what: str) -> Inode:
-    """Decode an inode that was just read.
+    """Return an inode that was just read.
 
     Raises:
         NotFoundError: the inode is gone; `what` names it.
     """
     if not found.exists:
         raise missing(what)
-    return decode_inode(found.value)
+    return inode_in(found)
 
 
 def find_inode(reads: Reads, path: str) -> Inode:
@@ -265,7 +263,7 @@ def next_sequence(reads: Reads, file: int) -> int:
 
 
 def _located(reads: Reads, place: Place) -> Located:
-    return Located(place.offset, decode_entry(reads.get(keys.block(place.block)).value))
+    return Located(place.offset, entry_in(reads.get(keys.block(place.block))))
 
 
 def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listing:
