@@ -109,18 +109,18 @@ def followers_ask_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def followers_do_not_wait_until_it_is_applied(patch: pytest.MonkeyPatch) -> None:
-    answered = FollowerReads.answered
+    answered: Any = FollowerReads.answered
 
-    def hasty(self: Any, data: dict[str, Any]) -> None:
+    def hasty(self: Any, data: Any) -> None:
         answered(self, {**data, "index": 0} if "index" in data else data)
 
     patch.setattr(FollowerReads, "answered", hasty)
 
 
 def questions_are_answered_to_those_that_come_later(patch: pytest.MonkeyPatch) -> None:
-    answered = FollowerReads.answered
+    answered: Any = FollowerReads.answered
 
-    def generous(self: Any, data: dict[str, Any]) -> None:
+    def generous(self: Any, data: Any) -> None:
         if self._asked is not None:
             waiting, self._waiting = self._waiting, []
             self._asked.reads.extend(waiting)
@@ -160,9 +160,9 @@ def checksums_are_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_go_to_older_logs(patch: pytest.MonkeyPatch) -> None:
-    receive = Follower.on_receive_request_vote
+    receive: Any = Follower.on_receive_request_vote
 
-    def careless(self: Any, data: dict[str, Any]) -> None:
+    def careless(self: Any, data: Any) -> None:
         receive(self, {**data, "last_log_term": 1 << 60})
 
     patch.setattr(Follower, "on_receive_request_vote", careless)
@@ -188,9 +188,9 @@ def votes_are_counted_instead_of_voters(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
-    receive = RaftCandidate.on_receive_request_vote_response
+    receive: Any = RaftCandidate.on_receive_request_vote_response
 
-    def careless(self: Any, data: dict[str, Any]) -> None:
+    def careless(self: Any, data: Any) -> None:
         receive(self, {**data, "term": self.storage.term})
 
     patch.setattr(RaftCandidate, "on_receive_request_vote_response", careless)
@@ -220,9 +220,9 @@ def followers_claim_their_whole_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
-    receive = RaftLeader.on_receive_append_entries_response
+    receive: Any = RaftLeader.on_receive_append_entries_response
 
-    def careless(self: Any, data: dict[str, Any]) -> None:
+    def careless(self: Any, data: Any) -> None:
         receive(self, {**data, "term": self.storage.term})
 
     patch.setattr(RaftLeader, "on_receive_append_entries_response", careless)
@@ -275,9 +275,9 @@ def followers_do_not_compare_terms(patch: pytest.MonkeyPatch) -> None:
 
 def followers_commit_what_the_leader_did_not_send(patch: pytest.MonkeyPatch) -> None:
     """What lies beyond the message may be an older leader's."""
-    receive = RaftFollower.on_receive_append_entries
+    receive: Any = RaftFollower.on_receive_append_entries
 
-    def hasty(self: Any, data: dict[str, Any]) -> None:
+    def hasty(self: Any, data: Any) -> None:
         receive(self, data)
         self.state.commit(min(data["commit_index"], self.log.last_log_index))
 

@@ -18,7 +18,13 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import (
+    AppendEntriesResponse,
+    ConfirmResponse,
+    InstallSnapshotResponse,
+    PreVote,
+    ReadIndex,
+)
 from paxosblock.namenode.raft.reads import LeaderReads, refuse
 from paxosblock.namenode.raft.roles import AnyRole, prepare
 from paxosblock.namenode.raft.transfers import Outgoing
@@ -256,7 +262,7 @@ class RaftLeader(AnyRole, Leader):
         self.state.post(message, peer)
 
     @validate_term
-    def on_receive_append_entries_response(self, data: Message) -> None:
+    def on_receive_append_entries_response(self, data: AppendEntriesResponse) -> None:
         """Change the answer so that raftos' bookkeeping of rounds, next_index and match_index comes
         out right, and hand it on."""
         if data["term"] != self.storage.term or "sequence" not in data:
@@ -269,7 +275,7 @@ class RaftLeader(AnyRole, Leader):
         sent = log.next_index[peer]
         if data["success"]:
             # Answers may overtake each other; durable entries stay durable (L9).
-            match = max(log.match_index[peer], data["last_log_index"])
+            match = max(log.match_index[peer], data.get("last_log_index", 0))
             data["last_log_index"] = match
             done = [seq for seq, last in progress.in_flight.items() if last <= match]
             for sequence in done:
@@ -281,13 +287,13 @@ class RaftLeader(AnyRole, Leader):
         if data["success"]:
             log.next_index[peer] = max(sent, log.next_index[peer])
 
-    def _continue_at(self, progress: _Peer, peer: str, data: Message) -> int:
+    def _continue_at(self, progress: _Peer, peer: str, data: AppendEntriesResponse) -> int:
         """Return the next entry to send to a member that refused a message."""
-        if data["sequence"] <= progress.outdated:
+        if data.get("sequence", 0) <= progress.outdated:
             return int(self.log.next_index[peer])
         progress.outdated = self._sequence
         progress.in_flight.clear()
-        hint = min(data["hint"], self.log.last_log_index + 1)
+        hint = min(data.get("hint", 0), self.log.last_log_index + 1)
         return int(max(hint, self.log.match_index[peer] + 1))
 
     def on_durable(self) -> None:
@@ -324,7 +330,7 @@ class RaftLeader(AnyRole, Leader):
                 self.state.post(message, peer)
 
     @validate_term
-    def on_receive_confirm_response(self, data: Message) -> None:
+    def on_receive_confirm_response(self, data: ConfirmResponse) -> None:
         """Count a member that was in this term when it was asked."""
         if data["term"] == self.storage.term and "number" in data:
             peer = self.state.get_sender_id(data["sender"])
@@ -332,7 +338,7 @@ class RaftLeader(AnyRole, Leader):
             self.reads.confirmed(data["number"], peer)
 
     @validate_term
-    def on_receive_read_index(self, data: Message) -> None:
+    def on_receive_read_index(self, data: ReadIndex) -> None:
         """Tell a follower the entry after which it may look.
 
         When it asked, its vote was in no later term, and neither is this member's. If the two are a
@@ -345,11 +351,11 @@ class RaftLeader(AnyRole, Leader):
             else:
                 self.reads.read().add_done_callback(lambda read: self._answer_read(data, read))
 
-    def _answer_read(self, data: Message, read: asyncio.Future[int]) -> None:
+    def _answer_read(self, data: ReadIndex, read: asyncio.Future[int]) -> None:
         if read.exception() is None and self.leads:
             self.state.guarded(lambda: self._tell_index(data, read.result()))()
 
-    def _tell_index(self, data: Message, index: int) -> None:
+    def _tell_index(self, data: ReadIndex, index: int) -> None:
         term = self.log.term_at(index)
         assert term is not None, "entries are dropped up to the base, whose term is kept"
         message = {
@@ -380,7 +386,7 @@ class RaftLeader(AnyRole, Leader):
             progress.transfer = Outgoing(self.state, peer, self._transfers, failed)
 
     @validate_term
-    def on_receive_install_snapshot_response(self, data: Message) -> None:
+    def on_receive_install_snapshot_response(self, data: InstallSnapshotResponse) -> None:
         """Send the next piece, or go on with entries."""
         peer = self.state.get_sender_id(data["sender"])
         transfer = self._peers[peer].transfer
@@ -391,7 +397,7 @@ class RaftLeader(AnyRole, Leader):
             return
         if "match" in data:
             self._transferred(peer, data["match"])
-        else:
+        elif "offset" in data:
             transfer.stored(data["offset"])
 
     def _transferred(self, peer: str, match: int) -> None:
@@ -423,7 +429,7 @@ class RaftLeader(AnyRole, Leader):
             self.state.post({"type": "timeout_now", "term": self.storage.term}, successor)
         self.loop.call_later(self._options.heartbeat_s, self._try_hand_over)
 
-    def on_receive_pre_vote(self, data: Message) -> None:
+    def on_receive_pre_vote(self, data: PreVote) -> None:
         """Refuse, as there is a leader."""
         self.state.answer_pre_vote(data, False)
 

@@ -2,8 +2,9 @@
 
 The names of raftos' four messages and of their fields are raftos' own, because its roles read
 them; `pre_vote`, `install_snapshot`, `timeout_now`, `confirm` and `read_index` are added. In a
-process a message is a dict, as raftos expects. On the wire it is a byte for the type and msgpack,
-and a message that does not fit the table is refused before any role sees it.
+process a message is a dict, as raftos expects; what a role receives has the type of its row. On the
+wire it is a byte for the type and msgpack, and a message that does not fit the table is refused
+before any role sees it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from paxosblock.errors import ProtocolError
 from paxosblock.namenode.raft.entry import Entry
 
 Message = dict[str, Any]
-"""A message with its `type`; the receiving end adds `sender`."""
+"""A message with its `type`, on its way between a role and the transport."""
 
 Deliver = Callable[[str, Message], None]
 """Called in the event loop with the address of the member that sent the message."""
@@ -130,6 +131,65 @@ class _ReadIndexResponse(TypedDict):
     number: NotRequired[int]
     index: NotRequired[int]
     index_term: NotRequired[int]
+
+
+class Received(TypedDict):
+    """The fields that the receiving end adds: `sender` is a member's host and port."""
+
+    type: str
+    sender: tuple[str, int]
+
+
+class RequestVote(_RequestVote, Received):
+    """A candidate asks for a vote."""
+
+
+class RequestVoteResponse(_RequestVoteResponse, Received):
+    """A vote, or raftos' refusal of an old term, as all responses without more than that."""
+
+
+class PreVote(_PreVote, Received):
+    """A follower asks whether an election has a chance."""
+
+
+class PreVoteResponse(_PreVoteResponse, Received):
+    """The answer to `PreVote`."""
+
+
+class AppendEntries(_AppendEntries, Received):
+    """A leader sends entries, or shows that it lives."""
+
+
+class AppendEntriesResponse(_AppendEntriesResponse, Received):
+    """The answer to `AppendEntries`; `hint` says where a leader that was refused should go on."""
+
+
+class InstallSnapshot(_InstallSnapshot, Received):
+    """A leader sends a piece of its table."""
+
+
+class InstallSnapshotResponse(_InstallSnapshotResponse, Received):
+    """The answer to `InstallSnapshot`: the next `offset`, or the last entry that is durable."""
+
+
+class TimeoutNow(_TimeoutNow, Received):
+    """A leader hands over."""
+
+
+class Confirm(_Confirm, Received):
+    """A leader asks whether a member is still in its term."""
+
+
+class ConfirmResponse(_ConfirmResponse, Received):
+    """The answer to `Confirm`."""
+
+
+class ReadIndex(_ReadIndex, Received):
+    """A follower asks after which entry it may look."""
+
+
+class ReadIndexResponse(_ReadIndexResponse, Received):
+    """The answer to `ReadIndex`; without an `index` from a member that does not lead."""
 
 
 FIELDS: Mapping[str, Any] = {

@@ -22,7 +22,7 @@ from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError,
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened
-from paxosblock.namenode.raft.messages import FIELDS, Message, Transport
+from paxosblock.namenode.raft.messages import FIELDS, Message, PreVote, Transport
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.transfers import Incoming
@@ -132,7 +132,7 @@ class RaftState(State):
         self._rounds += 1
         return self._rounds
 
-    def answer_pre_vote(self, data: Message, granted: bool) -> None:
+    def answer_pre_vote(self, data: PreVote, granted: bool) -> None:
         answer = {"type": "pre_vote_response", "term": self.storage.term}
         self.post({**answer, "round": data["round"], "vote_granted": granted}, data["sender"])
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from paxosblock.errors import PaxosBlockError, UnavailableError
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import ReadIndexResponse
 
 NUMBER_BITS: Final = 48
 """Questions are numbered from a random number on, so that no answer to an earlier process counts.
@@ -149,13 +149,13 @@ class FollowerReads:
             self._loop.call_soon(self._state.guarded(self._ask_next))
         return answer
 
-    def answered(self, data: Message) -> None:
+    def answered(self, data: ReadIndexResponse) -> None:
         """Take the leader's answer."""
         asked = self._asked
-        if asked is None or data["number"] != asked.number:
+        if asked is None or data.get("number") != asked.number:
             return
         self._asked = None
-        if "index" not in data:
+        if "index" not in data or "index_term" not in data:
             refuse(asked.reads, UnavailableError("the member that was asked does not lead"))
         else:
             asked.index = data["index"]

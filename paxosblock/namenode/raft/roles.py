@@ -14,7 +14,21 @@ from raftos.state import Candidate, Follower
 from raftos.timer import Timer
 
 from paxosblock.namenode.raft.contract import validate_term
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import (
+    AppendEntries,
+    Confirm,
+    ConfirmResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
+    Message,
+    PreVote,
+    PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
+    RequestVote,
+    RequestVoteResponse,
+    TimeoutNow,
+)
 from paxosblock.namenode.raft.reads import FollowerReads
 
 
@@ -36,21 +50,21 @@ class AnyRole:
     """Ignores messages; a role overrides the methods for those that concern it."""
 
     @validate_term
-    def on_receive_install_snapshot(self, data: Message) -> None:
+    def on_receive_install_snapshot(self, data: InstallSnapshot) -> None:
         """Ignore it, as only a follower takes a snapshot: a term has one leader, and raftos refuses
         messages of older terms."""
 
-    def on_receive_pre_vote_response(self, data: Message) -> None:
+    def on_receive_pre_vote_response(self, data: PreVoteResponse) -> None:
         """Ignore it, as only a follower asks for pre-votes."""
 
-    def on_receive_timeout_now(self, data: Message) -> None:
+    def on_receive_timeout_now(self, data: TimeoutNow) -> None:
         """Ignore it, as only a follower is chosen to lead."""
 
     @validate_term
-    def on_receive_confirm(self, data: Message) -> None:
+    def on_receive_confirm(self, data: Confirm) -> None:
         """Ignore it, as only a follower can confirm its leader."""
 
-    def on_receive_read_index_response(self, data: Message) -> None:
+    def on_receive_read_index_response(self, data: ReadIndexResponse) -> None:
         """Ignore it, as only a follower asks for a read index."""
 
     def on_applied(self) -> None:
@@ -70,7 +84,7 @@ class Elector(AnyRole):
         chosen: float = self.state.rng.uniform(options.election_min_s, options.election_max_s)
         return chosen
 
-    def on_receive_pre_vote(self, data: Message) -> None:
+    def on_receive_pre_vote(self, data: PreVote) -> None:
         """Answer whether the sender's election might succeed, which promises nothing."""
         granted = (
             not self.state.hears_leader()
@@ -80,22 +94,22 @@ class Elector(AnyRole):
         )
         self.state.answer_pre_vote(data, granted)
 
-    def _asks_and_outranks(self, data: Message) -> bool:
+    def _asks_and_outranks(self, data: PreVote) -> bool:
         """False, as only a follower asks for pre-votes."""
         return False
 
-    def _up_to_date(self, data: Message) -> bool:
+    def _up_to_date(self, data: PreVote) -> bool:
         theirs: tuple[int, int] = (data["last_log_term"], data["last_log_index"])
         return theirs >= (self.log.last_log_term, self.log.last_log_index)
 
-    def on_receive_install_snapshot_response(self, data: Message) -> None:
+    def on_receive_install_snapshot_response(self, data: InstallSnapshotResponse) -> None:
         """Ignore it, as only a leader sends snapshots."""
 
-    def on_receive_confirm_response(self, data: Message) -> None:
+    def on_receive_confirm_response(self, data: ConfirmResponse) -> None:
         """Ignore it, as only a leader asks members to confirm it."""
 
     @validate_term
-    def on_receive_read_index(self, data: Message) -> None:
+    def on_receive_read_index(self, data: ReadIndex) -> None:
         """Answer that this member does not lead."""
         answer = {"type": "read_index_response", "term": self.storage.term}
         self.state.post({**answer, "number": data["number"]}, data["sender"])
@@ -152,7 +166,7 @@ class RaftFollower(Elector, Follower):
         )
         self._stand_if_supported()
 
-    def on_receive_pre_vote_response(self, data: Message) -> None:
+    def on_receive_pre_vote_response(self, data: PreVoteResponse) -> None:
         """Stand for election once a majority would vote for this member."""
         asked = self._supporters is not None and data["round"] == self._round
         if asked and data["vote_granted"] and data["term"] <= self.storage.term:
@@ -160,7 +174,7 @@ class RaftFollower(Elector, Follower):
             self._supporters.add(self.state.get_sender_id(data["sender"]))
             self._stand_if_supported()
 
-    def _asks_and_outranks(self, data: Message) -> bool:
+    def _asks_and_outranks(self, data: PreVote) -> bool:
         """True if this member asks for pre-votes and the sender is to wait for it.
 
         Two members that miss the leader at once would support each other, then split the votes, and
@@ -172,7 +186,7 @@ class RaftFollower(Elector, Follower):
         theirs = data["last_log_term"], data["last_log_index"], sender
         return self._supporters is not None and mine > theirs
 
-    def on_receive_timeout_now(self, data: Message) -> None:
+    def on_receive_timeout_now(self, data: TimeoutNow) -> None:
         """Stand at once, as the leader hands over, without asking whether it still lives."""
         if data["term"] == self.storage.term and self.state.server.full is None:
             Follower.start_election(self)
@@ -183,7 +197,7 @@ class RaftFollower(Elector, Follower):
             Follower.start_election(self)
 
     @validate_term
-    def on_receive_request_vote(self, data: Message) -> None:
+    def on_receive_request_vote(self, data: RequestVote) -> None:
         """Vote as raftos does; repeat an answer that may have been lost (V8)."""
         candidate = data["candidate_id"]
         if candidate != self.state.get_sender_id(data["sender"]):
@@ -201,7 +215,7 @@ class RaftFollower(Elector, Follower):
     # -- the log --------------------------------------------------------------------------------
 
     @validate_term
-    def on_receive_append_entries(self, data: Message) -> None:
+    def on_receive_append_entries(self, data: AppendEntries) -> None:
         """Store the entries if they continue what is here, and acknowledge what is durable."""
         self._hear_leader(data)
         previous, entries = data["prev_log_index"], data["entries"]
@@ -235,7 +249,7 @@ class RaftFollower(Elector, Follower):
         full = {"full": True} if self.state.server.full is not None else {}
         self.state.post(answer | full, leader)
 
-    def _answer(self, data: Message, success: bool) -> Message:
+    def _answer(self, data: AppendEntries, success: bool) -> Message:
         return {
             "type": "append_entries_response",
             "term": self.storage.term,
@@ -271,21 +285,21 @@ class RaftFollower(Elector, Follower):
             assert appended == index, "entries are stored without gaps"
 
     @validate_term
-    def on_receive_confirm(self, data: Message) -> None:
+    def on_receive_confirm(self, data: Confirm) -> None:
         """Confirm that this member was still in the leader's term when it was asked."""
         answer = {"type": "confirm_response", "term": self.storage.term}
         self.state.post({**answer, "number": data["number"]}, data["sender"])
 
-    def on_receive_read_index_response(self, data: Message) -> None:
+    def on_receive_read_index_response(self, data: ReadIndexResponse) -> None:
         """Release the reads that waited for this answer, if the term is still the same."""
-        if data["term"] == self.storage.term and "number" in data:
+        if data["term"] == self.storage.term:
             self.reads.answered(data)
 
     def on_applied(self) -> None:
         """Release the reads that waited for entries that are applied now."""
         self.reads.look()
 
-    def _hear_leader(self, data: Message) -> None:
+    def _hear_leader(self, data: AppendEntries | InstallSnapshot) -> None:
         self.state.heard_leader()
         self._supporters = None
         self.state.set_leader(data["leader_id"])
@@ -294,7 +308,7 @@ class RaftFollower(Elector, Follower):
     # -- snapshots ------------------------------------------------------------------------------
 
     @validate_term
-    def on_receive_install_snapshot(self, data: Message) -> None:
+    def on_receive_install_snapshot(self, data: InstallSnapshot) -> None:
         """Store the piece; once all have come, this member goes on from the snapshot."""
         self._hear_leader(data)
         if data["index"] > self.log.commit_index:
@@ -303,11 +317,11 @@ class RaftFollower(Elector, Follower):
             self.state.incoming.give_up()
             self.snapshot_installed(data)
 
-    def snapshot_installed(self, data: Message) -> None:
+    def snapshot_installed(self, data: InstallSnapshot) -> None:
         """Tell the leader how far a snapshot, all of which is committed here, is durable."""
         self.answer_snapshot(data, {"match": min(data["index"], self.log.durable_index)})
 
-    def answer_snapshot(self, data: Message, progress: Message) -> None:
+    def answer_snapshot(self, data: InstallSnapshot, progress: Message) -> None:
         """Tell the leader how far its snapshot has come, unless the term is another by now."""
         if data["term"] == self.storage.term:
             answer = {
@@ -328,7 +342,7 @@ class RaftCandidate(Elector, Candidate):
         self._voters: set[str] = set()
 
     @validate_term
-    def on_receive_request_vote_response(self, data: Message) -> None:
+    def on_receive_request_vote_response(self, data: RequestVoteResponse) -> None:
         """Let raftos count a vote, once per voter (V4) and only in this term (V5)."""
         voter = self.state.get_sender_id(data["sender"])
         in_this_term = data["term"] == self.storage.term

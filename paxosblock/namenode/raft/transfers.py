@@ -23,7 +23,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.kv.table import Checkpoint, Receiver
 from paxosblock.namenode.raft.log import ROOM_POLL_S
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import InstallSnapshot
 from paxosblock.namenode.raft.roles import RaftFollower
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Incoming:
         """Term and number of the latest transfer."""
         self._stored = 0
 
-    def take(self, piece: Message) -> None:
+    def take(self, piece: InstallSnapshot) -> None:
         """Store the piece if it is the next one. While other work is done with the table, the piece
         is dropped, as it comes again."""
         transfer = piece["term"], piece["number"]
@@ -154,7 +154,7 @@ class Incoming:
         if self._receiver is not None and self._node.free_for_table:
             self._node.work_on_table(self._discard())
 
-    async def _take(self, piece: Message) -> None:
+    async def _take(self, piece: InstallSnapshot) -> None:
         try:
             self._stored = await self._store(piece)
             if self._stored < piece["size"]:
@@ -172,15 +172,15 @@ class Incoming:
         except StorageError as error:
             self._node.fail(error)
 
-    async def _store(self, piece: Message) -> int:
+    async def _store(self, piece: InstallSnapshot) -> int:
         """Store a piece; return how many bytes there are with it."""
         if piece["offset"] == 0:
             self._receiver = await self._node.run(self._receive)
         assert self._receiver is not None, "the stored bytes begin with the first one"
         await self._node.run(partial(self._receiver.write, piece["data"]))
-        return int(piece["offset"]) + len(piece["data"])
+        return piece["offset"] + len(piece["data"])
 
-    async def _go_on_from_it(self, piece: Message) -> None:
+    async def _go_on_from_it(self, piece: InstallSnapshot) -> None:
         receiver = self._receiver
         assert receiver is not None, "all of it has come"
         index = await self._check(receiver)
@@ -214,7 +214,7 @@ class Incoming:
             except PaxosBlockError as error:
                 _log.warning("%s: %s", self._node.address, error)
 
-    def _answer(self, piece: Message) -> None:
+    def _answer(self, piece: InstallSnapshot) -> None:
         role = self._node.role
         if isinstance(role, RaftFollower):
             role.answer_snapshot(piece, {"offset": self._stored})
