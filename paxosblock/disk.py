@@ -233,7 +233,7 @@ class OsDisk:
             os.fdatasync(file)
 
     def write_out(self, file: FileHandle) -> None:
-        from paxosblock.write_out import write_out  # noqa: PLC0415 - ctypes: 10 ms
+        from paxosblock.kernel_syncs import write_out  # noqa: PLC0415 - ctypes: 10 ms
 
         with _translated("cannot write out"):
             write_out(file)

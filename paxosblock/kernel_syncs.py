@@ -4,6 +4,8 @@ A waiting thread costs two thread switches and the interpreter's lock for each s
 that runs beside others needs a thread of its own. Linux takes the request (`io_submit` with
 IOCB_CMD_FDSYNC, since 4.18), lets a thread of its own wait, and wakes the loop by an eventfd. So a
 disk that is slow, or hangs, holds up only those who wait for it. See `man 2 io_submit`.
+
+Python has no name for these calls of Linux, nor for `sync_file_range`, which `write_out` calls.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import platform
 import sys
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 SYNCS_AT_ONCE: Final = 16
 """Syncs of one disk under way at a time: the journal of its file system makes many of them one
@@ -30,6 +32,28 @@ _X86_64: Final = (206, 207, 209, 208)
 _GENERIC: Final = (0, 1, 2, 4)
 _NUMBERS: Final = {"x86_64": _X86_64, "aarch64": _GENERIC, "riscv64": _GENERIC}
 """The numbers of io_setup, io_destroy, io_submit and io_getevents, by machine."""
+
+_WRITE: Final = 2  # SYNC_FILE_RANGE_WRITE
+_WAIT_AFTER: Final = 4  # SYNC_FILE_RANGE_WAIT_AFTER
+_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
+_sync_file_range: Final[Any] = getattr(_LIBRARY, "sync_file_range", None)
+if _sync_file_range is not None:  # Linux has it
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    _sync_file_range.restype = ctypes.c_int
+
+
+def write_out(file: int) -> None:
+    """Return once the disk has all that was written to `file`, a descriptor. Blocks.
+
+    Neither the file's length nor the place of its bytes is durable after that.
+
+    Raises:
+        OSError: the disk did not take it; a later `fdatasync` of the descriptor need not say so.
+    """
+    if _sync_file_range is None:
+        os.fdatasync(file)
+    elif _sync_file_range(file, 0, 0, _WRITE | _WAIT_AFTER):
+        raise _last_error()
 
 
 class _Request(ctypes.Structure):

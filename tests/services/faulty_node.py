@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from paxosblock import LocalCluster, write_out
+from paxosblock import LocalCluster, kernel_syncs
 from paxosblock.kernel_syncs import Done, KernelSyncs
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
@@ -173,6 +173,6 @@ if __name__ == "__main__":
     _disk = FaultyDisk(Path(sys.argv.pop(1)))
     for _name in CALLS:
         setattr(os, _name, _disk.wrapped(_name, getattr(os, _name)))
-    write_out.write_out = _disk.wrapped("fdatasync", write_out.write_out)
+    kernel_syncs.write_out = _disk.wrapped("fdatasync", kernel_syncs.write_out)
     KernelSyncs.begin = _disk.syncs(KernelSyncs.begin)  # type: ignore[method-assign]  # as those of os
     runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
