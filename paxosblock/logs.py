@@ -32,15 +32,15 @@ def facts(**values: object) -> dict[str, dict[str, object]]:
     return {_FACTS: values}
 
 
-def log_event(log: logging.Logger, message: str, told: dict[str, dict[str, object]]) -> None:
-    """Log as `log.info(message, extra=told)` does, for events of which a second has thousands.
+def log_event(log: logging.Logger, message: str, extra: dict[str, dict[str, object]]) -> None:
+    """Log as `log.info(message, extra=extra)` does, for events of which a second has thousands.
 
     What a record's usual way finds out of each call is the same for all of them.
     """
     if log.isEnabledFor(logging.INFO):
         record = logging.LogRecord.__new__(logging.LogRecord)
         created = time.time()
-        vars(record).update(_usual(log.name, message), **told)
+        vars(record).update(_usual(log.name, message), **extra)
         record.created, record.msecs = created, created % 1 * 1000
         log.handle(record)
 
@@ -111,8 +111,8 @@ class BatchHandler(logging.Handler):
             lines = [self._line(record) for record in records]
             if dropped := self._dropped:
                 self._dropped -= dropped
-                told = f"{dropped} lines were dropped while nobody read them"
-                late = logging.LogRecord(__name__, logging.WARNING, "", 0, told, (), None)
+                text = f"{dropped} lines were dropped while nobody read them"
+                late = logging.LogRecord(__name__, logging.WARNING, "", 0, text, (), None)
                 lines.append(self._line(late))
             try:
                 if lines:
@@ -164,9 +164,9 @@ class LineFormatter(logging.Formatter):
         known: dict[str, object] = getattr(record, _FACTS, {})
         if record.exc_info:
             known = {**known, "traceback": self.formatException(record.exc_info)}
-        told = "".join([f" {key}={_quoted(value)}" for key, value in known.items()])
+        pairs = "".join([f" {key}={_quoted(value)}" for key, value in known.items()])
         message = _one_line(record.getMessage())
-        return f"{_time(record)} {record.levelname.lower()} {self._node} {message}{told}"
+        return f"{_time(record)} {record.levelname.lower()} {self._node} {message}{pairs}"
 
 
 def _time(record: logging.LogRecord) -> str:

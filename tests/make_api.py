@@ -94,11 +94,11 @@ def _class(node: ast.ClassDef, home: str) -> Iterator[str]:
         [*class_of(*INHERITED[node.name]).body, *node.body] if node.name in INHERITED else node.body
     )
     for function in body:
-        if isinstance(function, Function) and _is_told(function):
+        if isinstance(function, Function) and _is_described(function):
             yield from _method(function, node.name)
 
 
-def _is_told(function: Function) -> bool:
+def _is_described(function: Function) -> bool:
     return not function.name.startswith("_") or (
         function.name == "__init__" and bool(ast.get_docstring(function))
     )

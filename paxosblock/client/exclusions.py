@@ -61,7 +61,7 @@ class Exclusions:
             rested_s = min(failure.rest_s, now_s - failure.at_s)
             self._failures[storage] = replace(failure, rest_s=rested_s)
 
-    def told(self) -> tuple[Excluded, ...]:
+    def excluded(self) -> tuple[Excluded, ...]:
         """Return what to tell the NameNode about them now."""
         now_s = self._clock()
         self._forget(now_s)

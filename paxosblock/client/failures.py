@@ -144,8 +144,8 @@ class Failures:
             left = tuple(member for member in block.members if member not in failure.failed)
             self._next.after = Failed(self._policy, len(block.members), left, block.flushed)
         length, rest = sealed.view.record.length, len(sealed.rest)
-        told = "'%s': %s; sealed with %d chunks, %d go to the next block"
-        _log.warning(told, self._path, failure, length, rest)
+        text = "'%s': %s; sealed with %d chunks, %d go to the next block"
+        _log.warning(text, self._path, failure, length, rest)
         return sealed
 
     async def _rebuilt(self, block: BlockWriter, failure: BlockFailed, retry_for_s: float) -> bool:
@@ -186,7 +186,7 @@ class Failures:
             REBUILD_BLOCK,
             lambda: RebuildBlock(
                 block.block, self._writer, block.generation, failed, self._policy,
-                block.flushed, self._exclusions.told(),
+                block.flushed, self._exclusions.excluded(),
             ),
             retry_for_s=min(retry_for_s, REBUILD_FOR_S),
         )  # fmt: skip

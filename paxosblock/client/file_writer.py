@@ -474,7 +474,7 @@ class AsyncFileWriter:
         block = self._block
         if block is None or block.failure is not None or self._step.block is not None:
             return None
-        return OpenBlock(block.block, self._failures.is_short(block), self._exclusions.told())
+        return OpenBlock(block.block, self._failures.is_short(block), self._exclusions.excluded())
 
     def _roll(self, block: BlockId) -> None:
         """Leave the block: the NameNode has better members for a new one (HDFS-6867)."""

@@ -103,8 +103,8 @@ class LeaseKeeper:
 
     def _open_blocks(self) -> list[tuple[OpenBlock, _Kept]]:
         asked = ((kept.open_block(), kept) for kept in tuple(self._kept.values()))
-        told = ((open_block(), kept) for open_block, kept in asked if open_block is not None)
-        return [(found, kept) for found, kept in told if found is not None]
+        kept_open = ((open_block(), kept) for open_block, kept in asked if open_block is not None)
+        return [(found, kept) for found, kept in kept_open if found is not None]
 
 
 class _Trouble:
@@ -125,8 +125,8 @@ class _Trouble:
             _log.warning("cannot renew leases (open: %d): %s", writers, error)
         elif (lasts_s := now_s - self._began_s) >= self._tell_after_s:
             self._tell_after_s = 2 * lasts_s
-            told = "could not renew leases (open: %d) for %.0f s: %s"
-            _log.warning(told, writers, lasts_s, error)
+            text = "could not renew leases (open: %d) for %.0f s: %s"
+            _log.warning(text, writers, lasts_s, error)
         else:
             _log.debug("leases (open: %d) are not renewed yet: %s", writers, error)
 

@@ -169,8 +169,8 @@ async def quorum_length(
             poll.ask(reading.to_ask(read), read.goal)
             if not poll.waiting:
                 break
-            for told in await poll.answers():
-                read = reading.on_read_reply(read, told)
+            for reply in await poll.answers():
+                read = reading.on_read_reply(read, reply)
     finally:
         poll.cancel()
     return read
@@ -198,7 +198,7 @@ class _Poll:
         for storage in members:
             if storage not in self._asking and storage not in self._silent:
                 question = self._question(storage, goal)
-                self._asking[storage] = asyncio.create_task(self._tell(storage, question))
+                self._asking[storage] = asyncio.create_task(self._ask(storage, question))
 
     def _question(self, storage: StorageId, goal: int) -> Envelope | Watch:
         record = self._view.record
@@ -209,7 +209,7 @@ class _Poll:
             return Watch(storage, read, record.writer_generation, self._known, self._wait_ms)
         return Envelope(storage, read)
 
-    async def _tell(self, storage: StorageId, question: Envelope | Watch) -> Answer | None:
+    async def _ask(self, storage: StorageId, question: Envelope | Watch) -> Answer | None:
         waits_ms = question.wait_ms if isinstance(question, Watch) else 0
         timeout_s = self._core.config.rpc_timeout_s + waits_ms / 1000
         try:
@@ -225,9 +225,9 @@ class _Poll:
         answers: list[ReadReply] = []
         for storage, task in finished.items():
             del self._asking[storage]
-            told = task.result()
-            if isinstance(told, ReadReply):
-                answers.append(told)
+            answer = task.result()
+            if isinstance(answer, ReadReply):
+                answers.append(answer)
             else:
                 self._silent.add(storage)
         return answers

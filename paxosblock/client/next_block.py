@@ -236,12 +236,12 @@ class NextBlock:
         most = self._core.config.max_chunks_per_block
         return ReopenBlock(
             self._status.file_id, self._writer, self._previous, self._window, size_bytes, most,
-            self._exclusions.told(),
+            self._exclusions.excluded(),
         )  # fmt: skip
 
     def _wanted(self) -> AddBlock:
-        status, told = self._status, self._exclusions.told()
+        status, excluded = self._status, self._exclusions.excluded()
         return AddBlock(
-            status.file_id, self._writer, self._previous, self._window, told, status.replication,
-            status.durability, host=self._core.config.host, after=self.after,
+            status.file_id, self._writer, self._previous, self._window, excluded,
+            status.replication, status.durability, host=self._core.config.host, after=self.after,
         )  # fmt: skip

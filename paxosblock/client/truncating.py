@@ -132,11 +132,11 @@ class _Plan:
 
 
 def _inside_chunk(error: InvalidRequestError) -> _InsideChunk | None:
-    told = error.details
-    if "boundary" not in told:
+    details = error.details
+    if "boundary" not in details:
         return None
-    file, length, boundary = (int(told[name]) for name in ("file", "length", "boundary"))
-    return _InsideChunk(str(told["path"]), file, length, boundary)
+    file, length, boundary = (int(details[name]) for name in ("file", "length", "boundary"))
+    return _InsideChunk(str(details["path"]), file, length, boundary)
 
 
 async def _in_two(

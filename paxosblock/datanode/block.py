@@ -284,8 +284,8 @@ class Block(Held):
 
     def _tell(self, request: Control, step: Step, before: Replica | None) -> None:
         """Tell the log and the listener of a step that is over."""
-        told = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
-        log_event(_log, "answered", facts(block=self.id, **told))
+        texts = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
+        log_event(_log, "answered", facts(block=self.id, **texts))
         if isinstance(step.effect, DropReplica):
             self.volume.deleted.set()
         if step.effect is not None:

@@ -21,26 +21,26 @@ def log_texts(**subjects: Control | Reply | Replica | None) -> dict[str, str]:
 def _text(subject: Control | Reply | Replica | None) -> str:
     if subject is None:
         return "nothing"
-    template, numbers = _told_of(type(subject))
+    template, numbers = _text_of(type(subject))
     return template % numbers(subject)
 
 
 @functools.cache
-def _told_of(kind: type) -> tuple[str, Callable[[object], object]]:
+def _text_of(kind: type) -> tuple[str, Callable[[object], object]]:
     """Return what logs show of the messages or replicas of this type: a template, and a function
     that finds its numbers. Otherwise a step would look for all of them four times.
     """
     places: list[tuple[type, str]] = [(kind, "")]
     if hasattr(kind, "registers"):
         places.append((Registers, "registers."))
-    told = {
+    fields = {
         prefix + name: word
         for name, word in _TOLD_OF.items()
         for place, prefix in places
         if hasattr(place, name.removesuffix(".value"))
     }
-    template = " ".join([kind.__name__, *(f"{word}=%s" for word in told.values())])
-    return template, attrgetter(*told) if told else lambda _: ()
+    template = " ".join([kind.__name__, *(f"{word}=%s" for word in fields.values())])
+    return template, attrgetter(*fields) if fields else lambda _: ()
 
 
 _TOLD_OF: Final = {

@@ -186,10 +186,10 @@ class DataNode:
 
     def timelines(self) -> tuple[Timeline, ...]:
         """Return the timelines of the volumes that ever had a snapshot, for a NameNode."""
-        told = (volume.identity for volume in self.volumes)
+        identities = (volume.identity for volume in self.volumes)
         return tuple(
             Timeline(each.storage, each.timeline, each.before)
-            for each in told
+            for each in identities
             if each.timeline or each.before
         )
 
@@ -307,8 +307,8 @@ def open_volumes(
                 lost.append(LostVolume(folder, str(error)))
         clusters = {each.identity.cluster: each.folder for each in volumes if each.identity.cluster}
         if len(clusters) > 1:
-            told = ", ".join(f"{folder} of {cluster}" for cluster, folder in clusters.items())
-            raise ConfigError(f"these volumes are of several clusters: {told}")
+            owners = ", ".join(f"{folder} of {cluster}" for cluster, folder in clusters.items())
+            raise ConfigError(f"these volumes are of several clusters: {owners}")
         if not volumes:
             raise StorageError("no volume can be used: " + "; ".join(one.reason for one in lost))
     except PaxosBlockError:

@@ -128,13 +128,15 @@ class Scrubber:
         await self._save()
         self._volume.scrubbed.whole_ms = now_ms
         took_s = (now_ms - self._cursor.begun_ms) / 1000
-        told = facts(
+        about = facts(
             folder=self._volume.folder, bytes=self._cursor.read_bytes, seconds=round(took_s, 1)
         )
         if took_s > self._period_s:
-            _log.warning("a scrub took longer than scrub_period: raise scrub_bandwidth", extra=told)
+            _log.warning(
+                "a scrub took longer than scrub_period: raise scrub_bandwidth", extra=about
+            )
         else:
-            _log.info("scrub ended", extra=told)
+            _log.info("scrub ended", extra=about)
 
     async def _next(self) -> Block | None:
         """Return the volume's block after the cursor; None after the last one."""

@@ -275,5 +275,5 @@ def _locked(disk: Disk, path: Path) -> Iterator[None]:
 
 
 def _without_snapshot(folders: Sequence[Path]) -> ConfigError:
-    told = ", ".join(map(str, folders))
-    return ConfigError(f"{told}: no snapshot here; `datanode --upgrade` makes one")
+    listed = ", ".join(map(str, folders))
+    return ConfigError(f"{listed}: no snapshot here; `datanode --upgrade` makes one")

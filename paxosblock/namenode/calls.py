@@ -222,8 +222,8 @@ def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Await
         if isinstance(answered, Decided):
             answered, sent = answered.value, answered.sent
         tally.done += 1
-        if log is not None and (told := log(request, answered)) is not None:
-            log_event(_log, name, told)
+        if log is not None and (about := log(request, answered)) is not None:
+            log_event(_log, name, about)
         return sent
 
     return handle

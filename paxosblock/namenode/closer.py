@@ -86,8 +86,8 @@ class Closer:
         if closed.given_up is not None:
             self._finalizer.spread(closed.given_up.record)
         inode = closed.inode
-        told = facts(file=number, writer=writer, length_bytes=inode.length)
-        log_event(_log, "file closed", told)
+        about = facts(file=number, writer=writer, length_bytes=inode.length)
+        log_event(_log, "file closed", about)
         if closed.ended is not None:
             await self._wait_complete(closed.ended.record)
         return inode

@@ -28,9 +28,9 @@ def add_http_calls(app: web.Application, router: RpcRouter, bodies: Bodies | Non
         name = request.headers.get(_NAME_HEADER) or new_name()
         try:
             call = router.find(request.match_info["method"])
-            told, status = await answer(call, name, await read(request)), 200
+            body, status = await answer(call, name, await read(request)), 200
         except PaxosBlockError as error:
-            told, status = encode_error(error), error.http_status
-        return web.Response(status=status, body=told, content_type=ERROR_TYPE)
+            body, status = encode_error(error), error.http_status
+        return web.Response(status=status, body=body, content_type=ERROR_TYPE)
 
     app.router.add_post("/rpc/{method}", handle)

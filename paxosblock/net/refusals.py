@@ -51,7 +51,7 @@ class Refusals:
         self.on_count: Callable[[Refusal, int], None] = lambda why, times: None
         self._log_every_s = log_every_s
         self._quiet: set[Refusal] = set()
-        self._told: Counter[Refusal] = Counter()
+        self._logged: Counter[Refusal] = Counter()
 
     def count(self, why: Refusal, address: str, times: int = 1) -> None:
         """Count a refusal, and log it now or soon; `address` is an example."""
@@ -61,13 +61,13 @@ class Refusals:
             self._tell(why, address)
 
     def _tell(self, why: Refusal, address: str) -> None:
-        since = self.counts[why] - self._told[why]
-        self._told[why] = self.counts[why]
+        since = self.counts[why] - self._logged[why]
+        self._logged[why] = self.counts[why]
         self._quiet.add(why)
         asyncio.get_running_loop().call_later(self._log_every_s, self._tell_rest, why, address)
         _log.warning(_WORDS[why], extra=facts(times=since, address=address or "?"))
 
     def _tell_rest(self, why: Refusal, address: str) -> None:
         self._quiet.discard(why)
-        if self.counts[why] > self._told[why]:
+        if self.counts[why] > self._logged[why]:
             self._tell(why, address)

@@ -30,8 +30,8 @@ in small letters."""
 def head(peer: str, path: str, protocol: str, headers: Mapping[str, str]) -> bytes:
     """Return the request to speak `protocol`, with the caller's own `headers`."""
     lines = {"Host": peer, "Upgrade": protocol, "Connection": "Upgrade", **headers}
-    told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"GET {path} HTTP/1.1\r\n{told}\r\n".encode()
+    fields = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"GET {path} HTTP/1.1\r\n{fields}\r\n".encode()
 
 
 def answer(peer: str, protocol: str) -> Answer:
@@ -51,8 +51,8 @@ def answer(peer: str, protocol: str) -> Answer:
             raise ProtocolError(
                 f"{peer} is no paxosblock node: it answered {came[:40]!r}", peer=peer
             )
-    told, _, tail = came.partition(b"\r\n\r\n")
-    status, *lines = told.decode("latin-1").split("\r\n")
+    head, _, tail = came.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if not status.startswith("HTTP/1.1 101"):

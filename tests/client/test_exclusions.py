@@ -24,13 +24,13 @@ class _Clock:
 def test_the_namenode_is_told_how_long_ago_a_storage_failed_and_whether_it_rests() -> None:
     clock = _Clock()
     exclusions = Exclusions(clock)
-    assert exclusions.told() == ()
+    assert exclusions.excluded() == ()
     exclusions.add((A,))
     clock.now += 0.5
     exclusions.add((B,))
-    assert exclusions.told() == (Excluded(A, 0.5, True), Excluded(B, 0.0, True))
+    assert exclusions.excluded() == (Excluded(A, 0.5, True), Excluded(B, 0.0, True))
     clock.now += 0.5
-    assert exclusions.told() == (Excluded(A, 1.0, False), Excluded(B, 0.5, True))
+    assert exclusions.excluded() == (Excluded(A, 1.0, False), Excluded(B, 0.5, True))
 
 
 def test_a_storage_that_fails_again_and_again_rests_twice_as_long_each_time() -> None:
@@ -40,7 +40,7 @@ def test_a_storage_that_fails_again_and_again_rests_twice_as_long_each_time() ->
     for _ in range(9):
         exclusions.add((A,))
         began = clock.now
-        while exclusions.told()[0].resting:
+        while exclusions.excluded()[0].resting:
             clock.now += FIRST_REST_S
         rests.append(clock.now - began)
     assert rests == [1, 2, 4, 8, 16, 32, LONGEST_REST_S, LONGEST_REST_S, LONGEST_REST_S]
@@ -53,10 +53,10 @@ def test_a_storage_that_does_not_fail_again_is_forgotten() -> None:
     clock.now += FIRST_REST_S
     exclusions.add((A,))
     clock.now += 2 * FIRST_REST_S + FORGET_AFTER_S
-    assert exclusions.told() == ()
+    assert exclusions.excluded() == ()
     exclusions.add((A,))
     clock.now += FIRST_REST_S
-    assert exclusions.told() == (Excluded(A, 1.0, False),)
+    assert exclusions.excluded() == (Excluded(A, 1.0, False),)
 
 
 def test_a_storage_that_worked_since_then_begins_anew() -> None:
@@ -66,10 +66,10 @@ def test_a_storage_that_worked_since_then_begins_anew() -> None:
     clock.now += FIRST_REST_S
     exclusions.add((A, B))
     exclusions.forgive((A,))
-    assert exclusions.told() == (Excluded(B, 0.0, True),)
+    assert exclusions.excluded() == (Excluded(B, 0.0, True),)
     exclusions.add((A,))
     clock.now += FIRST_REST_S
-    assert exclusions.told() == (Excluded(B, 1.0, True), Excluded(A, 1.0, False))
+    assert exclusions.excluded() == (Excluded(B, 1.0, True), Excluded(A, 1.0, False))
 
 
 def test_when_no_other_datanode_is_left_the_rest_ends_but_not_the_memory() -> None:
@@ -80,7 +80,7 @@ def test_when_no_other_datanode_is_left_the_rest_ends_but_not_the_memory() -> No
     exclusions.add((A,))
     clock.now += 1.5
     exclusions.end_rest()
-    assert exclusions.told() == (Excluded(A, 1.5, False),)
+    assert exclusions.excluded() == (Excluded(A, 1.5, False),)
     exclusions.add((A,))
     clock.now += 2.5
-    assert exclusions.told() == (Excluded(A, 2.5, True),), "three seconds: twice what it rested"
+    assert exclusions.excluded() == (Excluded(A, 2.5, True),), "three seconds: twice what it rested"

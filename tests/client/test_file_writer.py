@@ -565,7 +565,7 @@ async def test_calls_that_fail_add_nothing_to_what_the_first_of_them_left() -> N
         assert (out.tell(), len(out._pending)) == (10, 2)
         for node in cluster.nodes:
             node.faults.refuse_create = False
-        await wait_until_async(lambda: not any(each.resting for each in out._exclusions.told()))
+        await wait_until_async(lambda: not any(each.resting for each in out._exclusions.excluded()))
         await out.close()
         assert cluster.content("/a") == b"x" * 10
 

@@ -257,14 +257,14 @@ async def test_a_datanode_whose_connection_was_cut_is_taken_again_when_it_is_hea
             await out.write(b"two")
             await out.hflush()
             asked = cluster.calls.count("renew_leases")
-            await wait_until_async(lambda: not out._exclusions.told()[0].resting)
+            await wait_until_async(lambda: not out._exclusions.excluded()[0].resting)
             await wait_until_async(lambda: cluster.calls.count("renew_leases") > asked + 2)
             assert blocks(cluster) == [(3, True), (2, False)]
             cluster.silent.clear()
             await wait_until_async(lambda: blocks(cluster) == [(3, True), (2, True)])
             await out.write(b"three")
             await out.hflush()
-            assert out._exclusions.told() == (), "it works again: a next failure is its first"
+            assert out._exclusions.excluded() == (), "it works again: a next failure is its first"
         assert blocks(cluster) == [(3, True), (2, True), (3, True)]
         assert cluster.content("/a") == b"onetwothree"
 

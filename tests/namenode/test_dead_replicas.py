@@ -59,7 +59,7 @@ async def test_the_dead_replica_of_who_left_goes_when_it_is_reported(scene: Scen
     scene.network.hung.update(scene.network.reach)
     left, gone = await reduced(scene, record)
     for node in scene.network.reach:
-        scene.node.finalizer.dismiss(record.block, node, record.finalized_generation, told=False)
+        scene.node.finalizer.dismiss(record.block, node, record.finalized_generation, live=False)
     scene.network.hung.clear()
     scene.network.asked.clear()
     scene.acceptor(gone).dead.add(record.block)

@@ -148,7 +148,7 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
             if repeated or not self._publish(fs, job, files).applied:
                 self._drop_repeated(fs, job)
                 return
-        self.log_published(_told(job), files)
+        self.log_published(_described(job), files)
 
     @short_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -162,7 +162,7 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
         job = written[0].job
         with client_of(self.options) as fs:
             if _last_version(fs, job.application) >= job.version:
-                _log.warning("%s was reported as failed, but is published", _told(job))
+                _log.warning("%s was reported as failed, but is published", _described(job))
                 return
             fs.delete(job.directory, recursive=True)
 
@@ -191,14 +191,14 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
         last = _last_version(fs, job.application)
         if last != job.version:
             raise InvalidRequestError(
-                f"{_told(job)} comes after batch {last} was published: another driver runs this "
-                "query, or its checkpoint was set back; start with a new checkpoint"
+                f"{_described(job)} comes after batch {last} was published: another driver runs "
+                "this query, or its checkpoint was set back; start with a new checkpoint"
             )
         fs.delete(job.directory, recursive=True)
-        _log.info("%s was published before: nothing to do", _told(job))
+        _log.info("%s was published before: nothing to do", _described(job))
 
 
-def _told(job: Job) -> str:
+def _described(job: Job) -> str:
     return f"query {job.application.removeprefix(_APPLICATIONS)}, batch {job.version}"
 
 

@@ -47,15 +47,15 @@ class Cutter:
             NotReadyError: no member of a block that is to be cut says where its chunks begin.
             PaxosBlockError: `decide` raised it, and nothing was done.
         """
-        told: dict[Cut, Boundary] = {}
+        boundaries: dict[Cut, Boundary] = {}
         while True:
             try:
-                decided = await decide(told)
+                decided = await decide(boundaries)
             except BoundaryUnknownError as unknown:  # of one more version each time
-                told[unknown.cut] = await self._ask(unknown.record, unknown.cut)
+                boundaries[unknown.cut] = await self._ask(unknown.record, unknown.cut)
             else:
                 break
-        for cut in told:
+        for cut in boundaries:
             await self._spread(cut)
         return decided
 
@@ -85,14 +85,14 @@ class Cutter:
             ): member
             for member in record.members
         }
-        told: dict[Boundary, list[StorageId]] = {}
+        answers: dict[Boundary, list[StorageId]] = {}
         refusals: list[str] = []
         waiting = set(asked)
         try:
-            while waiting and not any(len(members) > 1 for members in told.values()):
+            while waiting and not any(len(members) > 1 for members in answers.values()):
                 done, waiting = await asyncio.wait(
                     waiting,
-                    timeout=CONFIRM_S if told else None,
+                    timeout=CONFIRM_S if answers else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if not done:
@@ -104,26 +104,30 @@ class Cutter:
                         refusals.append(str(error))
                         continue
                     if _fits(record, cut, found):
-                        told.setdefault(Boundary(found.index, found.offset), []).append(asked[task])
+                        answers.setdefault(Boundary(found.index, found.offset), []).append(
+                            asked[task]
+                        )
                     else:
                         refusals.append(f"{found} does not fit {version}")
         finally:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-        return _agreed(cut, told, refusals)
+        return _agreed(cut, answers, refusals)
 
 
-def _agreed(cut: Cut, told: dict[Boundary, list[StorageId]], refusals: list[str]) -> Boundary:
+def _agreed(cut: Cut, answers: dict[Boundary, list[StorageId]], refusals: list[str]) -> Boundary:
     """Return the answer that most holders gave."""
-    most = max(map(len, told.values()), default=0)
-    best = [boundary for boundary, members in told.items() if len(members) == most]
+    most = max(map(len, answers.values()), default=0)
+    best = [boundary for boundary, members in answers.items() if len(members) == most]
     if len(best) == 1:
         return best[0]
     why = "no member tells where its chunks begin"
     if best:
         why = "its members contradict each other on where its chunks begin"
-        refusals = [f"{told[each]}: chunk {each.length} at byte {each.size_bytes}" for each in best]
+        refusals = [
+            f"{answers[each]}: chunk {each.length} at byte {each.size_bytes}" for each in best
+        ]
     raise NotReadyError(f"block {cut.block}: {why}: {'; '.join(refusals)}", block=cut.block)
 
 

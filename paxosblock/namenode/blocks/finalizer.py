@@ -74,12 +74,12 @@ class Finalizer:
         not sync, a finalization does, and that does not wait.
         """
         self._datanodes.note_ended(record.block, record.members, record.size_bytes)
-        holders, told = self._replicas.holders(record), 0
+        holders, queued = self._replicas.holders(record), 0
         waits = needed and record.base_length and record.durability is Durability.DISK
         for member in record.members:
             if member not in holders:
-                self.tell(record, member, LATER_S if waits and told >= needed else 0.0)
-                told += 1
+                self.tell(record, member, LATER_S if waits and queued >= needed else 0.0)
+                queued += 1
 
     def withhold(self, record: BlockRecord) -> None:
         """Tell no further member of this version: an APPEND is being set up, and K7 or K9, which
@@ -98,7 +98,7 @@ class Finalizer:
         question = Question(
             partial(self._finalization, record, member),
             partial(self._heard, record, member),
-            partial(self._told, key, generation),
+            partial(self._forget_spreading, key, generation),
         )
         self._queues.add(member, question, pause_s)
 
@@ -121,14 +121,14 @@ class Finalizer:
             if sent:
                 self.delete(record.block, member, record.generation)
 
-    def dismiss(self, block: BlockId, storage: StorageId, up_to: Generation, *, told: bool) -> None:
-        """Stop P5 for `storage`, which left the block (K13), and send D7 if it can be `told` now.
+    def dismiss(self, block: BlockId, storage: StorageId, up_to: Generation, *, live: bool) -> None:
+        """Stop P5 for `storage`, which left the block (K13), and send D7 if it is `live`.
 
-        If it cannot, its report is judged when it is back.
+        If it is not, its report is judged when it is back.
         """
         self._spreading.pop((block, storage), None)
         self._replicas.forget(block, storage)
-        if told:
+        if live:
             self.delete(block, storage, up_to)
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
@@ -184,7 +184,7 @@ class Finalizer:
         self._history.add(asked.block, asked.up_to_generation, event, storage, detail)
         return True
 
-    def _told(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
+    def _forget_spreading(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
         if self._spreading.get(key) == generation:
             del self._spreading[key]
 

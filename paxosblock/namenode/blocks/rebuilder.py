@@ -130,8 +130,8 @@ class Rebuilder:
             raise NotReadyError(
                 f"block {request.block}: none of its members is left", block=request.block
             )
-        told = {each.storage for each in request.excluded}
-        news = tuple(Excluded(each, 0.0, resting=True) for each in failed if each not in told)
+        excluded = {each.storage for each in request.excluded}
+        news = tuple(Excluded(each, 0.0, resting=True) for each in failed if each not in excluded)
         candidates = self._datanodes.candidates(now_s, (*request.excluded, *news))
         wish = Wish(inode.replication, 1, inode.block_size, seed=request.block)
         failure = Failed(request.policy, len(members), left, request.flushed)

@@ -183,9 +183,9 @@ async def fetch_seed(
                 except (OSError, aiohttp.ClientError, TimeoutError):
                     why[peer] = "no whole answer"
             await asyncio.sleep(ASK_AGAIN_S)
-    told = ", ".join(f"{peer}: {words or 'not asked'}" for peer, words in why.items())
+    reasons = ", ".join(f"{peer}: {words or 'not asked'}" for peer, words in why.items())
     raise UnavailableError(
-        f"--join: nobody has a catalog for {address} ({told}): start the one first that was a "
+        f"--join: nobody has a catalog for {address} ({reasons}): start the one first that was a "
         "cluster's only NameNode"
     )
 

@@ -170,11 +170,11 @@ class Reducer:
         if found is None:
             return False
         self._leaving.add(record.block)
-        work = self._part(record, found, told=view.place(found.storage).live)
+        work = self._part(record, found, live=view.place(found.storage).live)
         self._background.start(work, f"{found.storage} leaves block {record.block}")
         return True
 
-    async def _part(self, record: BlockRecord, found: Leaver, *, told: bool) -> None:
+    async def _part(self, record: BlockRecord, found: Leaver, *, live: bool) -> None:
         """K13, then P5 to the members that stay and D7 to the one that left.
 
         If this is interrupted, the walk over all blocks tells those that stay, and the one that
@@ -191,5 +191,5 @@ class Reducer:
             return
         decided = entry.record
         self._history.add(block, decided.finalized_generation, "left", storage, found.why)
-        self._finalizer.dismiss(block, storage, generation, told=told)
+        self._finalizer.dismiss(block, storage, generation, live=live)
         self._finalizer.spread(decided)
