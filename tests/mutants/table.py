@@ -881,6 +881,13 @@ SOURCE: tuple[Mutant, ...] = (
         TABLES,
     ),
     _recovery(
+        "a key behind the last one of its kind is not found",
+        "kv/gaps.py",
+        "            self._last[key[0]] = key\n",
+        "            pass\n",
+        TABLES,
+    ),
+    _recovery(
         "a damaged block of the database looks like the end of a range",
         "kv/rocks_table.py",
         "                    found.status()  # a damaged block ends the scan, too, and is no gap\n",

@@ -188,6 +188,34 @@ def test_a_range_that_was_found_empty_is_not_looked_at_again_until_it_gets_a_key
         assert [key for key, _ in table.scan(*one)] == [one[0] + b"a"]
 
 
+def test_nobody_looks_behind_the_last_key_of_a_kind(
+    new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file has a greater number than all with blocks, and it is known to have none."""
+    owners = [b"f" + number.to_bytes(8) for number in range(5)]
+    spans = [prefix_range(owner) for owner in owners]
+    with closing(new_table(new_path())) as table:
+        table.write(1, {owners[1] + b"a": Versioned(b"v", 1), b"g": Versioned(b"v", 1)})
+        assert [key for key, _ in table.scan(*spans[1], reverse=True)] == [owners[1] + b"a"]
+        with monkeypatch.context() as patch:
+            patch.setattr(table, "_settle", lambda: pytest.fail("it looks"))
+            assert list(table.scan(*spans[2], reverse=True)) == list(table.scan(*spans[3])) == []
+        table.write(2, {owners[3] + b"a": Versioned(b"v", 2)})
+        assert [key for key, _ in table.scan(*spans[3])] == [owners[3] + b"a"]
+        with monkeypatch.context() as patch:
+            patch.setattr(table, "_settle", lambda: pytest.fail("it looks"))
+            assert list(table.scan(*spans[2])) == [], "this was asked before"
+            assert list(table.scan(*spans[4])) == []
+        table.write(3, {owners[2] + b"a": Versioned(b"v", 3), owners[3] + b"a": ABSENT})
+        assert [key for key, _ in table.scan(*spans[2])] == [owners[2] + b"a"]
+        assert list(table.scan(*spans[3])) == list(table.scan(*spans[4])) == []
+        assert [key for key, _ in table.scan(b"f", b"h")] == [
+            owners[1] + b"a",
+            owners[2] + b"a",
+            b"g",
+        ]
+
+
 def test_what_a_sweeper_removed_is_passed_once(new_path: Callable[[], Path]) -> None:
     """Else each look for the first keys would take longer than the one before."""
     with closing(new_table(new_path())) as table:

@@ -42,6 +42,9 @@ def create(draft: Draft, request: CreateFile, context: Context, placed: Placed |
     status = tree.file_status(request.path, inode, length=0)  # it was made without a block
     if placed is None or request.first is None or inode.reserved not in (NO_BLOCK, block):
         return Made(status, reserving.reserved(draft, inode))  # made by an earlier copy, or by none
+    # The table knows that at once, as no file has a greater number, and remembers it for the close,
+    # when others may have.
+    assert tree.last_block(draft, inode.number) is None, "it was just made"
     record = finalize.add_block(
         block, placed.members, request.writer, request.first.window, inode.durability
     )

@@ -29,6 +29,9 @@ class Gaps:
         self._empty: dict[bytes, tuple[bytes, bytes]] = {}
         """A range for each owner, which ends with its keys: a change looks at it when it is decided
         and again when it is applied."""
+        self._last: dict[int, bytes] = {}
+        """For each first byte a key that no other is greater than: a new owner has a number greater
+        than all before it, and no keys yet."""
 
     def behind(self, start: bytes) -> bytes:
         """Return the first place from `start` on where a key may be."""
@@ -38,7 +41,21 @@ class Gaps:
     def is_empty(self, start: bytes, end: bytes) -> bool:
         """True if no key is in [start, end), as far as is known."""
         known = self._empty.get(start[:OWNER_BYTES])
-        return known is not None and known[0] <= start and known[1] == end
+        if known is not None and known[0] <= start and known[1] == end:
+            return True
+        last = self._last.get(start[0])
+        if last is None or start <= last or not start < end <= _behind(start[0]):
+            return False
+        self.note_empty(start, end)  # others may have greater keys soon
+        return True
+
+    def knows_last(self, byte: int) -> bool:
+        """True if it is known behind which key no other begins with this byte."""
+        return byte in self._last
+
+    def note_last(self, byte: int, key: bytes) -> None:
+        """Remember that no key that begins with this byte is greater than `key`."""
+        self._last[byte] = key
 
     def note(self, start: bytes, end: bytes) -> None:
         """Remember that a scan found no key from `start` up to `end`; `b""`: to the last key."""
@@ -46,7 +63,7 @@ class Gaps:
         if end[:1] != start[:1]:  # a gap is that of one first byte
             if byte == 255:
                 return
-            end = bytes((byte + 1,))
+            end = _behind(byte)
         first, behind = self._first.get(byte, (b"", b""))
         self._first[byte] = (first if first <= start < behind else start, end)
 
@@ -61,6 +78,9 @@ class Gaps:
     def fill(self, key: bytes) -> None:
         """Take the place of `key`, which is added, out of the gaps."""
         self._empty.pop(key[:OWNER_BYTES], None)
+        last = self._last.get(key[0])
+        if last is not None and last < key:
+            self._last[key[0]] = key
         first, end = self._first.get(key[0], (b"", b""))
         if first <= key < end:
             self._first[key[0]] = (first, key)
@@ -69,3 +89,9 @@ class Gaps:
         """Forget all gaps."""
         self._first.clear()
         self._empty.clear()
+        self._last.clear()
+
+
+def _behind(byte: int) -> bytes:
+    """Return the end of the keys that begin with a byte, which is not 255."""
+    return bytes((byte + 1,))

@@ -169,6 +169,7 @@ class RocksTable:
         try:
             found = self._db.iter(options)
             if reverse:
+                self._learn_last(start[0])
                 found.seek_to_last()
                 step = found.prev
                 if not found.valid():
@@ -191,6 +192,19 @@ class RocksTable:
             found.status()
         except Exception as error:
             raise _translated(self._path, error) from error
+
+    def _learn_last(self, byte: int) -> None:
+        """Find out the last key that begins with this byte, unless that is known."""
+        if byte == 255 or self._gaps.knows_last(byte):
+            return
+        options = ReadOptions()
+        options.set_iterate_upper_bound(bytes((byte + 1,)))
+        found = self._db.iter(options)
+        found.seek_to_last()
+        if found.valid():
+            self._gaps.note_last(byte, found.key())
+        else:
+            found.status()
 
     def count(self, first: bytes) -> int:
         return self._keys[ord(first)]
