@@ -197,6 +197,16 @@ def test_after_the_leaders_table_was_taken_nothing_of_the_one_before_is_left(
         assert member.machine.revision == 12
 
 
+def test_after_the_leaders_table_was_taken_a_look_at_a_key_finds_what_is_there(
+    tmp_path: Path,
+) -> None:
+    with closing(opened(tmp_path / "member")) as member:
+        apply_to(member, 4)
+        install(member, stream_after(9, tmp_path / "leader"))
+        wanted = map_after(9)
+        assert {key: member.machine.get(key) for key in wanted} == wanted
+
+
 def test_a_table_for_which_there_is_no_room_is_given_up_and_the_own_one_stays(
     tmp_path: Path,
 ) -> None:

@@ -48,6 +48,9 @@ class StateMachine:
 
     def __init__(self, table: Table) -> None:
         """Go on from what `table` holds."""
+        self._go_on_from(table)
+
+    def _go_on_from(self, table: Table) -> None:
         self._table = table
         self.get = table.get  # without a call between them: a small change reads ten keys
 

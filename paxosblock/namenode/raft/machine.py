@@ -32,5 +32,6 @@ class ReplicatedMachine(StateMachine):
     def adopt(self, table: Table) -> Table:
         """Go on from `table`, which is later; return the earlier table, which is now unused."""
         assert table.revision > self.revision, "a member never goes back"
-        before, self._table = self._table, table
+        before = self._table
+        self._go_on_from(table)
         return before
