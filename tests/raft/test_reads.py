@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.interface import View
-from tests.raft.rig import Rig, entry, rig
+from paxosblock.namenode.raft.member_folder import Limits
+from tests.raft.rig import OPTIONS, Rig, entry, rig
 
 
 def following(member: Rig, committed: int = 0) -> None:
@@ -164,6 +166,21 @@ def test_of_five_members_the_leader_asks_others_first() -> None:
         assert not member.sent("read_index_response")
         member.confirm()
         assert member.last("read_index_response", "n1:1")["index"] == 1
+
+
+def test_a_follower_is_told_a_later_entry_if_that_of_its_read_was_dropped_meanwhile() -> None:
+    options = replace(OPTIONS, limits=Limits(flush_bytes=1, trailing_entries=0))
+    with rig(5, options) as member:
+        member.become_leader()
+        member.clear()
+        member.tell("n1:1", "read_index", term=member.term, number=7)
+        member.commit()
+        member.acknowledge()
+        member.run(0.1)
+        assert member.node.log.base_index == 2, "a flush covers both entries"
+        member.confirm()
+        answer = member.last("read_index_response", "n1:1")
+        assert (answer["index"], answer["index_term"]) == (2, member.term)
 
 
 def test_a_new_leader_answers_followers_only_after_its_first_entry_is_committed() -> None:

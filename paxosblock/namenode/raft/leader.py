@@ -353,7 +353,9 @@ class RaftLeader(AnyRole, Leader):
 
     def _answer_read(self, data: ReadIndex, read: asyncio.Future[int]) -> None:
         if read.exception() is None and self.leads:
-            self.state.guarded(lambda: self._tell_index(data, read.result()))()
+            # Entries may have been dropped meanwhile; a later one is far enough, too.
+            index = max(read.result(), self.log.base_index)
+            self.state.guarded(lambda: self._tell_index(data, index))()
 
     def _tell_index(self, data: ReadIndex, index: int) -> None:
         term = self.log.term_at(index)
