@@ -26,6 +26,7 @@ from paxosblock.net.wire import FrameKind, Header, MessageTable, encode_error, v
 from paxosblock.protocol.types import BlockId, ChunkIndex
 from tests.loops import on_both_loops
 from tests.streams import HOST, Recorder, chunk, feed, node, some_bytes
+from tests.waiting import wait_until_async
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
@@ -48,6 +49,7 @@ class Answering(Recorder):
     def __init__(self) -> None:
         self.calls = CallServer(ASKS, TOLD, self.answer, self.at_once)
         self.begun: list[bool] = []
+        self.later: list[asyncio.Future[object]] = []
         self.release = asyncio.Event()
         self.connection: FrameConnection | None = None
 
@@ -66,9 +68,14 @@ class Answering(Recorder):
                 return Told("at once")
             case "part":
                 return Bulk(Told("part"), 1, (chunk(some_bytes(request.size)),))
+            case "later":
+                later: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+                self.later.append(later)
+                return later
         return None
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
+        self.lost = error
         self.calls.connection_lost()
 
     async def answer(self, request: Ask, header: Header) -> object:
@@ -165,6 +172,50 @@ async def test_what_is_answered_at_once_overtakes_what_waits() -> None:
         assert server.begun == [True] + [False] * 51, "a call that is over is not under way"
         server.release.set()
         assert await slow == Told("wait")
+
+
+@on_both_loops
+async def test_a_future_is_answered_when_it_is_done_and_without_a_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Answering()
+    async with channel_to(server) as channel:
+        calls = [
+            asyncio.create_task(channel.call(Ask("later"), timeout_s=10, soon=True))
+            for _ in range(4)
+        ]
+        await wait_until_async(lambda: len(server.later) == 4)
+        assert server.begun == [True] * 4, "they are under way"
+        one, two, fails, breaks = server.later
+        two.set_result(Told("two"))
+        assert await calls[1] == Told("two")
+        one.set_result(Told("one"))
+        fails.set_exception(NotFoundError("no such thing"))
+        breaks.set_exception(ZeroDivisionError())
+        assert await calls[0] == Told("one")
+        with pytest.raises(NotFoundError, match="no such thing"):
+            await calls[2]
+        with pytest.raises(OutcomeUnknownError, match="internal error"):
+            await calls[3]
+        assert "ZeroDivisionError" in caplog.text
+        assert await channel.call(Ask("and on"), timeout_s=10) == Told("and on")
+
+
+@on_both_loops
+async def test_what_nobody_waits_for_any_more_is_answered_to_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Answering()
+    async with channel_to(server) as channel:
+        lost = asyncio.create_task(channel.call(Ask("later"), timeout_s=10))
+        await wait_until_async(lambda: server.later)
+        channel.connection.abort()
+        with pytest.raises(OutcomeUnknownError):
+            await lost
+        await wait_until_async(lambda: server.lost)
+        server.later[0].set_result(Told("late"))
+        await asyncio.sleep(0)
+        assert caplog.text == ""
 
 
 @on_both_loops

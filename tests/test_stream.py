@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -252,11 +252,52 @@ async def test_a_server_that_shuts_down_closes_its_streams() -> None:
     assert "closed here" in str(server.lost)
 
 
+class Written(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"socket": socket.socket()})
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pieces.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Take any."""
+
+    def close(self) -> None:
+        self.get_extra_info("socket").close()
+        self.pieces.append(b"closed")
+
+
+async def test_short_frames_of_one_turn_leave_together_and_none_is_overtaken() -> None:
+    connection, transport = FrameConnection(Recorder(), "a peer"), Written()
+    connection.connection_made(transport)
+    one, two, three, four = (chunk(some_bytes(10, seed), seed) for seed in range(4))
+    connection.send_soon(one[:HEADER_BYTES], one[HEADER_BYTES:])
+    connection.send_soon(two)
+    assert transport.pieces == []
+    await asyncio.sleep(0)
+    assert transport.pieces == [one + two]
+    connection.send_soon(three)
+    connection.send(four)
+    assert transport.pieces[1:] == [three, four]
+    assert connection.sent_bytes == len(one + two + three + four)
+    connection.send_soon(one)
+    connection.close()
+    await asyncio.sleep(0)
+    assert transport.pieces[3:] == [one, b"closed"]
+
+
 @on_both_loops
 async def test_a_closed_connection_takes_nothing_more() -> None:
     async with node(lambda _request: Echo()) as port, stream_to(port, Recorder()) as connection:
         connection.close()
         connection.send(chunk(b"too late"))
+        connection.send_soon(chunk(b"too late"))
         with pytest.raises(OutcomeUnknownError, match="closed here"):
             await connection.drain()
 

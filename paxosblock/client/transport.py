@@ -107,7 +107,7 @@ class DataConnection:
         Raises:
             PaxosBlockError: there is none: no answer, a refusal, or an error of the DataNode.
         """
-        answer = await self._call(request, timeout_s)
+        answer = await self._call(request, timeout_s, soon=True)
         if not isinstance(answer, Vote) or answer.storage != request.storage:
             raise ProtocolError(f"{self.address} did not vote for {request.storage}: {answer}")
         return answer
@@ -123,8 +123,15 @@ class DataConnection:
             raise ProtocolError(f"{self.address} answered {type(run).__name__}")
         return run
 
-    async def _call(self, request: object, timeout_s: float, sink: ChunkSink | None = None) -> Any:
-        return await self._channel.call(request, timeout_s=timeout_s, sink=sink)
+    async def _call(
+        self,
+        request: object,
+        timeout_s: float,
+        sink: ChunkSink | None = None,
+        *,
+        soon: bool = False,
+    ) -> Any:
+        return await self._channel.call(request, timeout_s=timeout_s, sink=sink, soon=soon)
 
     @property
     def stream(self) -> FrameConnection:

@@ -83,11 +83,18 @@ class WatchedConnection(DataConnection):
         super().listen(block, listener)
         self._watch()
 
-    async def _call(self, request: object, timeout_s: float, sink: ChunkSink | None = None) -> Any:
+    async def _call(
+        self,
+        request: object,
+        timeout_s: float,
+        sink: ChunkSink | None = None,
+        *,
+        soon: bool = False,
+    ) -> Any:
         self._calls_under_way += 1
         try:
             self._watch()
-            reply = await super()._call(request, timeout_s, sink)
+            reply = await super()._call(request, timeout_s, sink, soon=soon)
             self._heard_at = self._clock.now_s
             return reply
         finally:

@@ -115,10 +115,12 @@ class CallChannel:
         block: BlockId = _NO_BLOCK,
         timeout_s: float,
         sink: ChunkSink | None = None,
+        soon: bool = False,
     ) -> Any:
         """Send `request` and return the reply, after all chunks that follow it went to `sink`.
 
-        Once this has returned or raised, nothing touches `sink` or its buffers any more.
+        It goes at once, or `soon`: together with others of this turn of the event loop. Once this
+        has returned or raised, nothing touches `sink` or its buffers any more.
 
         Raises:
             UnavailableError: the connection is closed already; nothing was sent.
@@ -138,7 +140,8 @@ class CallChannel:
             self._look_at(due_s)
         try:
             header = Header.of(FrameKind.CALL, payload, block=block, request=number)
-            self.connection.send_frame(header, payload)
+            send = self.connection.send_soon if soon else self.connection.send
+            send(header.pack(), payload)
             return await pending.future
         finally:
             del self._pending[number]
@@ -366,12 +369,15 @@ class CallServer:
         answer: asyncio.Future[object],
     ) -> None:
         try:
-            self._reply(connection, header, answer.result())
+            connection.send_soon(*self._packed(header, Bulk(answer.result(), 0, ())))
         except Exception as error:
             _refuse(connection, header, request, error)
 
     def _reply(self, connection: FrameConnection, header: Header, answer: object) -> None:
         bulk = answer if isinstance(answer, Bulk) else Bulk(answer, 0, ())
+        connection.send(*self._packed(header, bulk))
+
+    def _packed(self, header: Header, bulk: Bulk) -> tuple[Buffer, ...]:
         payload = self._replies.encode(bulk.reply)
         reply = Header.of(
             FrameKind.REPLY,
@@ -380,7 +386,7 @@ class CallServer:
             index=ChunkIndex(bulk.count),
             request=header.request,
         )
-        connection.send(reply.pack(), payload, *bulk.frames)
+        return reply.pack(), payload, *bulk.frames
 
 
 def _refuse(connection: FrameConnection, header: Header, request: object, error: Exception) -> None:

@@ -98,6 +98,8 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._header: Header | None = None
         self._sink: memoryview | None = None
         self._sunk = 0
+        self._unsent: list[Buffer] = []
+        """Frames of this turn of the event loop (`send_soon`)."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._reading_paused = False
@@ -115,11 +117,30 @@ class FrameConnection(asyncio.BufferedProtocol):
         """
         if self._transport is not None and self._error is None:
             self.sent_bytes += sum(map(len, buffers))
+            if self._unsent:
+                self._flush()
             if WRITELINES_PAUSES:
                 self._transport.writelines(buffers)
             else:
                 for buffer in buffers:
                     self._transport.write(buffer)
+
+    def send_soon(self, *buffers: Buffer) -> None:
+        """As `send`, but together with all that is sent so in this turn of the event loop.
+
+        Each sending costs a call of the system, and often a turn of the loop at the peer. The
+        buffers are short: they are copied.
+        """
+        if self._transport is not None and self._error is None:
+            self.sent_bytes += sum(map(len, buffers))
+            if not self._unsent:
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._unsent += buffers
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self._transport is not None:
+            self._transport.write(b"".join(unsent))
 
     def send_frame(self, header: Header, payload: Buffer = b"") -> None:
         """Send one frame; `header` has the length and checksum of `payload` (`Header.of`)."""
@@ -195,6 +216,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def _shut(self, error: PaxosBlockError) -> None:
         self._error = error
         if self._transport is not None:
+            self._flush()
             self._transport.close()
 
     def abort(self, error: PaxosBlockError | None = None) -> None:
