@@ -180,10 +180,11 @@ class Watch:
         self._namenode = namenode
         self._client = client
         self.silence_s = 0.0
-        """The longest time for which the NameNode did not hear from the DataNode."""
+        """The longest time for which the NameNode did not hear from the DataNode since `until`."""
 
     async def until(self, done: Callable[[NodeStatus], bool]) -> None:
         """Look until it is so."""
+        begun = time.perf_counter()
         while True:
             status = await self._client.call(
                 self._namenode, NAMENODE_STATUS.name, NameNodeStatusRequest(),
@@ -191,7 +192,8 @@ class Watch:
             )  # fmt: skip
             found = [node for node in status.datanodes if node.node == NODE]
             for node in found:
-                self.silence_s = max(self.silence_s, node.seconds_since_heartbeat)
+                silent_s = min(node.seconds_since_heartbeat, time.perf_counter() - begun)
+                self.silence_s = max(self.silence_s, silent_s)
                 if done(node):
                     return
             await asyncio.sleep(LOOK_EVERY_S)
