@@ -34,12 +34,13 @@ call. docs/errors.md has all of it in one table.
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import enum
 import errno
 import os
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+E = TypeVar("E", bound="PaxosBlockError")
 
 
 class Outcome(enum.Enum):
@@ -77,7 +78,7 @@ class PaxosBlockError(Exception):
         state = {**vars(self), "args": self.args}
         if isinstance(self, OSError):
             state |= {name: getattr(self, name) for name in ("errno", "strerror", "filename")}
-        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined] # typeshed leaves it out
+        return _blank, (type(self),), state
 
     def with_outcome(self, outcome: Outcome) -> Self:
         """Return this error, whose raiser knows more about the outcome than its class says."""
@@ -86,8 +87,7 @@ class PaxosBlockError(Exception):
 
     def reworded(self, message: str) -> Self:
         """Return the same error in other words."""
-        kind = type(self)
-        other = kind.__new__(kind)
+        other = _blank(type(self))
         PaxosBlockError.__init__(other, message, **self.details)
         other.outcome, other.retriable = self.outcome, self.retriable
         return other
@@ -96,6 +96,11 @@ class PaxosBlockError(Exception):
     def code(self) -> str:
         """Stable name of the error on the wire and in `--json`: the class name."""
         return type(self).__name__
+
+
+def _blank(kind: type[E]) -> E:
+    """Return an error of this class that has nothing yet, whatever its `__init__` wants."""
+    return kind.__new__(kind)
 
 
 class NotFoundError(PaxosBlockError, FileNotFoundError):
