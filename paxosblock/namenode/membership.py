@@ -50,7 +50,7 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogStanding:
     """The place of a member in its cluster's log; only the leader has `lag`, entries by address."""
 
     role: str
@@ -69,7 +69,7 @@ class Engine:
 
     store: KeyValueStore
     members: tuple[str, ...]
-    standing: Callable[[], Standing]
+    standing: Callable[[], LogStanding]
     add_to: Callable[[web.Application], None]
     """Adds the routes by which members speak to each other."""
     resign: Callable[[], Awaitable[None]]
@@ -121,9 +121,9 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     limits = Limits(flush_bytes=config.snapshot_growth_bytes)
     store = SingleMemberStore(folder / ALONE, address=address, limits=limits)
 
-    def standing() -> Standing:
+    def standing() -> LogStanding:
         revision = store.view().revision
-        return Standing("alone", commit_index=revision, applied_index=revision)
+        return LogStanding("alone", commit_index=revision, applied_index=revision)
 
     return Engine(
         store, (), standing, lambda app: None, _stay, lambda metrics: None, store.checkpoint
@@ -173,9 +173,9 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         transport.add_to(app)
         seeds.add_to(app)
 
-    def standing() -> Standing:
+    def standing() -> LogStanding:
         status = store.status()
-        return Standing(
+        return LogStanding(
             status.role, status.term, status.commit_index, status.applied_index, status.lag
         )
 

@@ -22,7 +22,7 @@ from paxosblock.namenode.blocks.reopener import Reopener, Targets
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import balancer, safe_mode
 from paxosblock.namenode.blocks.replication.balancer import Balancer
-from paxosblock.namenode.blocks.replication.copies import Copies, Limits
+from paxosblock.namenode.blocks.replication.copies import Copies, CopyLimits
 from paxosblock.namenode.blocks.replication.leaving_nodes import LeavingNodes
 from paxosblock.namenode.blocks.replication.monitor import Monitor
 from paxosblock.namenode.blocks.replication.reducer import Reducer
@@ -246,7 +246,7 @@ class NameNode:
             acceptors=reach,
             history=self.history,
             background=self.background,
-            limits=Limits(self.config.copies_per_source, self.config.copies_per_target),
+            limits=CopyLimits(self.config.copies_per_source, self.config.copies_per_target),
             clock_s=self.clock_s,
         )
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.namenode.blocks import replicas, reports
-from paxosblock.namenode.blocks.replicas import Finding, Verdict
+from paxosblock.namenode.blocks.replicas import Judgement, Verdict
 from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
-from paxosblock.namenode.blocks.replication.needs import Need, Standing, View, assess
+from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import StorageId
@@ -25,10 +25,10 @@ Changes = tuple[tuple[ModuleType | type, str, object], ...]
 def _deletes_at_members() -> Changes:
     """Some members that hold the decided version are told to drop it."""
 
-    def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Finding:
+    def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Judgement:
         found = replicas.judge(record, ours, summary)
         if record is not None and found.verdict is Verdict.HOLDS and record.block % 5 == 0:
-            return Finding(Verdict.DELETE, "planted", record.finalized_generation)
+            return Judgement(Verdict.DELETE, "planted", record.finalized_generation)
         return found
 
     return ((reports, "judge", judge),)
@@ -51,7 +51,7 @@ def _leaves_unguarded() -> Changes:
     def blind(
         record: BlockRecord,
         need: Need,
-        view: View,
+        view: StorageView,
         _reported: Collection[StorageId],
         fullness: Fullness,
         *,
@@ -61,7 +61,7 @@ def _leaves_unguarded() -> Changes:
             each: replace(view.place(each), standing=Standing.IN_SERVICE, live=True)
             for each in record.members
         }
-        seen = View(places, view.racks)
+        seen = StorageView(places, view.racks)
         everybody = assess(record, need.wanted, record.members, seen)
         return leaver(record, everybody, seen, record.members, fullness, preferred=preferred)
 

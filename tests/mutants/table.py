@@ -592,8 +592,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a block that another cluster made is deleted",
         "blocks/replicas.py",
-        "    if not ours:\n        return Finding(Verdict.ALARM, ",
-        "    if not ours:\n        return Finding(Verdict.DELETE, ",
+        "    if not ours:\n        return Judgement(Verdict.ALARM, ",
+        "    if not ours:\n        return Judgement(Verdict.DELETE, ",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(
@@ -774,8 +774,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a damaged copy that may be a member by now is deleted",
         "blocks/replicas.py",
-        '        return Finding(Verdict.FINALIZE, "is a damaged copy")\n',
-        '        return Finding(Verdict.DELETE, "", promised)\n',
+        '        return Judgement(Verdict.FINALIZE, "is a damaged copy")\n',
+        '        return Judgement(Verdict.DELETE, "", promised)\n',
         "tests/namenode/test_dead_replicas.py",
     ),
     _recovery(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paxosblock.namenode.blocks.replication.balance import (
     PAIRS_PER_STORAGE,
-    Balance,
+    Evenness,
     Move,
     Replicated,
     Volume,
@@ -24,15 +24,17 @@ def volume(storage: str, used: int, total: int = 1000, rack: str = "/r", node: s
     return Volume(StorageId(storage), node or f"n-{storage}", rack, used, total - used)
 
 
-def balance(*volumes: Volume, threshold: float = 0.1) -> Balance:
-    return Balance(volumes, threshold)
+def balance(*volumes: Volume, threshold: float = 0.1) -> Evenness:
+    return Evenness(volumes, threshold)
 
 
 def block(number: int, *members: str, size: int = BLOCK) -> Replicated:
     return Replicated(BlockId(number), size, tuple(StorageId(each) for each in members))
 
 
-def plan(start: Balance, blocks: list[Replicated]) -> tuple[Balance, list[Replicated], list[Move]]:
+def plan(
+    start: Evenness, blocks: list[Replicated]
+) -> tuple[Evenness, list[Replicated], list[Move]]:
     """All moves one after the other, as the service makes them: the first that helps."""
     now, done = start, list[Move]()
     while (move := _next_move(now, blocks)) is not None:
@@ -43,7 +45,7 @@ def plan(start: Balance, blocks: list[Replicated]) -> tuple[Balance, list[Replic
     return now, blocks, done
 
 
-def _next_move(now: Balance, blocks: list[Replicated]) -> Move | None:
+def _next_move(now: Evenness, blocks: list[Replicated]) -> Move | None:
     for source, targets in now.pairs():
         for each in blocks:
             if source.storage in each.members and (move := now.choose(each, source, targets)):
@@ -58,7 +60,7 @@ def _moved(each: Replicated, move: Move) -> Replicated:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[Balance, list[Replicated]]:
+def clusters(draw: st.DrawFn) -> tuple[Evenness, list[Replicated]]:
     """Up to eight volumes of unequal sizes on up to five nodes, and blocks on them."""
     count = draw(st.integers(2, 8))
     nodes = [draw(st.sampled_from("abcde")) for _ in range(count)]
@@ -78,17 +80,17 @@ def clusters(draw: st.DrawFn) -> tuple[Balance, list[Replicated]]:
         Volume(name, node_of[name], racks[node_of[name]], used[name], draw(st.integers(0, 800)))
         for name in names
     ]
-    return Balance(volumes, draw(st.sampled_from([0.01, 0.1, 0.3]))), blocks
+    return Evenness(volumes, draw(st.sampled_from([0.01, 0.1, 0.3]))), blocks
 
 
-def unevenness(of: Balance) -> float:
+def unevenness(of: Evenness) -> float:
     """What every move must lower: the squares of the distances from the mean, by room."""
     return sum(v.total_bytes * (v.use - of.mean) ** 2 for v in of.volumes.values())
 
 
 @given(clusters())
 def test_plans_end_and_every_move_makes_the_cluster_more_even(
-    cluster: tuple[Balance, list[Replicated]],
+    cluster: tuple[Evenness, list[Replicated]],
 ) -> None:
     start, blocks = cluster
     now, _, moves = plan(start, blocks)
@@ -100,7 +102,7 @@ def test_plans_end_and_every_move_makes_the_cluster_more_even(
 
 
 @given(clusters())
-def test_no_block_is_worse_off_for_a_move(cluster: tuple[Balance, list[Replicated]]) -> None:
+def test_no_block_is_worse_off_for_a_move(cluster: tuple[Evenness, list[Replicated]]) -> None:
     start, blocks = cluster
     _, after, _ = plan(start, blocks)
     volumes = start.volumes
@@ -116,7 +118,7 @@ def test_no_block_is_worse_off_for_a_move(cluster: tuple[Balance, list[Replicate
 
 @given(clusters())
 def test_no_volume_takes_more_than_it_has_room_for_and_the_same_is_planned_again(
-    cluster: tuple[Balance, list[Replicated]],
+    cluster: tuple[Evenness, list[Replicated]],
 ) -> None:
     start, blocks = cluster
     _, _, moves = plan(start, blocks)
@@ -130,7 +132,7 @@ def test_no_volume_takes_more_than_it_has_room_for_and_the_same_is_planned_again
 
 @given(clusters())
 def test_a_cluster_that_is_balanced_is_left_alone(
-    cluster: tuple[Balance, list[Replicated]],
+    cluster: tuple[Evenness, list[Replicated]],
 ) -> None:
     start, blocks = cluster
     if start.balanced:

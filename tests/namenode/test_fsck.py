@@ -9,18 +9,24 @@ from paxosblock.api.namenode import DeletePath, MakeDirectories
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication import fsck
 from paxosblock.namenode.blocks.replication.fsck import check_slice
-from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, assess
+from paxosblock.namenode.blocks.replication.needs import (
+    Need,
+    Standing,
+    StoragePlace,
+    StorageView,
+    assess,
+)
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.paths import NAMES_MAX
 from paxosblock.protocol.types import StorageId
 from tests.namenode.scene import MEMBERS, NamedCatalog, closed_file, file_with_blocks, new_catalog
 
-PLACES = {storage: Place(f"dn-{storage}") for storage in MEMBERS}
+PLACES = {storage: StoragePlace(f"dn-{storage}") for storage in MEMBERS}
 
 
 def need(demand: Demand, holders: tuple[StorageId, ...] = MEMBERS) -> Need:
     """All members are in service, and the holders have reported the block."""
-    return assess(demand.entry.record, demand.wanted, holders, View(PLACES))
+    return assess(demand.entry.record, demand.wanted, holders, StorageView(PLACES))
 
 
 async def pages(catalog: NamedCatalog, path: str) -> list[CheckedFiles]:
@@ -127,27 +133,27 @@ async def test_a_path_that_is_not_there_is_one_line() -> None:
 
 
 TWO = MEMBERS[:2]
-LOST = {storage: Place(f"dn-{storage}", Standing.LOST, live=False) for storage in MEMBERS}
-CROWDED = {storage: Place("dn") for storage in MEMBERS}
+LOST = {storage: StoragePlace(f"dn-{storage}", Standing.LOST, live=False) for storage in MEMBERS}
+CROWDED = {storage: StoragePlace("dn") for storage in MEMBERS}
 
 
 @pytest.mark.parametrize(
     ("wanted", "holders", "view", "damaged", "conditions"),
     [
-        (3, MEMBERS, View(PLACES), (), []),
-        (3, TWO, View(PLACES), (), [Condition.UNDER_REPLICATED]),
-        (2, MEMBERS, View(PLACES), (), [Condition.OVER_REPLICATED]),
-        (3, MEMBERS, View(LOST), (), [Condition.MISSING]),
-        (3, MEMBERS, View(PLACES), MEMBERS, [Condition.CORRUPT]),
-        (3, MEMBERS, View(PLACES), TWO, [Condition.UNDER_REPLICATED]),
-        (3, MEMBERS, View(CROWDED), (), [Condition.MIS_REPLICATED]),
-        (3, MEMBERS, View(PLACES, racks=2), (), [Condition.MIS_REPLICATED]),
+        (3, MEMBERS, StorageView(PLACES), (), []),
+        (3, TWO, StorageView(PLACES), (), [Condition.UNDER_REPLICATED]),
+        (2, MEMBERS, StorageView(PLACES), (), [Condition.OVER_REPLICATED]),
+        (3, MEMBERS, StorageView(LOST), (), [Condition.MISSING]),
+        (3, MEMBERS, StorageView(PLACES), MEMBERS, [Condition.CORRUPT]),
+        (3, MEMBERS, StorageView(PLACES), TWO, [Condition.UNDER_REPLICATED]),
+        (3, MEMBERS, StorageView(CROWDED), (), [Condition.MIS_REPLICATED]),
+        (3, MEMBERS, StorageView(PLACES, racks=2), (), [Condition.MIS_REPLICATED]),
     ],
 )
 async def test_what_is_wrong_with_a_block_is_told(
     wanted: int,
     holders: tuple[StorageId, ...],
-    view: View,
+    view: StorageView,
     damaged: tuple[StorageId, ...],
     conditions: list[Condition],
 ) -> None:

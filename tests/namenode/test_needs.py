@@ -11,9 +11,9 @@ from msgspec.structs import replace as with_fields
 
 from paxosblock.namenode.blocks.replication.needs import (
     NOWHERE,
-    Place,
     Standing,
-    View,
+    StoragePlace,
+    StorageView,
     assess,
     is_well,
 )
@@ -48,14 +48,14 @@ def decided(*members: StorageId, length: int = 2) -> BlockRecord:
 BLOCK = decided(*MEMBERS)
 
 
-def view(racks: int = 1, **changed: Place) -> View:
+def view(racks: int = 1, **changed: StoragePlace) -> StorageView:
     """Four storages on four nodes of one rack, in service but for those that are `changed`."""
-    places = {storage: Place(f"dn-{storage}") for storage in (S1, S2, S3, S4)}
-    return View(places | {StorageId(name): place for name, place in changed.items()}, racks)
+    places = {storage: StoragePlace(f"dn-{storage}") for storage in (S1, S2, S3, S4)}
+    return StorageView(places | {StorageId(name): place for name, place in changed.items()}, racks)
 
 
-def of(standing: Standing, *, live: bool = False) -> Place:
-    return Place("dn-s3", standing, live)
+def of(standing: Standing, *, live: bool = False) -> StoragePlace:
+    return StoragePlace("dn-s3", standing, live)
 
 
 def test_a_block_that_all_members_hold_needs_nothing() -> None:
@@ -100,7 +100,7 @@ def test_a_member_that_may_hold_what_it_did_not_report_counts(standing: Standing
 
 
 def test_so_many_replicas_as_must_be_live_are_not_in_maintenance() -> None:
-    away = Place("dn-s2", Standing.MAINTENANCE, live=False)
+    away = StoragePlace("dn-s2", Standing.MAINTENANCE, live=False)
     two_away = view(s2=away, s3=of(Standing.MAINTENANCE))
     assert assess(BLOCK, 3, (S1,), two_away).lacks == 0
     assert assess(BLOCK, 3, (S1,), replace(two_away, min_live=2)).lacks == 1
@@ -153,7 +153,7 @@ LOST = of(Standing.LOST)
     ],
 )
 def test_a_block_is_missing_when_nobody_has_it_or_may_come_back_with_it(
-    third: Place, holders: tuple[StorageId, ...], missing: bool
+    third: StoragePlace, holders: tuple[StorageId, ...], missing: bool
 ) -> None:
     need = assess(BLOCK, 3, holders, view(s1=LOST, s2=LOST, s3=third))
     assert need.missing == missing
@@ -172,12 +172,12 @@ def test_a_storage_that_nobody_heard_of_is_what_the_view_says() -> None:
 
 
 def test_two_replicas_on_one_node_are_misplaced() -> None:
-    together = view(s2=Place("dn-s1"))
+    together = view(s2=StoragePlace("dn-s1"))
     assert assess(BLOCK, 3, MEMBERS, together).misplaced == (S1, S2)
 
 
 PLACES = st.builds(
-    Place,
+    StoragePlace,
     st.sampled_from(["a", "b", "c", "d"]),
     st.sampled_from(Standing),
     st.just(True),
@@ -193,10 +193,10 @@ ALL = (S1, S2, S3, S4)
     st.integers(1, 4),
 )
 def test_what_is_well_at_first_sight_is_in_order(
-    places: list[Place], some: set[StorageId], members: tuple[StorageId, ...], wanted: int
+    places: list[StoragePlace], some: set[StorageId], members: tuple[StorageId, ...], wanted: int
 ) -> None:
     serving = {place.rack for place in places if place.standing is Standing.IN_SERVICE}
-    seen, block = View(dict(zip(ALL, places, strict=True)), len(serving)), decided(*members)
+    seen, block = StorageView(dict(zip(ALL, places, strict=True)), len(serving)), decided(*members)
     holders = some.intersection(members)
     if is_well(block, wanted, holders, seen):
         assert assess(block, wanted, holders, seen).in_order
@@ -205,9 +205,12 @@ def test_what_is_well_at_first_sight_is_in_order(
     assert is_well(block, wanted, members, seen) == (in_order and plain)
 
 
-def racks(*names: str) -> dict[str, Place]:
+def racks(*names: str) -> dict[str, StoragePlace]:
     """The places of s1, s2 ... in these racks."""
-    return {f"s{number}": Place(f"dn-s{number}", rack=name) for number, name in enumerate(names, 1)}
+    return {
+        f"s{number}": StoragePlace(f"dn-s{number}", rack=name)
+        for number, name in enumerate(names, 1)
+    }
 
 
 def test_replicas_in_one_rack_are_misplaced_where_there_are_two() -> None:

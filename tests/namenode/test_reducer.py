@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.namenode.blocks.replication import needs
-from paxosblock.namenode.blocks.replication.needs import Place, Standing, View
+from paxosblock.namenode.blocks.replication.needs import Standing, StoragePlace, StorageView
 from paxosblock.namenode.blocks.replication.reducer import Leaver, Reducer, leaver
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, add_block, finalize_message
@@ -33,7 +33,7 @@ FOUR = (S1, S2, S3, S4)
 THREE = (S1, S2, S3)
 LOST, LEAVING, AWAY = Standing.LOST, Standing.LEAVING, Standing.AWAY
 
-GONE = Place("dn-s2", LOST, live=False)
+GONE = StoragePlace("dn-s2", LOST, live=False)
 
 
 def decided(*members: StorageId, block: int = 1) -> BlockRecord:
@@ -44,21 +44,21 @@ def decided(*members: StorageId, block: int = 1) -> BlockRecord:
     )
 
 
-def view_of(*members: StorageId, **changed: Place) -> View:
+def view_of(*members: StorageId, **changed: StoragePlace) -> StorageView:
     """Each on a node of its own in one rack, in service, but for those that are `changed`."""
-    places = {each: Place(f"dn-{each}", rack="/r1") for each in members}
+    places = {each: StoragePlace(f"dn-{each}", rack="/r1") for each in members}
     places |= {StorageId(name): place for name, place in changed.items()}
     racks = {place.rack for place in places.values() if place.standing is Standing.IN_SERVICE}
-    return View(places, len(racks))
+    return StorageView(places, len(racks))
 
 
-def at(storage: str, rack: str = "/r1", *, node: str = "") -> Place:
-    return Place(node or f"dn-{storage}", rack=rack)
+def at(storage: str, rack: str = "/r1", *, node: str = "") -> StoragePlace:
+    return StoragePlace(node or f"dn-{storage}", rack=rack)
 
 
 def chosen(
     members: tuple[StorageId, ...],
-    view: View,
+    view: StorageView,
     *,
     wanted: int = 3,
     holders: Collection[StorageId] | None = None,
@@ -114,14 +114,14 @@ def test_storages_that_are_about_as_full_take_turns() -> None:
     ("changed", "damaged", "holders", "why"),
     [
         ({"s2": GONE}, (), FOUR, "is lost"),
-        ({"s2": Place("dn-s2", LEAVING)}, (), FOUR, "was asked to leave"),
+        ({"s2": StoragePlace("dn-s2", LEAVING)}, (), FOUR, "was asked to leave"),
         ({}, (S2,), FOUR, "is damaged"),
         ({}, (), (S1, S3, S4), "does not hold it"),
     ],
     ids=["lost", "asked to leave", "damaged", "lagging"],
 )
 def test_who_is_of_no_use_or_asked_to_goes_before_the_others_even_if_they_are_fuller(
-    changed: dict[str, Place],
+    changed: dict[str, StoragePlace],
     damaged: tuple[StorageId, ...],
     holders: tuple[StorageId, ...],
     why: str,
@@ -132,7 +132,7 @@ def test_who_is_of_no_use_or_asked_to_goes_before_the_others_even_if_they_are_fu
 
 
 def test_who_is_lost_goes_before_who_is_asked_to() -> None:
-    view = view_of(*FOUR, s1=Place("dn-s1", LEAVING), s2=GONE)
+    view = view_of(*FOUR, s1=StoragePlace("dn-s1", LEAVING), s2=GONE)
     assert chosen(FOUR, view, wanted=2) == Leaver(S2, "is lost", (S3, S4))
 
 
@@ -140,14 +140,14 @@ def test_who_is_lost_goes_before_who_is_asked_to() -> None:
     ("changed", "damaged", "holders"),
     [
         ({"s2": GONE}, (), THREE),
-        ({"s2": Place("dn-s2", LEAVING)}, (), THREE),
+        ({"s2": StoragePlace("dn-s2", LEAVING)}, (), THREE),
         ({}, (S2,), THREE),
         ({}, (), (S1, S3)),
     ],
     ids=["lost", "asked to leave", "damaged", "lagging"],
 )
 def test_they_stay_until_as_many_others_as_are_wanted_are_sound(
-    changed: dict[str, Place], damaged: tuple[StorageId, ...], holders: tuple[StorageId, ...]
+    changed: dict[str, StoragePlace], damaged: tuple[StorageId, ...], holders: tuple[StorageId, ...]
 ) -> None:
     view = view_of(*FOUR, **changed)
     assert chosen(THREE, view, damaged=damaged, holders=holders) is None
@@ -158,12 +158,12 @@ def test_who_has_not_reported_this_version_does_not_count_as_staying() -> None:
     five = (*FOUR, S5)
     assert chosen(five, view_of(*five), reported=()) is None
     assert chosen(five, view_of(*five), reported=(S1, S2, S3)) is None
-    gone = view_of(*five, s5=Place("dn-s5", LOST, live=False))
+    gone = view_of(*five, s5=StoragePlace("dn-s5", LOST, live=False))
     assert who(chosen(five, gone, reported=(S1, S2, S3))) == S5
 
 
 def test_who_is_away_and_may_not_come_back_does_not_count_as_staying() -> None:
-    away = Place("dn-s4", AWAY, live=False)
+    away = StoragePlace("dn-s4", AWAY, live=False)
     assert chosen(FOUR, view_of(*FOUR, s4=away), holders=THREE) is None
     five = (*FOUR, S5)
     found = chosen(five, view_of(*five, s4=away), full={S2: 1.0})
@@ -171,10 +171,10 @@ def test_who_is_away_and_may_not_come_back_does_not_count_as_staying() -> None:
 
 
 def test_who_is_asked_to_leave_holds_the_block_and_does_not_count() -> None:
-    view = view_of(*FOUR, s1=Place("dn-s1", LEAVING), s2=Place("dn-s2", LEAVING))
+    view = view_of(*FOUR, s1=StoragePlace("dn-s1", LEAVING), s2=StoragePlace("dn-s2", LEAVING))
     assert chosen(FOUR, view) is None
     five = (*FOUR, S5)
-    both = view_of(*five, s1=Place("dn-s1", LEAVING), s2=Place("dn-s2", LEAVING))
+    both = view_of(*five, s1=StoragePlace("dn-s1", LEAVING), s2=StoragePlace("dn-s2", LEAVING))
     assert chosen(five, both) == Leaver(S1, "was asked to leave", (S3, S4, S5))
 
 
@@ -192,7 +192,7 @@ def test_of_two_on_one_node_one_leaves_first() -> None:
 
 def test_who_was_asked_to_leave_stays_for_the_second_rack_until_another_is_there() -> None:
     five = (*FOUR, S5)
-    alone = Place("dn-s4", LEAVING, rack="/r2")
+    alone = StoragePlace("dn-s4", LEAVING, rack="/r2")
     assert chosen(FOUR, view_of(*FOUR, s4=alone)) == Leaver(
         S4, "was asked to leave", (S1, S2, S3)
     )  # no other DataNode is in service there
@@ -200,7 +200,7 @@ def test_who_was_asked_to_leave_stays_for_the_second_rack_until_another_is_there
 
 
 def test_a_lost_member_leaves_though_it_was_in_the_second_rack() -> None:
-    gone = Place("dn-s4", LOST, live=False, rack="/r2")
+    gone = StoragePlace("dn-s4", LOST, live=False, rack="/r2")
     view = view_of(*FOUR, S5, s4=gone, s5=at("s5", "/r2"))
     assert who(chosen(FOUR, view)) == S4
 
@@ -215,7 +215,7 @@ def test_whatever_happens_as_many_as_are_wanted_stay_in_as_many_racks_as_they_we
     for _ in range(5000):
         members = tuple(StorageId(f"s{n}") for n in range(1, chance.randint(2, 6)))
         places = {
-            each: Place(
+            each: StoragePlace(
                 f"dn-{chance.randint(1, 5)}",
                 standing := chance.choice(list(Standing)),
                 standing is not LOST and chance.random() < 0.9,
@@ -223,7 +223,7 @@ def test_whatever_happens_as_many_as_are_wanted_stay_in_as_many_racks_as_they_we
             )
             for each in members
         }
-        view = View(places, len({place.rack for place in places.values()}))
+        view = StorageView(places, len({place.rack for place in places.values()}))
         holders = tuple(each for each in members if chance.random() < 0.8)
         reported = tuple(each for each in holders if chance.random() < 0.8)
         wanted = chance.randint(1, 4)
@@ -291,7 +291,9 @@ async def with_copies(scene: Scene, record: BlockRecord, count: int = 1) -> Bloc
     return await now(scene, record)
 
 
-def look(scene: Scene, record: BlockRecord, reduces: Reducer, view: View | None = None) -> bool:
+def look(
+    scene: Scene, record: BlockRecord, reduces: Reducer, view: StorageView | None = None
+) -> bool:
     view = view or view_of(*scene.network.reach)
     need = needs.assess(record, 3, scene.node.replicas.whole(record), view)
     return reduces.look(BlockEntry(record), need, view)
@@ -302,7 +304,7 @@ async def now(scene: Scene, record: BlockRecord) -> BlockRecord:
 
 
 async def reduced(
-    scene: Scene, record: BlockRecord, view: View | None = None
+    scene: Scene, record: BlockRecord, view: StorageView | None = None
 ) -> tuple[BlockRecord, StorageId]:
     """The block after one look, and the member that has left it."""
     reduces = reducer(scene)
@@ -376,7 +378,7 @@ async def test_who_left_while_it_was_dead_is_told_to_delete_when_it_is_back(scen
     record = await with_copies(scene, await block_of_three(scene))
     dead = record.members[0]
     scene.acceptor(dead).alive = False
-    lost = view_of(*scene.network.reach, **{dead: Place(f"dn-{dead}", LOST, live=False)})
+    lost = view_of(*scene.network.reach, **{dead: StoragePlace(f"dn-{dead}", LOST, live=False)})
     left, gone = await reduced(scene, record, lost)
     assert gone == dead
     await wait_until_async(lambda: len(scene.node.replicas.holders(left)) == 3)

@@ -9,7 +9,7 @@ import pytest
 from paxosblock.api.care import AdminState
 from paxosblock.api.reports import ALL_BLOCKS, Register, StorageReport
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.namenode.blocks.replication.needs import Place, Standing, View
+from paxosblock.namenode.blocks.replication.needs import Standing, StoragePlace, StorageView
 from paxosblock.namenode.blocks.replication.standing import Patience, look
 from paxosblock.namenode.catalog.records import NodeRecord
 from paxosblock.protocol.types import StorageId
@@ -25,7 +25,7 @@ def seen(
     failed: str = "",
     reported: bool = True,
     admin: AdminState = AdminState.IN_SERVICE,
-) -> Place:
+) -> StoragePlace:
     """Where the storage of a DataNode stands that was last heard of so long ago."""
     nodes = DataNodes(3.0, DEAD_AFTER_S)
     nodes.register(registration(S1, failed), 1000.0)
@@ -62,7 +62,7 @@ LEAVING, AWAY = AdminState.DECOMMISSIONED, AdminState.IN_MAINTENANCE
         (seen(0, admin=AWAY, failed="no disk"), Standing.LOST, False),
     ],
 )
-def test_where_a_storage_stands(place: Place, standing: Standing, live: bool) -> None:
+def test_where_a_storage_stands(place: StoragePlace, standing: Standing, live: bool) -> None:
     assert (place.standing, place.live, place.node) == (standing, live, "dn-s1")
 
 
@@ -88,7 +88,7 @@ def test_a_rack_counts_while_a_node_of_it_is_in_service() -> None:
 
 def test_who_was_never_heard_of_is_waited_for_as_one_that_died_when_we_started() -> None:
     def stranger(now_s: float) -> Standing:
-        view: View = look(DataNodes(3.0, DEAD_AFTER_S), now_s, PATIENCE)
+        view: StorageView = look(DataNodes(3.0, DEAD_AFTER_S), now_s, PATIENCE)
         return view.place(StorageId("nobody")).standing
 
     assert stranger(44.9) is Standing.AWAY

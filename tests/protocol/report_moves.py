@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import ReplicaSummary
-from paxosblock.namenode.blocks.replicas import FINE, Finding, Verdict, judge
+from paxosblock.namenode.blocks.replicas import FINE, Judgement, Verdict, judge
 from paxosblock.protocol import register
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Delete, Read, ReadReply
@@ -37,7 +37,7 @@ def check(model: Model, world: World) -> None:
         demand(finding.verdict is not Verdict.ALARM, finding.why, model.storages[at])
 
 
-def _judged(model: Model, at: int, record: Cell[BlockRecord], disk: Cell[Disk]) -> Finding:
+def _judged(model: Model, at: int, record: Cell[BlockRecord], disk: Cell[Disk]) -> Judgement:
     replica, storage = disk.value.sound, model.storages[at]
     if replica is None:
         return FINE

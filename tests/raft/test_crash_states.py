@@ -18,7 +18,7 @@ from paxosblock.namenode.kv.interface import Transaction
 from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
-from paxosblock.namenode.raft.member_folder import Opened, open_folder
+from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MEMORY
@@ -64,7 +64,7 @@ class Life:
         finally:
             flushing.cancel()
 
-    async def replace(self, opened: Opened, log: RaftLog, index: int, term: int) -> None:
+    async def replace(self, opened: OpenedFolder, log: RaftLog, index: int, term: int) -> None:
         """Install the table after entry `index` of `term`, which the log does not have, while a
         last entry of before is on its way to the disk."""
         log.append(Entry(log.term_at(log.last_log_index) or 0, EntryKind.NOOP, b"some bytes"))
@@ -76,7 +76,7 @@ class Life:
         before.discard()
         await asyncio.sleep(0)
 
-    def compact(self, opened: Opened, log: RaftLog, index: int, cut_to: int | None) -> None:
+    def compact(self, opened: OpenedFolder, log: RaftLog, index: int, cut_to: int | None) -> None:
         """Flush the table after entry `index`; with `cut_to`, what follows is cut meanwhile, and an
         entry of that term takes its place, which is not on disk yet when records are removed."""
         term = log.term_at(index)
@@ -112,10 +112,10 @@ class Life:
             self.promised.terms[index] = term
 
 
-Story = Callable[[Life, Opened, RaftLog], Coroutine[Any, Any, None]]
+Story = Callable[[Life, OpenedFolder, RaftLog], Coroutine[Any, Any, None]]
 
 
-async def grows_is_cut_and_compacted(life: Life, opened: Opened, log: RaftLog) -> None:
+async def grows_is_cut_and_compacted(life: Life, opened: OpenedFolder, log: RaftLog) -> None:
     for term, cut in ((1, None), (2, 6), (4, None)):
         await life.grow(log, term, cut)
     life.compact(opened, log, 8, None)
@@ -124,14 +124,16 @@ async def grows_is_cut_and_compacted(life: Life, opened: Opened, log: RaftLog) -
     await life.grow(log, 8)
 
 
-async def is_overtaken(life: Life, opened: Opened, log: RaftLog) -> None:
+async def is_overtaken(life: Life, opened: OpenedFolder, log: RaftLog) -> None:
     """A deposed leader has more entries than the snapshot of its successor, and other ones."""
     await life.grow(log, 1, count=14)
     await life.replace(opened, log, 5, 3)
     await life.grow(log, 3)
 
 
-async def is_cut_while_a_snapshot_is_written(life: Life, opened: Opened, log: RaftLog) -> None:
+async def is_cut_while_a_snapshot_is_written(
+    life: Life, opened: OpenedFolder, log: RaftLog
+) -> None:
     await life.grow(log, 1, count=14)
     life.compact(opened, log, 5, 2)
     await life.grow(log, 2)
@@ -140,7 +142,7 @@ async def is_cut_while_a_snapshot_is_written(life: Life, opened: Opened, log: Ra
 def anything(rng: random.Random) -> Story:
     """Whatever may happen to a log, in any order."""
 
-    async def story(life: Life, opened: Opened, log: RaftLog) -> None:
+    async def story(life: Life, opened: OpenedFolder, log: RaftLog) -> None:
         committed = opened.machine.revision
         for _ in range(rng.randint(2, 8)):
             last = log.last_log_index
@@ -161,7 +163,7 @@ def anything(rng: random.Random) -> Story:
     return story
 
 
-def received(opened: Opened, index: int, term: int) -> Table:
+def received(opened: OpenedFolder, index: int, term: int) -> Table:
     """The table of another member, after entry `index` of `term`, as it is installed."""
     receiver = opened.receive()
     receiver.write(stream_after(index, term))

@@ -27,7 +27,7 @@ from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import pieces
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.member_folder import Opened, open_folder
+from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.cut_short import CutShort
 from tests.memory_table import MEMORY
@@ -51,11 +51,11 @@ def entry(index: int) -> Entry:
     return Entry(TERM, EntryKind.TRANSACTION, encode_transaction(transaction(index)))
 
 
-def opened(folder: Path, disk: OsDisk | None = None) -> Opened:
+def opened(folder: Path, disk: OsDisk | None = None) -> OpenedFolder:
     return open_folder(disk or OsDisk(), folder, SEGMENT_BYTES)
 
 
-def log_to(member: Opened, index: int) -> None:
+def log_to(member: OpenedFolder, index: int) -> None:
     """Write the entries up to `index`, each as a batch of its own."""
     if member.votes.vote.term < TERM:
         member.votes.write(Vote(TERM, None))
@@ -65,7 +65,7 @@ def log_to(member: Opened, index: int) -> None:
         member.journal.append([encode_entry(each, entry(each))])
 
 
-def apply_to(member: Opened, index: int) -> None:
+def apply_to(member: OpenedFolder, index: int) -> None:
     for each in range(member.machine.revision + 1, index + 1):
         for _ in member.machine.apply_entry(each, entry(each)):
             pass
@@ -143,7 +143,7 @@ def stream_after(index: int, folder: Path) -> bytes:
             return b"".join(pieces(checkpoint, 1000))
 
 
-def install(member: Opened, stream: bytes) -> None:
+def install(member: OpenedFolder, stream: bytes) -> None:
     """What `RaftNode` does with the folder when a leader sends its table."""
     receiver = member.receive()
     for begin in range(0, len(stream), 10_000):

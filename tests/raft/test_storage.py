@@ -21,7 +21,7 @@ from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.member_folder import Opened, open_folder
+from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.disks.simulated import SimulatedDisk
 from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
@@ -40,7 +40,7 @@ def put(key: bytes, value: bytes) -> bytes:
     return encode_transaction(Transaction(puts=((key, value),)))
 
 
-def install(opened: Opened, machine: ReplicatedMachine) -> None:
+def install(opened: OpenedFolder, machine: ReplicatedMachine) -> None:
     """Make the map of another member that of the next start."""
     receiver = opened.receive()
     receiver.write(stream_of(machine))
@@ -51,7 +51,7 @@ def install(opened: Opened, machine: ReplicatedMachine) -> None:
 class OpenLog:
     """A folder, its log, and a flushing task to be awaited."""
 
-    def __init__(self, opened: Opened, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, opened: OpenedFolder, executor: ThreadPoolExecutor) -> None:
         self.opened = opened
         self.log = RaftLog(opened.tail, opened.journal, executor)
         self.synced = asyncio.Event()

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
-from paxosblock.client.spark.sink import SUCCESS, BatchWriter
+from paxosblock.client.spark.sink import SUCCESS, BatchSink
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import PaxosBlockError
 from tests.waiting import wait_until
@@ -106,7 +106,7 @@ def write_late(
     report: Path,
 ) -> WriterCommitMessage:
     """An attempt that waits until the job has ended without it; `report` tells how it ended."""
-    assert isinstance(writer, BatchWriter)
+    assert isinstance(writer, BatchSink)
 
     def late_rows() -> Iterator[pa.RecordBatch]:
         yield next(batches)

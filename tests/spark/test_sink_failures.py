@@ -25,7 +25,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.attempts import Attempt
 from paxosblock.client.spark.options import Use, parse_options
-from paxosblock.client.spark.sink import SUCCESS, BatchWriter, make_writer
+from paxosblock.client.spark.sink import SUCCESS, BatchSink, make_writer
 from paxosblock.errors import FencedError, NotFoundError
 from tests.spark.faulty import ROWS_BEFORE
 from tests.spark.reading import Place
@@ -87,9 +87,9 @@ def test_a_commit_that_raises_after_it_took_effect_stays_published(
     assert SUCCESS in table.names()
 
 
-def writer_of(table: Place) -> BatchWriter:
+def writer_of(table: Place) -> BatchSink:
     writer = make_writer(IDS, parse_options({"path": table.url}, Use.WRITE), overwrite=False)
-    assert isinstance(writer, BatchWriter)
+    assert isinstance(writer, BatchSink)
     return writer
 
 
@@ -172,7 +172,7 @@ def test_of_two_jobs_at_one_place_none_loses_or_repeats_a_row(
     jobs = [make_writer(IDS, options, overwrite=replaces) for _ in range(2)]
     written: list[WriterCommitMessage | None] = []
     for job, rows in zip(jobs, (3, 5), strict=True):
-        assert isinstance(job, BatchWriter)
+        assert isinstance(job, BatchSink)
         written.append(job.write_as(Attempt(0, rows), batches(rows)))
     jobs[0].commit(written[:1])
     if not replaces:
@@ -190,7 +190,7 @@ def test_overwriting_fences_a_job_that_appends_to_the_same_place(table: Place) -
     late = appending.write_as(Attempt(0, 1), batches(5))
     options = parse_options({"path": table.url}, Use.WRITE)
     replacing = make_writer(IDS, options, overwrite=True)
-    assert isinstance(replacing, BatchWriter)
+    assert isinstance(replacing, BatchSink)
     replacing.commit([replacing.write_as(Attempt(0, 2), batches(2))])
     with pytest.raises(NotFoundError, match="published nothing: its directory is gone"):
         appending.commit([late])
@@ -205,7 +205,7 @@ def test_a_reader_finds_the_old_files_or_the_new_ones_while_they_are_replaced(ta
 
     def replace(rows: int) -> None:
         writer = make_writer(IDS, options, overwrite=True)
-        assert isinstance(writer, BatchWriter)
+        assert isinstance(writer, BatchSink)
         jobs.append(writer.job.name)
         tasks = [Attempt(partition, partition) for partition in range(3)]
         writer.commit([writer.write_as(task, batches(rows)) for task in tasks])
@@ -233,7 +233,7 @@ def test_a_reader_finds_the_old_files_or_the_new_ones_while_they_are_replaced(ta
 def test_a_job_that_nobody_ends_goes_when_its_time_is_over(table: Place) -> None:
     options = parse_options({"path": table.url, "jobTtl": "2h"}, Use.WRITE)
     writer = make_writer(IDS, options, overwrite=False)
-    assert isinstance(writer, BatchWriter)
+    assert isinstance(writer, BatchSink)
     status = table.fs.stat(writer.job.directory)
     assert status.expires_ms - status.created_ms == 2 * 3600 * 1000
 

@@ -47,14 +47,14 @@ def make_writer(schema: StructType, options: Options, *, overwrite: bool) -> Dat
         ConfigError, InvalidRequestError: the format has no such codec or cannot hold a column.
         PaxosBlockError: as `check_target`.
     """
-    writer = BatchWriter(options, schema, overwrite=overwrite)
+    writer = BatchSink(options, schema, overwrite=overwrite)
     with client_of(options) as fs:
         writer.check(fs)
         fs.mkdirs(writer.job.directory, ttl_s=options.job_ttl_s)
     return writer
 
 
-class BatchWriter(JobWriter, DataSourceArrowWriter):
+class BatchSink(JobWriter, DataSourceArrowWriter):
     """One job. Spark pickles it from the planner to every task, and to `commit` or `abort`."""
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:

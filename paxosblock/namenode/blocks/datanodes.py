@@ -52,7 +52,7 @@ class Reported:
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedBlocks:
     """The blocks that a storage was given since it last told how much room it has."""
 
     open: dict[BlockId, int] = field(default_factory=dict)
@@ -94,14 +94,14 @@ class DataNode:
     refused: frozenset[str] = frozenset()
     """Incarnations of its name that are refused as long as it lives."""
     open_blocks: int = 0
-    placed: dict[StorageId, Placed] = field(default_factory=dict)
+    placed: dict[StorageId, PlacedBlocks] = field(default_factory=dict)
     reported: dict[StorageId, Reported] = field(default_factory=dict)
     registered_s: float = 0.0
     suspected: bool = False
     last_seen_as: Liveness = Liveness.LIVE
 
 
-_NONE: Final = Placed()
+_NONE: Final = PlacedBlocks()
 
 
 class DataNodes:
@@ -367,7 +367,7 @@ class DataNodes:
         """Count a block that these storages will hear of, and that may take so many bytes."""
         for storage in storages:
             if (home := self.home(storage)) is not None:
-                home.placed.setdefault(storage, Placed()).note(block, size_bytes)
+                home.placed.setdefault(storage, PlacedBlocks()).note(block, size_bytes)
 
     def note_ended(self, block: BlockId, storages: tuple[StorageId, ...], size_bytes: int) -> None:
         """Note that a block that these storages were given has so many bytes, and gets no more."""

@@ -51,7 +51,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Judgement:
     """A verdict and its reason. DELETE takes replicas up to `up_to` (D7)."""
 
     verdict: Verdict
@@ -59,10 +59,10 @@ class Finding:
     up_to: Generation = NO_GENERATION
 
 
-FINE = Finding(Verdict.FINE)
+FINE = Judgement(Verdict.FINE)
 
 
-def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Finding:
+def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Judgement:
     """Compare a reported replica with the block's record (K12, I6, I7, I9).
 
     `ours` is True if this cluster ever allocated the block; it matters if `record` is None.
@@ -79,7 +79,7 @@ def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Fi
 
 def judge_dead(
     record: BlockRecord | None, ours: bool, storage: StorageId, promised: Generation
-) -> Finding:
+) -> Judgement:
     """Compare a dead replica at `storage`, which promised that generation, with the block's record
     (D7, D9, I9). `record` and `ours` are as in `judge`.
 
@@ -89,22 +89,22 @@ def judge_dead(
     if record is None or promised > record.generation:
         return _judge_unknown(record, ours, promised)
     if storage in record.members:
-        return Finding(Verdict.DAMAGED)
+        return Judgement(Verdict.DAMAGED)
     if promised == record.finalized_generation == record.generation:
-        return Finding(Verdict.FINALIZE, "is a damaged copy")
+        return Judgement(Verdict.FINALIZE, "is a damaged copy")
     return _judge_stranger(record, promised)
 
 
-def _judge_unknown(record: BlockRecord | None, ours: bool, promised: Generation) -> Finding:
+def _judge_unknown(record: BlockRecord | None, ours: bool, promised: Generation) -> Judgement:
     """Judge a replica of a block without a record, or of a generation that the record is not at."""
     if record is not None:
-        return Finding(Verdict.ALARM, "I9 a generation that was never allocated")
+        return Judgement(Verdict.ALARM, "I9 a generation that was never allocated")
     if not ours:
-        return Finding(Verdict.ALARM, "I9 a block that this cluster never allocated")
-    return Finding(Verdict.DELETE, "the block was deleted", promised)
+        return Judgement(Verdict.ALARM, "I9 a block that this cluster never allocated")
+    return Judgement(Verdict.DELETE, "the block was deleted", promised)
 
 
-def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
+def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Judgement:
     reply, decided = summary.state, record.finalized_generation
     state = reply.registers
     current = state.state is ReplicaState.FINALIZED and state.accepted_generation == decided
@@ -114,23 +114,23 @@ def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     if not current:
         of_epoch = state.accepted_generation >= record.writer_generation
         if state.state is ReplicaState.FINALIZED and of_epoch and reply.length < record.length:
-            return Finding(Verdict.ALARM, "I7 what is finalized later in an epoch is longer")
-        return Finding(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
+            return Judgement(Verdict.ALARM, "I7 what is finalized later in an epoch is longer")
+        return Judgement(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
     if (reply.length, reply.size_bytes) != (record.length, record.size_bytes):
-        return Finding(Verdict.ALARM, "I7 equal generations and different lengths")
-    return Finding(Verdict.COPIED if stranger else Verdict.HOLDS)
+        return Judgement(Verdict.ALARM, "I7 equal generations and different lengths")
+    return Judgement(Verdict.COPIED if stranger else Verdict.HOLDS)
 
 
-def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
+def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Judgement:
     state, epoch = summary.state.registers, record.writer_generation
     if summary.storage not in record.members:
         return _judge_stranger(record, state.max_generation)
     if state.state is ReplicaState.FINALIZED and state.accepted_generation >= epoch:
-        return Finding(Verdict.ALARM, "I6 finalized before the block was decided")
+        return Judgement(Verdict.ALARM, "I6 finalized before the block was decided")
     return FINE
 
 
-def _judge_stranger(record: BlockRecord, promised: Generation) -> Finding:
+def _judge_stranger(record: BlockRecord, promised: Generation) -> Judgement:
     """Judge the replica of a storage that is not a member: it is deleted (D7), unless it may be
     about to make its storage a member.
 
@@ -140,7 +140,7 @@ def _judge_stranger(record: BlockRecord, promised: Generation) -> Finding:
     up_to = leftovers_up_to(record)
     if promised > up_to:
         return FINE
-    return Finding(Verdict.DELETE, "no member of the block", up_to)
+    return Judgement(Verdict.DELETE, "no member of the block", up_to)
 
 
 def leftovers_up_to(record: BlockRecord) -> Generation:

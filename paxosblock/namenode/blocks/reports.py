@@ -29,7 +29,7 @@ from paxosblock.logs import facts
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
-from paxosblock.namenode.blocks.replicas import Finding, Replicas, Verdict, judge, judge_dead
+from paxosblock.namenode.blocks.replicas import Judgement, Replicas, Verdict, judge, judge_dead
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
@@ -232,7 +232,7 @@ class Reports:
                 case _:
                     pass
 
-    def _delete(self, block: BlockId, storage: StorageId, finding: Finding) -> None:
+    def _delete(self, block: BlockId, storage: StorageId, finding: Judgement) -> None:
         """D7 for a leftover; while nothing may be taken away, its storage is asked again later."""
         if self._holds():
             self._left_over.add(storage)
@@ -253,7 +253,7 @@ class Reports:
             )
         return sound
 
-    def _ring(self, finding: Finding, summary: ReplicaSummary) -> None:
+    def _ring(self, finding: Judgement, summary: ReplicaSummary) -> None:
         self._alarms.ring(
             finding.why,
             block=summary.state.block,

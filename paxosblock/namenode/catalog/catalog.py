@@ -77,7 +77,7 @@ Request = TypeVar("Request")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CatalogCounts:
     """The numbers of things that a catalog holds."""
 
     files: int
@@ -416,13 +416,13 @@ class Catalog:
         """Return the time by which deadlines end, in milliseconds since the epoch."""
         return self._clock_ms()
 
-    async def counts(self) -> Counts:
+    async def counts(self) -> CatalogCounts:
         """Count what the catalog holds; this walks over all names, so it is for people only."""
         files = 0
         async for _, page in self._slices(keys.ENTRIES):
             files += sum(1 for _, found in page if tree.names_file(found.value))
         view = await self._store.barrier()
-        return Counts(
+        return CatalogCounts(
             files=files,
             blocks=view.count(keys.BLOCKS[0]),
             open_files=view.count(keys.OPEN_FILES[0]),

@@ -58,7 +58,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedFolder:
     """An open folder and what it held. The methods block."""
 
     disk: Disk
@@ -81,7 +81,9 @@ class Opened:
         self.disk.close(self.lock)
 
 
-def open_folder(disk: Disk, folder: Path, segment_bytes: int, tables: Tables = ROCKS) -> Opened:
+def open_folder(
+    disk: Disk, folder: Path, segment_bytes: int, tables: Tables = ROCKS
+) -> OpenedFolder:
     """Lock and load the folder of a member, or create it.
 
     Raises:
@@ -93,7 +95,9 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int, tables: Tables = R
         return _load(disk, folder, lock, segment_bytes, tables)
 
 
-def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int, tables: Tables) -> Opened:
+def _load(
+    disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int, tables: Tables
+) -> OpenedFolder:
     votes = VoteFile(disk, folder)
     _check_journal(disk, folder, votes)
     check_formats(disk, folder)
@@ -115,7 +119,7 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int, tables
     except BaseException:
         machine.close()
         raise
-    return Opened(disk, folder, lock, votes, machine, tail, journal, tables)
+    return OpenedFolder(disk, folder, lock, votes, machine, tail, journal, tables)
 
 
 def _open_table(disk: Disk, folder: Path, votes: VoteFile, tables: Tables) -> Table:

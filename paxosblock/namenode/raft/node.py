@@ -21,7 +21,7 @@ from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.member_folder import Opened
+from paxosblock.namenode.raft.member_folder import OpenedFolder
 from paxosblock.namenode.raft.messages import FIELDS, Message, PreVote, Transport
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
@@ -145,7 +145,7 @@ class RaftNode(Node):
         address: str,
         members: tuple[str, ...],
         *,
-        opened: Opened,
+        opened: OpenedFolder,
         transport: Transport,
         executor: Executor,
         options: Options,

@@ -28,7 +28,7 @@ from paxosblock.namenode.kv.state import Unopened
 from paxosblock.namenode.kv.table import Checkpoint, Tables
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.member_folder import Opened, open_folder
+from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
@@ -105,7 +105,7 @@ class ReplicatedStore:
             self._thread, open_folder, self._disk, self._folder, segment_bytes, self._tables
         )
         try:
-            opened: Opened = await opening
+            opened: OpenedFolder = await opening
         except NoSpaceError as error:
             raise NoSpaceError(f"{self._folder}: {error}") from error
         except StorageError as error:

@@ -74,7 +74,7 @@ class Move:
         return self.source, self.target
 
 
-class Balance:
+class Evenness:
     """The volumes of a cluster at one moment, to be balanced to within `threshold` (a share)."""
 
     def __init__(self, volumes: Iterable[Volume], threshold: float) -> None:
@@ -140,14 +140,14 @@ class Balance:
                 return Move(block.block, block.size_bytes, source.storage, target.storage)
         return None
 
-    def after(self, moves: Iterable[Move]) -> Balance:
+    def after(self, moves: Iterable[Move]) -> Evenness:
         """Return the balance once these moves are done."""
         more = Counter[StorageId]()
         for move in moves:
             more[move.source] -= move.size_bytes
             more[move.target] += move.size_bytes
         volumes = (volume.with_more(more[volume.storage]) for volume in self.volumes.values())
-        return Balance(volumes, self.threshold)
+        return Evenness(volumes, self.threshold)
 
     def _helps(self, size_bytes: int, source: Volume, target: Volume) -> bool:
         """True if the target is still below the source when each has half of the block, and after

@@ -23,7 +23,7 @@ from paxosblock.api.reports import LAST_BLOCK, BlockRange, StorageReport
 from paxosblock.errors import ExistsError
 from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes, Liveness
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication.balance import Balance, Move, Replicated, Volume
+from paxosblock.namenode.blocks.replication.balance import Evenness, Move, Replicated, Volume
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -127,7 +127,7 @@ class Balancer:
         self._settle_s = HEARTBEATS * heartbeat_s
         self._clock_s = clock_s
         self._run: _Run | None = None
-        self._balance = Balance((), 1.0)
+        self._balance = Evenness((), 1.0)
         self._moving: dict[BlockId, _Moving] = {}
         self._searches: dict[StorageId, _Search] = {}
         self._wanted = asyncio.Event()
@@ -183,7 +183,7 @@ class Balancer:
         run = self._run
         return None if run is None or now_s - run.heard_s > BALANCE_KEPT_S else run
 
-    def _look(self, run: _Run, now_s: float) -> Balance:
+    def _look(self, run: _Run, now_s: float) -> Evenness:
         """Return the state of the storages once all moves under way are done."""
         volumes = (
             Volume(
@@ -192,7 +192,7 @@ class Balancer:
             for node, report in self._usable(now_s)
             if self._datanodes.has_reported(report.storage)
         )
-        return Balance(volumes, run.threshold).after(each.move for each in self._moving.values())
+        return Evenness(volumes, run.threshold).after(each.move for each in self._moving.values())
 
     def _usable(self, now_s: float) -> Iterator[tuple[DataNode, StorageReport]]:
         """Yield the storages among which replicas may be moved, once they have reported."""

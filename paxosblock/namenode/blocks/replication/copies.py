@@ -23,7 +23,7 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History, describe
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place
 from paxosblock.namenode.blocks.replicas import Replicas, leftovers_up_to
-from paxosblock.namenode.blocks.replication.needs import Need, Standing, View
+from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
 from paxosblock.protocol.messages import Finalized
@@ -38,7 +38,7 @@ TARGETS_LOOKED_AT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CopyLimits:
     """Copies that one DataNode may send, and get, at a time."""
 
     per_source: int
@@ -73,7 +73,7 @@ class Copies:
         acceptors: Acceptors,
         history: History,
         background: Background,
-        limits: Limits,
+        limits: CopyLimits,
         clock_s: Callable[[], float],
     ) -> None:
         """Use these parts of the node."""
@@ -93,7 +93,7 @@ class Copies:
         self._at_source: Counter[str] = Counter()
         self._at_target: Counter[str] = Counter()
         self._resting: dict[StorageId, float] = {}
-        self._view = View({})
+        self._view = StorageView({})
         self._known: dict[StorageId, Candidate] = {}
         self._targets: list[Candidate] = []
 
@@ -114,7 +114,7 @@ class Copies:
         """True if there may be room for another one."""
         return len(self._under_way) < self._limits.per_target * len(self._targets)
 
-    def look(self, view: View, now_s: float) -> None:
+    def look(self, view: StorageView, now_s: float) -> None:
         """Go by this view from now on; give up copies to storages that are no longer live."""
         self._view = view
         known = self._datanodes.candidates(now_s)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from paxosblock.api.care import AdminState, AdminStatus, HeldUp, HoldUp, LeavingNode
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.namenode.blocks.replication.needs import Standing, View
+from paxosblock.namenode.blocks.replication.needs import Standing, StorageView
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.members import Demand
@@ -61,7 +61,7 @@ class _Seen:
 class _Look:
     """The state of the cluster at the start of a look."""
 
-    view: View
+    view: StorageView
     nodes: dict[str, _Seen]
     others: int
     """DataNodes that are live and stay."""

@@ -26,7 +26,13 @@ from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.copies import Busy, Copies
-from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, is_well
+from paxosblock.namenode.blocks.replication.needs import (
+    Need,
+    Standing,
+    StoragePlace,
+    StorageView,
+    is_well,
+)
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.waiting import Waiting
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -101,13 +107,13 @@ class Monitor:
         self._sight = sight
         self._interval_s = interval_s
         self._clock_s = clock_s
-        self.looked: Callable[[BlockEntry, Need, View], object] = lambda *_: None
+        self.looked: Callable[[BlockEntry, Need, StorageView], object] = lambda *_: None
         """Called with every block that is not simply in order."""
         copies.ended = self.look_at
         self._wake = asyncio.Event()
-        self._view = View({})
+        self._view = StorageView({})
         self._looked_s = float("-inf")
-        self._seen: dict[StorageId, Place] = {}
+        self._seen: dict[StorageId, StoragePlace] = {}
         self._targets: frozenset[StorageId] = frozenset()
         self._waiting = Waiting()
         self._troubles: dict[BlockId, _Trouble] = {}
@@ -152,7 +158,7 @@ class Monitor:
         return bool(self._waiting.first(1))
 
     @property
-    def view(self) -> View:
+    def view(self) -> StorageView:
         """Return the standing of all storages at the last look."""
         return self._view
 
@@ -204,13 +210,13 @@ class Monitor:
             await self._look_at_storage(storage)
         await self._look_at_all(tuple(islice(self._troubles, LOOKED_AT_AGAIN)))
 
-    def _renew_view(self) -> View:
+    def _renew_view(self) -> StorageView:
         now_s = self._clock_s()
         self._view = self._sight.view()
         self._copies.look(self._view, now_s)
         return self._view
 
-    def _matters(self, storage: StorageId, place: Place) -> bool:
+    def _matters(self, storage: StorageId, place: StoragePlace) -> bool:
         """True if blocks of a storage may need something else than before.
 
         A storage that has reported what it holds is no reason: each report is judged by itself.
@@ -360,7 +366,7 @@ class Monitor:
 _COUNTS: Final = 2
 
 
-def _worth(place: Place) -> int:
+def _worth(place: StoragePlace) -> int:
     """Return 0 if the replicas of a storage do not count, 1 if they do for a while, 2 if always."""
     if place.standing in {Standing.LOST, Standing.LEAVING}:
         return 0

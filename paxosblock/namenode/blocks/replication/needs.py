@@ -30,7 +30,7 @@ class Standing(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoragePlace:
     """The place and standing of a storage; it can be read from now if it is `live`."""
 
     node: str
@@ -39,23 +39,23 @@ class Place:
     rack: str = ""
 
 
-NOWHERE = Place("", Standing.LOST, live=False)
+NOWHERE = StoragePlace("", Standing.LOST, live=False)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StorageView:
     """All storages at one moment; `unknown` stands for those never heard from.
 
     `racks` is the number of racks with a DataNode in service. At least `min_live` replicas should
     be on DataNodes that are not in maintenance.
     """
 
-    places: Mapping[StorageId, Place]
+    places: Mapping[StorageId, StoragePlace]
     racks: int = 1
-    unknown: Place = NOWHERE
+    unknown: StoragePlace = NOWHERE
     min_live: int = 1
 
-    def place(self, storage: StorageId) -> Place:
+    def place(self, storage: StorageId) -> StoragePlace:
         """Return the place of a storage."""
         return self.places.get(storage, self.unknown)
 
@@ -122,7 +122,7 @@ def assess(
     record: BlockRecord,
     wanted: int,
     holders: Collection[StorageId],
-    view: View,
+    view: StorageView,
     damaged: Collection[StorageId] = (),
 ) -> Need:
     """Return what a finalized block needs.
@@ -151,7 +151,9 @@ def assess(
     )
 
 
-def is_well(record: BlockRecord, wanted: int, holders: Collection[StorageId], view: View) -> bool:
+def is_well(
+    record: BlockRecord, wanted: int, holders: Collection[StorageId], view: StorageView
+) -> bool:
     """True only if `assess` would find a block without damage in order; most blocks are.
 
     This takes a third of the time of `assess`, and all blocks of a cluster are looked at again and
@@ -171,7 +173,9 @@ def is_well(record: BlockRecord, wanted: int, holders: Collection[StorageId], vi
     return len(nodes) == wanted and len(racks) >= min(2, wanted, view.racks)
 
 
-def _sort(seen: _Sorted, member: StorageId, place: Place, holds: bool, damaged: bool) -> None:
+def _sort(
+    seen: _Sorted, member: StorageId, place: StoragePlace, holds: bool, damaged: bool
+) -> None:
     if place.standing is Standing.LOST or place.standing is Standing.LEAVING:
         seen.gone.append(member)
     elif not damaged and (holds or _may_be_back(place)):
@@ -183,7 +187,7 @@ def _sort(seen: _Sorted, member: StorageId, place: Place, holds: bool, damaged: 
         seen.sound.append(member)
 
 
-def _lacks(seen: _Sorted, wanted: int, view: View) -> int:
+def _lacks(seen: _Sorted, wanted: int, view: StorageView) -> int:
     lacks = max(0, wanted - len(seen.counted))
     if not seen.in_maintenance:
         return lacks
@@ -191,12 +195,14 @@ def _lacks(seen: _Sorted, wanted: int, view: View) -> int:
     return max(lacks, min(view.min_live, wanted) - staying)
 
 
-def _may_be_back(place: Place) -> bool:
+def _may_be_back(place: StoragePlace) -> bool:
     """True for a storage that may hold what it did not report to this NameNode."""
     return place.standing is Standing.AWAY or place.standing is Standing.MAINTENANCE
 
 
-def _misplaced(counted: tuple[StorageId, ...], wanted: int, view: View) -> tuple[StorageId, ...]:
+def _misplaced(
+    counted: tuple[StorageId, ...], wanted: int, view: StorageView
+) -> tuple[StorageId, ...]:
     """Return the members that share a node; or else all of them, if they share one rack."""
     places = [view.place(member) for member in counted]
     nodes = [place.node for place in places]

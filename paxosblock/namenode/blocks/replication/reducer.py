@@ -18,7 +18,7 @@ from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication.needs import Need, Standing, View
+from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -45,7 +45,7 @@ class Leaver:
 def leaver(
     record: BlockRecord,
     need: Need,
-    view: View,
+    view: StorageView,
     reported: Collection[StorageId],
     fullness: Fullness,
     *,
@@ -92,7 +92,7 @@ def leaver(
 
 
 def _worth(
-    record: BlockRecord, members: tuple[StorageId, ...], view: View, fullness: Fullness
+    record: BlockRecord, members: tuple[StorageId, ...], view: StorageView, fullness: Fullness
 ) -> Callable[[StorageId], tuple[int, int, int, int]]:
     """Return a key that sorts members on crowded nodes, in crowded racks and full storages first.
 
@@ -110,7 +110,7 @@ def _worth(
 
 
 def _keeps_racks(
-    storage: StorageId, staying: tuple[StorageId, ...], wanted: int, view: View
+    storage: StorageId, staying: tuple[StorageId, ...], wanted: int, view: StorageView
 ) -> bool:
     """True if the block stays in as many racks as are wanted, of those it is in or could be in."""
     left = {view.place(each).rack for each in staying}
@@ -154,7 +154,7 @@ class Reducer:
         if storage is not None:
             self._preferred[block] = storage
 
-    def look(self, entry: BlockEntry, need: Need, view: View) -> bool:
+    def look(self, entry: BlockEntry, need: Need, view: StorageView) -> bool:
         """Let the next member of a finalized block leave, if one is to and may; True if it does.
 
         `need` is the result of `needs.assess` with the same `view`. If a member has not answered

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import standing
-from paxosblock.namenode.blocks.replication.needs import Need, View, assess
+from paxosblock.namenode.blocks.replication.needs import Need, StorageView, assess
 from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.catalog.members import Demand
 
@@ -35,11 +35,11 @@ class Sight:
         """Return the seconds that a dead DataNode has to come back before its blocks are copied."""
         return self._patience.replicate_after_s
 
-    def view(self) -> View:
+    def view(self) -> StorageView:
         """Return the standing of all storages now."""
         return standing.look(self._datanodes, self._clock_s(), self._patience, self._min_live)
 
-    def need(self, demand: Demand, view: View) -> Need:
+    def need(self, demand: Demand, view: StorageView) -> Need:
         """Return what a finalized block needs."""
         record, replicas = demand.entry.record, self._replicas
         whole, damaged = replicas.whole(record), replicas.damaged(record)

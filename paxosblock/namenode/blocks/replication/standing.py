@@ -10,7 +10,12 @@ from typing import Final
 
 from paxosblock.api.care import AdminState
 from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes
-from paxosblock.namenode.blocks.replication.needs import NOWHERE, Place, Standing, View
+from paxosblock.namenode.blocks.replication.needs import (
+    NOWHERE,
+    Standing,
+    StoragePlace,
+    StorageView,
+)
 from paxosblock.protocol.types import StorageId
 
 _ASKED: Final = {
@@ -32,16 +37,16 @@ class Patience:
     since_s: float
 
 
-def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int = 1) -> View:
+def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int = 1) -> StorageView:
     """Return the standing of all storages."""
-    places: dict[StorageId, Place] = {}
+    places: dict[StorageId, StoragePlace] = {}
     racks = set()
     for node in datanodes:
         dead_s = datanodes.dead_for_s(node, now_s)
         asked = _ASKED[datanodes.admin.state(node.node, now_s)]
         for storage, report in node.storages.items():
             if report.failed:
-                places[storage] = Place(node.node, Standing.LOST, False, node.location.rack)
+                places[storage] = StoragePlace(node.node, Standing.LOST, False, node.location.rack)
                 continue
             complete = datanodes.has_reported(storage)
             place = _place(node, asked, dead_s, patience, complete=complete)
@@ -50,20 +55,20 @@ def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int =
                 racks.add(place.rack)
     for name, record in datanodes.admin.records(now_s):
         for storage in record.storages:
-            places.setdefault(storage, Place(name, _ASKED[record.admin], live=False))
+            places.setdefault(storage, StoragePlace(name, _ASKED[record.admin], live=False))
     begun_s = now_s - patience.since_s
     known = begun_s >= patience.dead_after_s + patience.replicate_after_s
-    unknown = NOWHERE if known else Place("", Standing.AWAY, live=False)
-    return View(places, len(racks), unknown, min_live)
+    unknown = NOWHERE if known else StoragePlace("", Standing.AWAY, live=False)
+    return StorageView(places, len(racks), unknown, min_live)
 
 
 def _place(
     node: DataNode, asked: Standing, dead_s: float, patience: Patience, *, complete: bool
-) -> Place:
+) -> StoragePlace:
     standing, live = asked, dead_s < 0
     if asked is not Standing.MAINTENANCE:
         if dead_s >= patience.replicate_after_s:
             standing = Standing.LOST
         elif asked is Standing.IN_SERVICE and not (live and complete):
             standing = Standing.AWAY
-    return Place(node.node, standing, live, node.location.rack)
+    return StoragePlace(node.node, standing, live, node.location.rack)
