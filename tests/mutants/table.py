@@ -888,6 +888,13 @@ SOURCE: tuple[Mutant, ...] = (
         TABLES,
     ),
     _recovery(
+        "a key that came with many is not found behind the last one of its kind",
+        "kv/rocks_table.py",
+        "        self._gaps.fill_some(greatest.values())\n",
+        "        self._gaps.fill_some(())\n",
+        TABLES,
+    ),
+    _recovery(
         "a damaged block of the database looks like the end of a range",
         "kv/rocks_table.py",
         "                    found.status()  # a damaged block ends the scan, too, and is no gap\n",

@@ -216,6 +216,37 @@ def test_nobody_looks_behind_the_last_key_of_a_kind(
         ]
 
 
+@pytest.mark.parametrize("in_slices", [False, True])
+def test_the_database_is_not_asked_for_a_key_behind_all_of_its_kind(
+    new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, in_slices: bool
+) -> None:
+    """New files and blocks have greater numbers than all before; of other keys it may know."""
+    path, value = new_path(), Versioned(b"v", 1)
+    with closing(new_table(path)) as table:
+        table.write(1, {b"b1": value, b"i3": value})
+    with closing(RocksTable(OsDisk(), path)) as table:
+        table.write(2, {b"b2": value, b"i4": value})  # it finds out the last ones
+        if in_slices:
+            list(table.write_in_slices(3, {b"b5": value, b"i1": value}))
+        else:
+            table.write(3, {b"b5": value, b"i1": value})
+        found = {key: table.get(key).exists for key in (b"b1", b"b3", b"b4", b"b5", b"i1", b"i3")}
+        assert found == {
+            b"b1": True,
+            b"b3": False,
+            b"b4": False,
+            b"b5": True,
+            b"i1": True,
+            b"i3": True,
+        }
+        with monkeypatch.context() as patch:
+            patch.setattr(table, "_stored", lambda _: pytest.fail("it asks"))
+            table.write(4, {b"b6": value, b"i5": value})
+            assert not table.get(b"b7").exists
+        assert table.get(b"b6") == value
+        assert [key for key, _ in table.scan(b"b", b"c")] == [b"b1", b"b2", b"b5", b"b6"]
+
+
 def test_what_a_sweeper_removed_is_passed_once(new_path: Callable[[], Path]) -> None:
     """Else each look for the first keys would take longer than the one before."""
     with closing(new_table(new_path())) as table:

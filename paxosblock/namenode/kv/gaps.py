@@ -6,6 +6,7 @@ as ten values.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from paxosblock.namenode.kv.interface import prefix_range
@@ -49,6 +50,16 @@ class Gaps:
         self.note_empty(start, end)  # others may have greater keys soon
         return True
 
+    def _raise(self, key: bytes) -> None:
+        last = self._last.get(key[0])
+        if last is not None and last < key:
+            self._last[key[0]] = key
+
+    def is_behind(self, key: bytes) -> bool:
+        """True if no key like `key`, nor a greater one with its first byte, is there."""
+        last = self._last.get(key[0])
+        return last is not None and last < key
+
     def knows_last(self, byte: int) -> bool:
         """True if it is known behind which key no other begins with this byte."""
         return byte in self._last
@@ -78,18 +89,18 @@ class Gaps:
     def fill(self, key: bytes) -> None:
         """Take the place of `key`, which is added, out of the gaps."""
         self._empty.pop(key[:OWNER_BYTES], None)
-        last = self._last.get(key[0])
-        if last is not None and last < key:
-            self._last[key[0]] = key
+        self._raise(key)
         first, end = self._first.get(key[0], (b"", b""))
         if first <= key < end:
             self._first[key[0]] = (first, key)
 
-    def clear(self) -> None:
-        """Forget all gaps."""
+    def fill_some(self, greatest: Iterable[bytes]) -> None:
+        """Forget all gaps, as many keys are added, but those behind the last keys: of each first
+        byte the `greatest` key is here."""
         self._first.clear()
         self._empty.clear()
-        self._last.clear()
+        for key in greatest:
+            self._raise(key)
 
 
 def _behind(byte: int) -> bytes:
