@@ -34,8 +34,11 @@ from paxosblock.units import KIB
 
 UNDER_WAY_MAX: Final = 1024
 """Calls of one connection that are answered at a time."""
-CALLS_TOGETHER: Final = 64
-"""Calls of one connection that are begun in one turn of the event loop."""
+CALLS_TOGETHER: Final = 24
+"""Calls of one connection that are begun in one turn of the event loop. While the node goes on with
+the next ones, the disk has the changes of these, and the caller their answers: with 64, a caller
+that has as many under way, and the node, wait for each other. With fewer, a change shares its entry
+in the log with too few others."""
 FLUSH_BYTES: Final = 64 * KIB
 """Answers of one turn leave together, in pieces of this many bytes."""
 SHUTDOWN_S: Final = 2.0
