@@ -444,9 +444,14 @@ def publish_open(
     path: Path,
     pieces: Iterable[Buffer],
     moves: tuple[Path, Path] | None = None,
+    *,
+    opened_draft: FileHandle | None = None,
 ) -> FileHandle:
-    """As `publish`; return the open file, for what will follow the pieces."""
-    file = disk.create(draft)
+    """As `publish`; return the open file, for what will follow the pieces.
+
+    `opened_draft` is `draft` if that is there already; it has no other name, and is not longer.
+    """
+    file = disk.create(draft) if opened_draft is None else opened_draft
     try:
         size = 0
         for piece in pieces:

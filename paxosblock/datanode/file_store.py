@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.damaged_file import write_damaged
+from paxosblock.datanode.drafts import Drafts
 from paxosblock.datanode.fetched import FetchedFile
 from paxosblock.datanode.layout import (
     CURRENT,
@@ -45,7 +46,6 @@ from paxosblock.disk import (
     copy_file,
     is_gone,
     opened,
-    publish,
     publish_open,
 )
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
@@ -79,6 +79,7 @@ class FileStore:
         self._homes = {state: folder / home(state) for state in ReplicaState}
         self._temporary = folder / TEMPORARY
         self.removals = Removals(disk, self._temporary)
+        self._drafts = Drafts(disk, self._temporary)
         self._left = {*self._homes.values()}
         """Folders in which a power cut may bring removed files back, by `_leave` or before."""
         self._settling = threading.Lock()
@@ -445,7 +446,7 @@ class FileStore:
         Nobody waits for that: if a power cut brings them back, the later metadata counts.
         """
         if folder != self._homes[after.registers.state]:
-            self._remove(folder / meta_name(after.block))
+            self._drafts.take(folder / meta_name(after.block))
         self._left.add(folder)
 
     def _settle(self, *folders: Path) -> None:
@@ -479,9 +480,8 @@ class FileStore:
 
         `moves` of a block file is as in `disk.publish`; a start finds it wherever a crash left it.
         """
-        draft = self._temporary / meta_name(replica.block)
         data = describe(replica, self.boot, copy).encode()
-        publish(self.disk, draft, self._meta_path(replica), [data], moves)
+        self._drafts.publish(self._meta_path(replica), data, moves)
 
     def _meta_path(self, replica: Replica) -> Path:
         return self._homes[replica.registers.state] / meta_name(replica.block)

@@ -281,3 +281,8 @@ def hold_group_commit(volume: Volume) -> threading.Event:
     threads.submit(may_go.wait, 30)
     volume.commit = GroupCommit(threads, 1)
     return may_go
+
+
+def unadopted(folder: Path) -> list[str]:
+    """The files of chunks that wait in `tmp/`, where metadata that was replaced waits, too."""
+    return [each.name for each in (folder / "tmp").iterdir() if each.suffix != ".meta"]

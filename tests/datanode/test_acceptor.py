@@ -32,7 +32,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from tests.datanode.node import BLOCK, Holder, chunk, frame, name, refusal, running
+from tests.datanode.node import BLOCK, Holder, chunk, frame, name, refusal, running, unadopted
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
@@ -86,7 +86,7 @@ async def test_a_recovery_extends_a_lagging_replica_with_chunks_of_a_holder(tmp_
         await node.write(1)
         log = [name(0), name(1), name(2)]
         assert await node.recover(1, log) == RecoveryVote(BLOCK, Generation(1), 3, node.storage)
-        assert list((tmp_path / "tmp").iterdir()) == []
+        assert unadopted(tmp_path) == []
         (vote,) = await node.write(1, start=3, generation=1)
         assert isinstance(vote, Vote)
     async with running(tmp_path) as node:

@@ -13,7 +13,7 @@ from paxosblock.datanode.volume import Volume
 from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Finalized, Short
-from tests.datanode.node import BLOCK, Holder, chunk, frame, name, running
+from tests.datanode.node import BLOCK, Holder, chunk, frame, name, running, unadopted
 
 RECORDS = frame(0)[1] + frame(1)[1]
 NAMES = (name(0), name(1))
@@ -64,6 +64,6 @@ async def test_a_replica_is_not_finalized_with_bytes_that_were_damaged_on_the_wa
         await node.create()
         await node.write(1)
         assert isinstance(await node.finalize(1, log), Short)
-        assert list((tmp_path / "tmp").iterdir()) == []
+        assert unadopted(tmp_path) == []
     async with running(tmp_path, holder=Holder([chunk(i) for i in range(3)])) as node:
         assert isinstance(await node.finalize(1, log), Finalized)

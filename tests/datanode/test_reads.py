@@ -43,7 +43,7 @@ from paxosblock.protocol.types import (
     Reason,
 )
 from paxosblock.units import MIB
-from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running
+from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running, unadopted
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
@@ -562,7 +562,7 @@ async def test_a_member_that_holds_another_log_than_was_decided_takes_a_copy(
         ((_, _, why),) = node.notes.corrupt
         assert why == "its log is not the one that was decided"
         assert list((tmp_path / "rbw").iterdir()) == []
-        assert list((tmp_path / "tmp").iterdir()) == []
+        assert unadopted(tmp_path) == []
     async with running(tmp_path) as node:
         version = Version(Generation(0), Generation(4), 3)
         payload = b"".join(chunk(i, size=90, salt=2) for i in range(3))
@@ -586,7 +586,7 @@ async def test_a_promise_made_while_the_copy_comes_is_kept_and_the_wrong_log_sta
         assert refusal(await node.finalize(4, decided)) is Reason.CORRUPT
         assert node.notes.corrupt == []
         assert refusal(await node.finalize(4, decided)) is Reason.STALE
-        assert list((tmp_path / "tmp").iterdir()) == []
+        assert unadopted(tmp_path) == []
 
 
 async def test_a_dead_replica_keeps_its_promise_against_a_full_copy(tmp_path: Path) -> None:

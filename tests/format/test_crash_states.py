@@ -222,6 +222,17 @@ async def append_to_a_finalized_block(scenario: Scenario) -> None:
     await scenario.does(scenario.node.finalize(3, [name(i) for i in range(4)], epoch=2))
 
 
+async def opened_again_and_again(scenario: Scenario) -> None:
+    """Its metadata goes to and fro, and is written over what earlier metadata was in."""
+    node, names = scenario.node, [name(0), name(1)]
+    await open_again(scenario)
+    for generation in (3, 5, 7):
+        await scenario.does(node.finalize(generation, names, epoch=generation - 1))
+        await scenario.does(node.reopen(generation + 1, names, finalized=generation))
+    for generation in (9, 10, 11):  # given up, and asked for once more
+        await scenario.does(node.reopen(generation, names, finalized=7))
+
+
 async def opened_again_and_deleted(scenario: Scenario) -> None:
     """What it left in the folder that it moved from is as gone as it is, and what comes is new."""
     node = scenario.node
@@ -410,6 +421,7 @@ SCENARIOS = [
     full_copy_over_a_log_that_was_not_decided,
     full_copy_over_damaged_bytes,
     append_to_a_finalized_block,
+    opened_again_and_again,
     opened_again_and_deleted,
     promises_of_an_empty_replica,
     delete_and_come_back,

@@ -145,6 +145,27 @@ SOURCE: tuple[Mutant, ...] = (
         JOURNAL_CRASH_STATES,
     ),
     _store(
+        "a file is written again while a power cut may bring its name back",
+        "datanode/drafts.py",
+        "kept.gone.append(name)",
+        "kept.free.append(name)",
+        CRASH_STATES,
+    ),
+    _store(
+        "a meta file that a snapshot has, too, is written again",
+        "datanode/drafts.py",
+        "self._disk.link_count(file) == 1",
+        "self._disk.link_count(file) >= 1",
+        "tests/datanode/test_drafts.py",
+    ),
+    _store(
+        "a file that was not replaced is written again",
+        "datanode/drafts.py",
+        "                self._disk.remove(replaced)\n",
+        "                kept.free.append(replaced)\n",
+        "tests/datanode/test_drafts.py",
+    ),
+    _store(
         "a new replica's metadata is durable before the name of its block file",
         "datanode/file_store.py",
         "            self.disk.sync_folder(path.parent)\n            self._publish(replica, 0)\n",

@@ -21,6 +21,7 @@ from paxosblock.net import control
 from paxosblock.protocol.types import BlockId, ReplicaState
 from paxosblock.units import KIB, MIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.datanode.node import unadopted
 from tests.services.conftest import wait_other_leader
 from tests.services.content import content, first_difference
 from tests.waiting import wait_until
@@ -219,6 +220,6 @@ def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
         assert {len(view.members) for path in files for view in blocks_of(cluster, path)} == {3}
         found = [len(list((node.volumes[0] / "current").iterdir())) for node in left]
         assert sum(found) == 3 * len(ids) * FILES_OF_A_REPLICA
-        assert not [each for node in left for each in (node.volumes[0] / "tmp").iterdir()]
+        assert not [each for node in left for each in unadopted(node.volumes[0])]
         for path in files:
             check(fs, path, each, SMALL_BYTES)
