@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from paxosblock.errors import PaxosBlockError
@@ -30,6 +32,19 @@ class Background:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
+
+    def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run `work` as `start` does, but before this returns, until it waits for the first time.
+
+        So far it must not ask for its task, as `asyncio.timeout` does, and its errors are raised.
+        """
+        try:
+            rest = _rest(work, work.send(None))
+        except StopIteration as end:
+            rest = _ended_already(end.value)
+        task = self.start(rest, name)
+        task.add_done_callback(lambda _: work.close())  # it may be cancelled before it goes on
         return task
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
@@ -65,3 +80,28 @@ class Background:
             _log.warning("gave up: %s", error, extra=facts(work=task.get_name()))
         else:
             _log.error("failed", exc_info=error, extra=facts(work=task.get_name()))
+
+
+async def _ended_already(result: T) -> T:
+    return result
+
+
+async def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> T:
+    """Run the rest of `work`, which waits for something already."""
+    return await _going_on(work, waits_for)
+
+
+@types.coroutine
+def _going_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, sent)
+        try:
+            waits_for = step()
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -373,6 +373,15 @@ async def test_an_append_begins_when_the_file_is_opened_and_the_writer_joins_it(
     assert sorted(told) == [*MEMBERS]
 
 
+async def test_the_members_are_asked_before_the_appender_is_answered(scene: Scene) -> None:
+    """They take longer than the appender, whose answer would go first."""
+    await closed_file(scene, "/f")
+    scene.network.asked.clear()
+    await scene.service.call(APPEND, AppendFile("/f", BOB, window=2, chunks=8))
+    told = [each for each, question in scene.network.asked if isinstance(question, RecoveryWrite)]
+    assert sorted(told) == [*MEMBERS]
+
+
 async def test_the_last_block_is_looked_for_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ class Reopener:
         self._finalizer.withhold(record)
         targets = self._targets.choose(record, (), now_s)
         attempt = self._runner.attempt(recovery.append(record, targets))
+        attempt.begin()  # before the writer is answered: the members take longer than it does
         work = attempt.run(loop.time() + SET_UP_S)
         run = self._background.start(work, f"beginning to open block {record.block} again")
         self._begun[key] = _Begun(record, targets, attempt, run)

@@ -80,6 +80,8 @@ class Attempt:
         target is not among them, as a quorum may do without it.
         """
         self._stopped = False
+        self._asked: Phase | None = None
+        """The phase whose questions were asked last."""
         self._acceptors = acceptors
         self._history = history
         self._background = background
@@ -87,15 +89,19 @@ class Attempt:
         self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._asking: list[asyncio.Task[None]] = []
 
+    def begin(self) -> None:
+        """Ask what comes first; `run`, which comes next, need not do it."""
+        self._note(STARTS[self.proposer.kind], f"base {self.proposer.base}")
+        self._ask_all()
+
     async def run(self, deadline_s: float) -> Proposer:
         """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up."""
-        self._note(STARTS[self.proposer.kind], f"base {self.proposer.base}")
-        asked = None
+        if self._asked is None:
+            self.begin()
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self._may_decide():
-                    if self.proposer.phase is not asked:
-                        asked = self.proposer.phase
+                    if self.proposer.phase is not self._asked:
                         self._ask_all()
                     self._take(await self._inbox.get())
         except TimeoutError:
@@ -124,9 +130,10 @@ class Attempt:
 
     def _ask_all(self) -> None:
         self._stop_asking()
+        self._asked = self.proposer.phase
         for storage, question in recovery.requests(self.proposer):
             name = f"{type(question).__name__} to {storage}"
-            self._asking.append(self._background.start(self._keep_asking(storage, question), name))
+            self._asking.append(self._background.begin(self._keep_asking(storage, question), name))
 
     def _stop_asking(self) -> None:
         for task in self._asking:
