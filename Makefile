@@ -45,13 +45,13 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(PRODUCT)) ## a throw-away cluster: wr
 # Each test has a limit of its own (`timeout` in pyproject.toml), the sum has none: a machine that is
 # busy with other things is no fault of the code. Fifteen minutes on a quiet one are the target, of
 # two cores: tests wait for each other's time-outs more than they compute, so there are more processes.
+# On another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 test: $(STAMP) ## the fast tests, in JOBS=4 processes
 	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0 $(MEASURED)
 
 coverage: MEASURED := --cov --cov-report=term:skip-covered
 coverage: test ## the same, and how much of protocol, DataNode and NameNode the quick tests of these reach, with a floor
 
-# The whole suite on another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 test-pythons: $(STAMP) ## a wheel on each Python that is here: installed, several NameNodes set up, a file written and read
 	$(BIN)/python -m tests.pythons $(PYTHONS)
