@@ -73,12 +73,12 @@ class Balance(msgspec.Struct, frozen=True):
     """Move replicas until every storage's use, a share of its room, is within `threshold` of the
     mean; and report the progress.
 
-    Balancing goes on while the same `session` asks again. It ends `BALANCE_KEPT_S` after the last
+    Balancing goes on while the same `balancer` asks again. It ends `BALANCE_KEPT_S` after the last
     request, or with `stop`; moves that are under way then are finished. `bandwidth_bytes_per_s`
     limits the moves of the whole cluster; None leaves the limit to the NameNode's setting.
     """
 
-    session: str
+    balancer: str
     threshold: float
     bandwidth_bytes_per_s: int | None = None
     stop: bool = False

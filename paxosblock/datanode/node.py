@@ -30,7 +30,7 @@ from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.remover import Remover
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
-from paxosblock.datanode.session import StreamSession
+from paxosblock.datanode.served_stream import ServedStream
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
 from paxosblock.disk import Disk, is_broken
@@ -268,9 +268,9 @@ class DataNode:
         index = log.index_at(wanted.offset)
         return FoundChunk(index, log.start_of(index), log.size_bytes)
 
-    def new_session(self) -> StreamSession:
+    def new_stream(self) -> ServedStream:
         """Return the handler of a new data stream."""
-        return StreamSession(self.acceptor, self.reader, self.counters)
+        return ServedStream(self.acceptor, self.reader, self.counters)
 
 
 def open_volumes(

@@ -132,7 +132,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
     app.router.add_get("/metrics", show_metrics)
     upgrade = upgrade_handler(
         app,
-        lambda _: node.new_session(),
+        lambda _: node.new_stream(),
         stall_s=guard.bodies.limits.stall_s,
         refusals=guard.refusals,
     )

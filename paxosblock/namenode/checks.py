@@ -223,7 +223,7 @@ def check_register(request: Register) -> None:
 
 def check_balance(request: Balance) -> None:
     """Raise InvalidRequestError for a balance that makes no sense."""
-    check_id("a session's", request.session, WRITER_CHARACTERS_MAX)
+    check_id("a balancer's", request.balancer, WRITER_CHARACTERS_MAX)
     _demand(0 < request.threshold <= 1, f"threshold {request.threshold}: above 0, at most 1")
     bandwidth = request.bandwidth_bytes_per_s
     _demand(bandwidth is None or bandwidth > 0, f"bandwidth {bandwidth} bytes/s: above 0")

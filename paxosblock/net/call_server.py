@@ -54,21 +54,21 @@ def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = N
     and the calls under way have `SHUTDOWN_S` to end.
     """
     bounds = bodies or Bodies()
-    sessions: set[CallSession] = set()
+    served: set[ServedCalls] = set()
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() != UPGRADE:
             return upgrade_server.unknown_protocol(CALLS_PATH, UPGRADE)
         transport = request.transport
         if transport is not None:
-            session = CallSession(router, bounds, sessions.discard)
-            sessions.add(session)
+            calls = ServedCalls(router, bounds, served.discard)
+            served.add(calls)
             answer = {"Upgrade": UPGRADE}
-            session.hold(upgrade_server.take_over(request, transport, session, answer))
+            calls.hold(upgrade_server.take_over(request, transport, calls, answer))
         return web.Response(status=101)  # only the access log sees it: the connection is gone
 
     async def close_all(_app: web.Application) -> None:
-        closing = [asyncio.ensure_future(session.close()) for session in sessions]
+        closing = [asyncio.ensure_future(calls.close()) for calls in served]
         if closing:
             await asyncio.wait(closing)
 
@@ -76,11 +76,11 @@ def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = N
     app.on_shutdown.append(close_all)
 
 
-class CallSession(asyncio.Protocol):
+class ServedCalls(asyncio.Protocol):
     """One connection of a caller; the holder of its slot."""
 
     def __init__(
-        self, router: RpcRouter, bodies: Bodies, on_lost: Callable[[CallSession], None]
+        self, router: RpcRouter, bodies: Bodies, on_lost: Callable[[ServedCalls], None]
     ) -> None:
         """`on_lost` is called when the connection is gone."""
         self._router = router

@@ -17,7 +17,7 @@ from paxosblock.errors import NotReadyError
 from paxosblock.protocol.messages import Finalized, Nack, Read
 from tests.datanode.node import BLOCK, frame, name, running
 from tests.datanode.test_reporter import create, namenode, reporting
-from tests.datanode.test_session import stream_to
+from tests.datanode.test_served_stream import stream_to
 from tests.waiting import wait_until_async
 
 UNHEARD = "no NameNode has taken it in yet"

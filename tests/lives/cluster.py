@@ -143,7 +143,7 @@ class Cluster:
         router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
         router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)
         router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
-        self.world.network.listen(machine.address, Listener(host, router, node.new_session))
+        self.world.network.listen(machine.address, Listener(host, router, node.new_stream))
         machine.node = node
         node.start(machine.address)
 

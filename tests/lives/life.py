@@ -392,13 +392,13 @@ class Life:
     def _balance(self) -> None:
         """Somebody asks for balance for a while, and leaves whether it is reached or not."""
         self._happens("balancer")
-        session = f"session {self.counts['balancer']}"
+        balancer = f"balancer {self.counts['balancer']}"
         until_s = min(TROUBLE_S, self.loop.now + self.rng.uniform(2, 25))
 
         async def balance(fs: AsyncClient) -> None:
             moved: dict[str, int] = {}
             while self.loop.now < until_s:
-                status = await fs._core.namenodes.call(BALANCE, Balance(session, THRESHOLD))
+                status = await fs._core.namenodes.call(BALANCE, Balance(balancer, THRESHOLD))
                 self.counts["replicas moved"] += status.moved_blocks - moved.get(status.run, 0)
                 moved[status.run] = status.moved_blocks
                 await self.loop.pass_time(1.0)

@@ -50,7 +50,7 @@ class Listener:
 
     host: Host
     router: RpcRouter
-    new_session: Callable[[], FrameHandler] | None = None
+    new_stream: Callable[[], FrameHandler] | None = None
     waiting: dict[asyncio.Future[bytes], None] = field(default_factory=dict)
     """Answers that somebody waits for."""
 
@@ -183,13 +183,13 @@ class Network:
         assert here is not None, "somebody connects who is no process"
         await self.loop.pass_time(self._delay_s())
         listener = self._listeners.get(address)
-        if listener is None or listener.new_session is None:
+        if listener is None or listener.new_stream is None:
             raise UnavailableError(f"{address}: connection refused", address=address)
         if self.is_cut(here, listener.host) or listener.host.paused:
             await self.loop.pass_time(timeout_s)
             raise UnavailableError(f"{address}: no answer in {timeout_s:.3g} s", address=address)
         mine = FrameConnection(handler, address)
-        theirs = FrameConnection(listener.new_session(), "a client")
+        theirs = FrameConnection(listener.new_stream(), "a client")
         ends = _End(self, here, mine), _End(self, listener.host, theirs)
         ends[0].peer, ends[1].peer = ends[1], ends[0]
         for end in ends:

@@ -336,7 +336,7 @@ SOURCE: tuple[Mutant, ...] = (
         "        if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:\n",
         "        if not frame:\n",
         ACCEPTOR,
-        "tests/datanode/test_session.py",
+        "tests/datanode/test_served_stream.py",
     ),
     _store(
         "a writer is not fenced while a control step is under way",
@@ -1108,7 +1108,7 @@ SOURCE: tuple[Mutant, ...] = (
     Mutant(
         Area.STORE,
         "a DataNode does not beat while it does not read",
-        ("tests/datanode/test_session.py",),
+        ("tests/datanode/test_served_stream.py",),
         Patch(
             "paxosblock/net/beats.py",
             "        if connection.writable:  #",
@@ -1118,7 +1118,7 @@ SOURCE: tuple[Mutant, ...] = (
     Mutant(
         Area.STORE,
         "a beat does not tell what has arrived",
-        ("tests/datanode/test_session.py",),
+        ("tests/datanode/test_served_stream.py",),
         Patch(
             "paxosblock/net/beats.py",
             "acknowledged=connection.received_bytes & _BYTES_MASK",

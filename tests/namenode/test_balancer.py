@@ -84,10 +84,10 @@ class Cluster:
     def whole(self, record: BlockRecord) -> int:
         return len(self.scene.node.replicas.whole(record))
 
-    async def ask(self, session: str = "one", *, stop: bool = False) -> BalanceStatus:
-        return await self.scene.service.call(BALANCE, Balance(session, 0.1, stop=stop))
+    async def ask(self, balancer: str = "one", *, stop: bool = False) -> BalanceStatus:
+        return await self.scene.service.call(BALANCE, Balance(balancer, 0.1, stop=stop))
 
-    async def balance(self, session: str = "one", step_s: float = 0.2) -> BalanceStatus:
+    async def balance(self, balancer: str = "one", step_s: float = 0.2) -> BalanceStatus:
         """Ask every `step_s` until there is nothing more to do."""
 
         found = list[BalanceStatus]()
@@ -95,7 +95,7 @@ class Cluster:
         async def once() -> bool:
             await self.pass_time(step_s)
             await self.scene.node.monitor.turn()
-            found[:] = [await self.ask(session)]
+            found[:] = [await self.ask(balancer)]
             return found[0].standing in DONE
 
         await wait_until_async(once, what="the end of the balancer's work")

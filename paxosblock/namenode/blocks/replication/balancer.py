@@ -64,9 +64,9 @@ class _Moving:
 
 @dataclass(slots=True)
 class _Run:
-    """The work for one session, and its results."""
+    """The work for one balancer, and its results."""
 
-    session: str
+    balancer: str
     threshold: float
     bandwidth_bytes_per_s: int
     heard_s: float
@@ -95,7 +95,7 @@ class _Search:
 
 
 class Balancer:
-    """Moves replicas for one session at a time, on the leader only, and never in safe mode."""
+    """Moves replicas for one balancer at a time, on the leader only, and never in safe mode."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Balancer:
         """Use these parts of the node. Move nothing while `holds()`, and begin no move while
         `is_behind()`: then replicas that are lacking have to wait.
 
-        `bandwidth_bytes_per_s` is the limit of sessions that name none.
+        `bandwidth_bytes_per_s` is the limit of those that name none.
         """
         self._catalog = catalog
         self._datanodes = datanodes
@@ -142,19 +142,19 @@ class Balancer:
         self._wanted.clear()
 
     def ask(self, request: BalanceRequest) -> BalanceStatus:
-        """Begin a session or go on with it, or end it with `stop`; return its state.
+        """Begin to balance or go on with it, or end it with `stop`; return its state.
 
         Raises:
-            ExistsError: another session asked a moment ago.
+            ExistsError: another balancer asked a moment ago.
         """
         now_s = self._clock_s()
         run = self._current(now_s)
-        if run is not None and run.session != request.session:
+        if run is not None and run.balancer != request.balancer:
             ago_s = now_s - run.heard_s
             raise ExistsError(f"another balancer is at work, it was heard of {ago_s:.1f} s ago")
         if run is None:
             bandwidth = request.bandwidth_bytes_per_s or self._bandwidth_bytes_per_s
-            run = self._run = _Run(request.session, request.threshold, bandwidth, now_s)
+            run = self._run = _Run(request.balancer, request.threshold, bandwidth, now_s)
             self._searches.clear()
             self._balance = self._look(run, now_s)
             self._wanted.set()

@@ -13,7 +13,7 @@ from aiohttp import web
 from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite, ReadBytes
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.counters import Counters
-from paxosblock.datanode.session import MAX_WAITING_VOTES, StreamSession
+from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
 from paxosblock.net.beats import arrived_bytes, beat_wish
 from paxosblock.net.calls import Bulk, CallChannel, open_channel
 from paxosblock.net.connection import FrameConnection
@@ -35,7 +35,7 @@ async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, Count
     """A data stream to this acceptor."""
     counters = Counters(node.acceptor, node.volumes)
     app = web.Application()
-    handler = upgrade_handler(app, lambda _: StreamSession(node.acceptor, node.reader, counters))
+    handler = upgrade_handler(app, lambda _: ServedStream(node.acceptor, node.reader, counters))
     app.router.add_get(STREAM_PATH, handler)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -152,13 +152,13 @@ async def test_a_reader_that_does_not_read_is_answered_nothing_at_once() -> None
         await finalized(node)
         part = ReadBytes(BLOCK, node.storage, FINAL, 5, 9, exact=True)
         await node.reader.read_bytes(part)
-        session = StreamSession(node.acceptor, node.reader, Counters(node.acceptor, node.volumes))
-        connection = session._connection = FrameConnection(session, "a peer")
-        assert isinstance(session._at_once(part), Bulk)
+        stream = ServedStream(node.acceptor, node.reader, Counters(node.acceptor, node.volumes))
+        connection = stream._connection = FrameConnection(stream, "a peer")
+        assert isinstance(stream._at_once(part), Bulk)
         connection.pause_writing()
-        assert session._at_once(part) is None
+        assert stream._at_once(part) is None
         connection.resume_writing()
-        assert isinstance(session._at_once(part), Bulk)
+        assert isinstance(stream._at_once(part), Bulk)
 
 
 async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(

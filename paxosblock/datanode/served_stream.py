@@ -42,7 +42,7 @@ _REPLIES = MessageTable(STREAM_REPLIES)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-class StreamSession:
+class ServedStream:
     """The `FrameHandler` of one connection."""
 
     def __init__(self, acceptor: Acceptor, reader: Reader, counters: Counters) -> None:
