@@ -246,10 +246,12 @@ class SimulatedDisk:
 
     def link(self, source: Path, target: Path) -> None:
         self._meet("link", source)
+        self._check()
         if target in self.names_now:
             raise StorageError(f"cannot link {source} to {target}: {os.strerror(errno.EEXIST)}")
+        file = self._file(source)  # to try it with one that is not there is no change
         with self._changing():
-            self._rename(Named(None, target, self._file(source)))
+            self._rename(Named(None, target, file))
 
     def link_count(self, file: FileHandle) -> int:
         self._check()

@@ -9,7 +9,7 @@ import pytest
 from tests.lives.life import Outcome, live
 from tests.lives.planted_faults import FAULTS, planted
 
-SLICE = (13, 6, 4)
+SLICE = (14, 8, 17)
 FOUND_BY = {
     "a copy counts before it is made": (2, 3, 5, 6),
     "a member leaves whoever reported": (5, 15, 3),
