@@ -8,7 +8,7 @@ import pytest
 
 from tests.lives.life import Outcome, live
 
-SLICE = (1, 2)
+SLICE = (2, 8)
 
 
 @pytest.fixture(scope="module")
