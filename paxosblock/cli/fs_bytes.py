@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import select
 import sys
@@ -49,6 +50,11 @@ STREAM: Final = "-"
 # --- put -----------------------------------------------------------------------------------------
 
 
+def _one_of(kind: type[enum.Enum]) -> str:
+    """Return how the help shows the names of `kind`; the client refuses others."""
+    return f"[{'|'.join(each.value for each in kind)}]"
+
+
 @click.command(cls=Verb)
 @click.option("-f", "force", is_flag=True, help="Replace a file that exists.")
 @click.option(
@@ -63,13 +69,13 @@ STREAM: Final = "-"
 )
 @click.option(
     "--on-failure",
-    type=click.Choice([each.value for each in OnFailure]),
+    metavar=_one_of(OnFailure),
     help="When a DataNode fails: end the block and begin another (seal), or go on in it with "
     "others (rebuild).",
 )
 @click.option(
     "--replace-on-failure",
-    type=click.Choice([each.value for each in Replacement]),
+    metavar=_one_of(Replacement),
     help="When another DataNode takes the place of one that failed: HDFS's policies.",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
@@ -96,9 +102,12 @@ def put(
     it while it grows. Prints nothing when it is done. If the cluster has too few DataNodes for
     the replicas that were asked for, one line on standard error says so.
     """
+    from paxosblock.client.failures import handling
+
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))
     with invocation.client() as client:
+        handling(client.config, how["on_failure"], how["replace_on_failure"], best_effort=None)
         create = partial(client.create, **how)
 
         def copy(source: str) -> None:

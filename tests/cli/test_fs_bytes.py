@@ -98,7 +98,7 @@ def test_put_says_which_replicas_and_durability_it_wants(
 
 
 def test_put_says_what_becomes_of_a_block_that_loses_a_datanode(
-    fs: Paxosblock, folder: str, local: Path, monkeypatch: pytest.MonkeyPatch
+    fs: Paxosblock, client: Client, folder: str, local: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, create = [], AsyncClient.create
 
@@ -113,8 +113,9 @@ def test_put_says_what_becomes_of_a_block_that_loses_a_datanode(
     assert fs("put", local, f"{folder}/b").code == 0
     assert asked == [("rebuild", "always"), (None, None)]
     wrong = fs("put", "--on-failure", "maybe", local, f"{folder}/c")
-    assert wrong.code == 2
-    assert "'maybe' is not one of 'seal', 'rebuild'" in wrong.err
+    assert (wrong.code, wrong.out) == (1, "")
+    assert wrong.err == "put: on_failure 'maybe': write 'seal' or 'rebuild'\n"
+    assert not client.exists(f"{folder}/c")
 
 
 def test_put_with_too_few_datanodes_succeeds_and_says_how_many_replicas_there_are(
