@@ -272,6 +272,8 @@ async def test_the_entries_that_stay_in_memory_after_a_flush_are_few_if_they_are
     node = store._node
     assert node is not None
     log = node.log
+    await wait_until_async(lambda: node.free_for_table)
+    await store.commit(put(b"last", bytes(1000)))  # begins a flush that covers all of them
     await wait_until_async(lambda: 0 < log.last_log_index - log.base_index < 6)
     await store.close()
 
