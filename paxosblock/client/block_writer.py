@@ -218,7 +218,7 @@ class BlockWriter:
             if not isinstance(answer, Created):
                 raise ProtocolError(f"{address} did not create block {self.block}: {answer}")
             self._writer = write.on_created(self._writer, answer)
-        connection.listen(self.block, _Member(self, storage))
+        connection.listen(self.block, _Listener(self, storage))
         self._connections[storage] = connection
 
     async def _write_whole_at(self, storage: StorageId, address: str, *, frame: bytes) -> None:
@@ -475,7 +475,7 @@ class BlockWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _Listener:
     """Receives the frames of one member, and passes them on with its name."""
 
     writer: BlockWriter
