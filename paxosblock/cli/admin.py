@@ -44,12 +44,8 @@ admin = DashGroup(
         "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
         "decommission": Entry(_LEAVING_NODES, "Let DataNodes leave for good."),
         "maintenance": Entry(_LEAVING_NODES, "Let DataNodes be away for a while."),
-        "recommission": Entry(
-            "paxosblock.cli.leaving_nodes", "Take back DataNodes that were to leave."
-        ),
-        "leaving": Entry(
-            "paxosblock.cli.leaving_nodes", "Show who is to leave, and what holds it up."
-        ),
+        "recommission": Entry(_LEAVING_NODES, "Take back DataNodes that were to leave."),
+        "leaving": Entry(_LEAVING_NODES, "Show who is to leave, and what holds it up."),
         "fsck": Entry(
             "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
         ),
