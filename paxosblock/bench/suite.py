@@ -328,7 +328,7 @@ class Clusters:
             self.drop()
             self._started += 1
             path = self.folder / f"cluster-{self._started}"
-            kept = kind(datanodes, namenodes, path, settings=settings)
+            kept = kind(datanodes, namenodes, path=path, settings=settings)
             kept.start()
             self._kept, self._key = kept, None if fresh else key
         return kept
