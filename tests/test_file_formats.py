@@ -21,9 +21,9 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role
 from paxosblock.namenode.kv import folder as kv_folder
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import open_store
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.member_folder import check_member, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
@@ -32,7 +32,7 @@ from tests.datanode.node import name, running
 from tests.memory_table import MEMORY, open_memory
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
-PUT = Transaction(puts=((b"k", b"value"),))
+PUT = Edit(puts=((b"k", b"value"),))
 LIMITS = kv_folder.Limits()
 SEGMENT_BYTES = 1 << 20
 
@@ -76,7 +76,7 @@ def open_volume(folder: Path) -> int:
 def make_kv(folder: Path) -> None:
     """The folder of a cluster's only NameNode, with a snapshot, as an earlier version left it."""
     store = open_store(OsDisk(), folder, LIMITS, open_memory)
-    store.journal.append([encode_transaction(PUT)])
+    store.journal.append([encode_edit(PUT)])
     store.machine.apply(1, PUT)
     store.begin_flush().write()
     store.close()
@@ -94,7 +94,7 @@ def make_raft(folder: Path) -> None:
     check_member(folder, MEMBERS, new_cluster=True)
     opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
     opened.votes.write(Vote(1, None))
-    entry = Entry(1, EntryKind.TRANSACTION, encode_transaction(PUT))
+    entry = Entry(1, EntryKind.EDIT, encode_edit(PUT))
     opened.journal.append([encode_entry(1, entry)])
     opened.machine.apply(1, PUT, 1)
     opened.machine.flush().write()

@@ -97,7 +97,7 @@ def decided(
     then: Callable[[NameNode, R, A], None] | None = None,
     log: Callable[[R, A], Facts | None],
 ) -> Call:
-    """Return the row of a change of names: one transaction, done once, and refused in safe mode.
+    """Return the row of a change of names: one edit, done once, and refused in safe mode.
 
     Args:
         ids: the greatest number of files and directories that a request can make.

@@ -141,7 +141,7 @@ class Housekeeper:
         return now_s - since_s < FORGET_AFTER_S
 
     async def sweep(self) -> None:
-        """Wait for garbage and sweep all of it, one transaction after the other."""
+        """Wait for garbage and sweep all of it, one edit after the other."""
         await self._garbage.wait()
         self._garbage.clear()
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, StorageError
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.state import StateMachine
 from tests.memory_table import MemoryTable
 
@@ -31,18 +31,18 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+    async def commit(self, edit: Edit) -> Committed | Conflict:
         if self.yielding:
             await asyncio.sleep(0)
         if self.fail_before:
             self.fail_before = False
-            raise OutcomeUnknownError("the store failed before the transaction")
-        outcome = self.machine.apply(self.machine.revision + 1, transaction)
+            raise OutcomeUnknownError("the store failed before the edit")
+        outcome = self.machine.apply(self.machine.revision + 1, edit)
         self.conflicts += isinstance(outcome, Conflict)
         self.commits += 1
         if self.fail_after:
             self.fail_after = False
-            raise OutcomeUnknownError("the store failed after the transaction")
+            raise OutcomeUnknownError("the store failed after the edit")
         return outcome
 
     async def barrier(self) -> View:

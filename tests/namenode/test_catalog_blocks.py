@@ -1,4 +1,4 @@
-"""Blocks in the catalog: the rules K1 to K13 as transactions, retries, and closing a file."""
+"""Blocks in the catalog: the rules K1 to K13 as edits, retries, and closing a file."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import Transaction, Versioned
+from paxosblock.namenode.kv.interface import Edit, Versioned
 from paxosblock.namenode.node import NameNode
 from tests.memory_table import MemoryTable
 from tests.namenode.cluster import Network, acceptors
@@ -109,7 +109,7 @@ async def test_a_cluster_of_before_there_were_ids_gets_one_and_keeps_its_tag(
     store = SingleMemberStore(tmp_path)
     await store.start()
     old = msgspec.msgpack.encode({"block_tag": 7, "created_ms": 1})
-    await store.commit(Transaction(puts=((keys.CLUSTER, old),)))
+    await store.commit(Edit(puts=((keys.CLUSTER, old),)))
     await store.close()
     async with catalog_in(tmp_path, tag=5, new_id="given") as catalog:
         assert catalog.cluster_id == "given"

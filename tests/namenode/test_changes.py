@@ -30,7 +30,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
 )
 from paxosblock.namenode.catalog import changes
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.protocol.types import Durability, WriterId
 from paxosblock.transaction import Delete, MakeDirectory
 from tests.namenode.memory_store import MemoryStore
@@ -43,16 +43,16 @@ class TellingStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__(yielding=True)
-        self.on_commit: Callable[[Transaction], None] = lambda _: None
+        self.on_commit: Callable[[Edit], None] = lambda _: None
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        self.on_commit(transaction)
-        return await super().commit(transaction)
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        self.on_commit(edit)
+        return await super().commit(edit)
 
 
-def makes_several(transaction: Transaction) -> bool:
-    """True if the transaction makes several files or directories."""
-    return sum(key.startswith(b"i") for key, _ in transaction.puts) > 1
+def makes_several(edit: Edit) -> bool:
+    """True if the edit makes several files or directories."""
+    return sum(key.startswith(b"i") for key, _ in edit.puts) > 1
 
 
 async def catalog_with_ids(store: MemoryStore) -> NamedCatalog:
@@ -81,7 +81,7 @@ def together(*asked: Awaitable[Any]) -> Awaitable[list[Any]]:
     return asyncio.gather(*asked, return_exceptions=True)
 
 
-async def test_what_comes_while_something_is_committed_shares_a_transaction() -> None:
+async def test_what_comes_while_something_is_committed_shares_an_edit() -> None:
     store = MemoryStore(yielding=True)
     catalog = await catalog_with_ids(store)
     paths, before = [f"/there/{number}" for number in range(20)], store.commits
@@ -175,8 +175,8 @@ async def test_when_another_change_came_first_each_is_decided_again_by_itself() 
     other = NamedCatalog(store)
     intruded: list[asyncio.Future[FileStatus]] = []
 
-    def intrude(transaction: Transaction) -> None:
-        if makes_several(transaction) and not intruded:
+    def intrude(edit: Edit) -> None:
+        if makes_several(edit) and not intruded:
             intruded.append(asyncio.ensure_future(other.make_directories(MakeDirectories("/b"))))
 
     store.on_commit = intrude
@@ -197,8 +197,8 @@ async def test_what_may_not_have_been_committed_is_unknown_to_each_of_them() -> 
     store = TellingStore()
     catalog = await catalog_with_ids(store)
 
-    def fail(transaction: Transaction) -> None:
-        store.fail_after = makes_several(transaction)
+    def fail(edit: Edit) -> None:
+        store.fail_after = makes_several(edit)
 
     store.on_commit = fail
     first, *lost = await together(
@@ -213,8 +213,8 @@ async def test_those_that_are_too_long_together_are_committed_one_by_one() -> No
     store = TellingStore()
     catalog = await catalog_with_ids(store)
 
-    def refuse(transaction: Transaction) -> None:
-        if makes_several(transaction):
+    def refuse(edit: Edit) -> None:
+        if makes_several(edit):
             raise InvalidRequestError("too long")
 
     store.on_commit = refuse
@@ -240,8 +240,8 @@ async def test_who_gives_up_later_takes_nothing_from_the_others() -> None:
     catalog = await catalog_with_ids(store)
     tasks: list[asyncio.Future[FileStatus]] = []
 
-    def cancel(transaction: Transaction) -> None:
-        if makes_several(transaction):
+    def cancel(edit: Edit) -> None:
+        if makes_several(edit):
             tasks[1].cancel()
 
     store.on_commit = cancel
@@ -267,11 +267,11 @@ async def test_one_that_takes_long_goes_by_itself(monkeypatch: pytest.MonkeyPatc
     assert len(directories) == len(many) + 4
 
 
-async def test_no_transaction_is_much_more_than_a_turns_work() -> None:
+async def test_no_edit_is_much_more_than_a_turns_work() -> None:
     store = TellingStore()
     catalog = await catalog_with_ids(store)
     sizes: list[int] = []
-    store.on_commit = lambda transaction: sizes.append(len(transaction.puts))
+    store.on_commit = lambda edit: sizes.append(len(edit.puts))
     await together(*(catalog.make_directories(MakeDirectories(f"/there/{n}")) for n in range(500)))
     assert len(sizes) > 3
     assert max(sizes) < 1.1 * changes.SLICE_WORK

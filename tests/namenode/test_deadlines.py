@@ -21,7 +21,7 @@ from paxosblock.api.namenode import (
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.deadlines import Ended
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
@@ -146,11 +146,11 @@ class IntrudedStore(MemoryStore):
         super().__init__()
         self.intrusion: Coroutine[Any, Any, object] | None = None
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+    async def commit(self, edit: Edit) -> Committed | Conflict:
         intrusion, self.intrusion = self.intrusion, None
         if intrusion is not None:
             await intrusion
-        return await super().commit(transaction)
+        return await super().commit(edit)
 
 
 @pytest.mark.parametrize("how", ["created", "appended", "moved", "moved with its directory"])

@@ -10,7 +10,7 @@ from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import Draft, inode_of
 from paxosblock.namenode.catalog.namespace import root
 from paxosblock.namenode.catalog.records import encode
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.state import StateMachine
 from tests.memory_table import MemoryTable
 
@@ -21,7 +21,7 @@ SPAN = (b"c", b"g")
 
 def machine_with(*keys: bytes) -> StateMachine:
     machine = StateMachine(MemoryTable())
-    machine.apply(1, Transaction(puts=tuple((key, b"old") for key in keys)))
+    machine.apply(1, Edit(puts=tuple((key, b"old") for key in keys)))
     return machine
 
 
@@ -52,7 +52,7 @@ def test_a_draft_shows_what_will_be_there_when_it_is_applied(
     change(draft, changes)
     shown = [(key, found.value) for key, found in draft.scan(*bounds, limit, reverse)]
     read = {key: (draft.peek(key).exists, draft.get(key).value) for key, _ in changes}
-    assert machine.apply(2, draft.transaction()) == Committed(2)
+    assert machine.apply(2, draft.to_edit()) == Committed(2)
     there = [(key, found.value) for key, found in machine.scan(*bounds, limit, reverse)]
     assert shown == there
     assert read == {key: (machine.get(key).exists, machine.get(key).value) for key in read}
@@ -80,8 +80,8 @@ def test_what_a_draft_wrote_itself_is_no_precondition() -> None:
     draft = Draft(machine)
     draft.put(b"a", b"1")
     assert draft.get(b"a").value == b"1"
-    machine.apply(2, Transaction(puts=((b"a", b"other"),)))
-    assert machine.apply(3, draft.transaction()) == Committed(3)
+    machine.apply(2, Edit(puts=((b"a", b"other"),)))
+    assert machine.apply(3, draft.to_edit()) == Committed(3)
 
 
 def test_what_was_read_before_it_was_written_stays_a_precondition() -> None:
@@ -90,8 +90,8 @@ def test_what_was_read_before_it_was_written_stays_a_precondition() -> None:
     draft.get(b"a")
     draft.put(b"a", b"1")
     draft.get(b"a")
-    machine.apply(2, Transaction(puts=((b"a", b"other"),)))
-    assert isinstance(machine.apply(3, draft.transaction()), Conflict)
+    machine.apply(2, Edit(puts=((b"a", b"other"),)))
+    assert isinstance(machine.apply(3, draft.to_edit()), Conflict)
 
 
 @pytest.mark.parametrize("intruder", [b"c", b"d", b"ea", b"f"])
@@ -102,8 +102,8 @@ def test_a_range_is_empty_but_for_what_the_draft_removes(intruder: bytes) -> Non
         draft.delete(b"e")
         draft.expect_empty(SPAN)
         if intrudes:
-            machine.apply(2, Transaction(puts=((intruder, b"new"),)))
-        outcome = machine.apply(3, draft.transaction())
+            machine.apply(2, Edit(puts=((intruder, b"new"),)))
+        outcome = machine.apply(3, draft.to_edit())
         assert isinstance(outcome, Conflict) == intrudes
 
 
@@ -129,7 +129,7 @@ def test_a_part_that_is_taken_back_leaves_nothing(
     for changes in (before, after):
         change(other, changes)
     change(draft, after)
-    mine, theirs = draft.transaction(), other.transaction()
+    mine, theirs = draft.to_edit(), other.to_edit()
     assert mine.expect == theirs.expect
     assert dict(mine.puts) == dict(theirs.puts)
     assert set(mine.deletes) == set(theirs.deletes)

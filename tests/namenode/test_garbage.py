@@ -1,5 +1,5 @@
 """What was unlinked goes with nothing left behind: at once if nothing is below it, else by the
-sweep. What either takes for empty must be empty when its transaction is applied.
+sweep. What either takes for empty must be empty when its edit is applied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from paxosblock.errors import DirectoryNotEmptyError
 from paxosblock.namenode.catalog import garbage, keys, namespace
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     BOB,
@@ -111,7 +111,7 @@ async def test_what_got_something_since_the_look_is_not_deleted_as_if_it_were_em
     context = Context(iter(()), 0, lambda _: False, {})
     namespace.delete(draft, DeletePath(PATH), context)
     await late(catalog)
-    assert isinstance(await store.commit(draft.transaction()), Conflict)
+    assert isinstance(await store.commit(draft.to_edit()), Conflict)
     assert (await catalog.status(PATH)).path == PATH
 
 
@@ -123,7 +123,7 @@ async def test_creates_in_a_directory_do_not_hold_up_its_recursive_delete() -> N
     context = Context(iter(()), 0, lambda _: False, {})
     namespace.delete(draft, DeletePath(PATH, recursive=True), context)
     await make_entry(catalog)
-    assert isinstance(await store.commit(draft.transaction()), Committed)
+    assert isinstance(await store.commit(draft.to_edit()), Committed)
     assert await sweep_everything(catalog) == []
 
 
@@ -155,8 +155,8 @@ async def test_what_got_something_since_the_last_look_of_the_sweep_stays_garbage
     (number,) = garbage.pending(store.view())
     draft = Draft(store.view())
     assert garbage.sweep(draft) == ()
-    await store.commit(Transaction(puts=((late(number), b""),)))
-    assert isinstance(await store.commit(draft.transaction()), Conflict)
+    await store.commit(Edit(puts=((late(number), b""),)))
+    assert isinstance(await store.commit(draft.to_edit()), Conflict)
     assert garbage.pending(store.view()) == (number,)
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.kv import mark
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
-from paxosblock.namenode.kv.interface import Transaction, Versioned
+from paxosblock.namenode.kv.interface import Edit, Versioned
 from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import open_memory
@@ -59,7 +59,7 @@ class Workload:
         for entry in range(1 + batch % 2):
             key = b"k%d" % ((batch + entry) % 3)
             value = b"%d/%d/%d" % (round_number, batch, entry)
-            payloads.append(encode_transaction(Transaction(puts=((key, value),))))
+            payloads.append(encode_edit(Edit(puts=((key, value),))))
             index = len(self.models)
             self.models.append({**self.models[-1], key: Versioned(value, index)})
         storage.count_bytes(storage.journal.append(payloads))
@@ -68,7 +68,7 @@ class Workload:
 
     def _find_no_room(self, storage: StoreFolder) -> None:
         """What is refused leaves nothing behind that a later start could take for an entry."""
-        payload = encode_transaction(Transaction(puts=((b"refused", bytes(50)),)))
+        payload = encode_edit(Edit(puts=((b"refused", bytes(50)),)))
         self.disk.full = True
         try:
             with pytest.raises(NoSpaceError):
@@ -82,7 +82,7 @@ class Workload:
             index = storage.machine.revision + 1
             changed = self.models[index].items() - self.models[index - 1].items()
             puts = tuple((key, versioned.value) for key, versioned in changed)
-            storage.machine.apply(index, Transaction(puts=puts))
+            storage.machine.apply(index, Edit(puts=puts))
 
     @staticmethod
     def _flush_if_due(storage: StoreFolder) -> None:
@@ -100,7 +100,7 @@ class Workload:
         revision = self._found(disk)
         assert self.acknowledged <= revision < len(self.models)
         again = open_store(disk, FOLDER, LIMITS, open_memory)
-        again.journal.append([encode_transaction(Transaction(puts=((b"new", b""),)))])
+        again.journal.append([encode_edit(Edit(puts=((b"new", b""),)))])
         again.close()
         last = open_store(disk, FOLDER, LIMITS, open_memory).machine
         expected = {**self.models[revision], b"new": Versioned(b"", revision + 1)}
@@ -232,7 +232,7 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     disk = SimulatedDisk()
     for _ in range(3):
         storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
-        storage.journal.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
+        storage.journal.append([encode_edit(Edit(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
     segments = sorted(path for path in files if path.name.startswith("journal"))
@@ -246,7 +246,7 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     disk = SimulatedDisk()
     for _ in range(2):
         storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
-        storage.journal.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
+        storage.journal.append([encode_edit(Edit(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
     first = min(path for path in files if path.name.startswith("journal"))

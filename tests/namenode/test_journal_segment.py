@@ -48,7 +48,7 @@ def test_the_worked_example_of_the_format_document_is_these_bytes() -> None:
 
 
 def test_a_journal_of_an_earlier_version_is_refused_with_what_to_do() -> None:
-    """Its transactions had one more field, which would be found when an entry is applied."""
+    """Its edits had one more field, which would be found when an entry is applied."""
     header = b"PBKJRNL1" + (7).to_bytes(8, "big") + b"saltsalt"
     data = header + crc32c(header).to_bytes(4, "big")
     with pytest.raises(ConfigError, match=r"^journal-7 was written by another version .* copy"):

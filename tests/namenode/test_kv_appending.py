@@ -19,7 +19,7 @@ from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.kernel_syncs import Done, KernelSyncs
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.kv.journal import LOOP_BYTES, Journal, replay
 from paxosblock.namenode.kv.mark import read_mark
 
@@ -175,6 +175,6 @@ async def test_a_store_commits_without_its_thread(
     with monkeypatch.context() as patched:
         patched.delattr(Journal, "append")
         for number in range(1, 4):
-            change = Transaction(puts=((b"k", b"%d" % number),))
+            change = Edit(puts=((b"k", b"%d" % number),))
             assert await store.commit(change) == Committed(number)
     await store.close()

@@ -10,20 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.errors import ConfigError, CorruptionError, InvalidRequestError
-from paxosblock.namenode.kv.codec import (
-    LONG_BYTES,
-    decode_items,
-    decode_transaction,
-    encode_transaction,
-    prepare,
-)
-from paxosblock.namenode.kv.interface import (
-    TRANSACTION_BYTES_MAX,
-    Expect,
-    ExpectEmpty,
-    Transaction,
-    Versioned,
-)
+from paxosblock.namenode.kv.codec import LONG_BYTES, decode_edit, decode_items, encode_edit, prepare
+from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty, Versioned
 from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
 from tests.loops import turns_beside
 from tests.memory_table import encode_snapshot
@@ -31,8 +19,8 @@ from tests.memory_table import encode_snapshot
 keys = st.binary(max_size=8)
 pairs = st.tuples(keys, keys)
 revisions = st.integers(0, 2**63)
-transactions = st.builds(
-    Transaction,
+edits = st.builds(
+    Edit,
     expect=st.lists(
         st.builds(Expect, keys, revisions) | st.builds(ExpectEmpty, keys, keys), max_size=4
     ).map(tuple),
@@ -54,53 +42,51 @@ plausible = st.recursive(
 hostile = st.binary(max_size=64) | plausible
 
 
-@given(transactions)
-def test_a_transaction_comes_back_as_it_was(transaction: Transaction) -> None:
-    assert decode_transaction(encode_transaction(transaction)) == transaction
+@given(edits)
+def test_an_edit_comes_back_as_it_was(edit: Edit) -> None:
+    assert decode_edit(encode_edit(edit)) == edit
 
 
 @given(hostile)
-def test_bytes_that_are_no_transaction_are_a_corruption_error(data: bytes) -> None:
+def test_bytes_that_are_no_edit_are_a_corruption_error(data: bytes) -> None:
     try:
-        decoded = decode_transaction(data)
+        decoded = decode_edit(data)
     except CorruptionError:
         return
-    assert decode_transaction(encode_transaction(decoded)) == decoded
+    assert decode_edit(encode_edit(decoded)) == decoded
 
 
-@given(transactions, st.data())
-def test_a_transaction_cut_short_is_a_corruption_error(
-    transaction: Transaction, data: st.DataObject
-) -> None:
-    payload = encode_transaction(transaction)
+@given(edits, st.data())
+def test_an_edit_cut_short_is_a_corruption_error(edit: Edit, data: st.DataObject) -> None:
+    payload = encode_edit(edit)
     size = data.draw(st.integers(0, len(payload) - 1))
     with pytest.raises(CorruptionError):
-        decode_transaction(payload[:size])
+        decode_edit(payload[:size])
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        Transaction(puts=(cast(Any, ("text", b"v")),)),
-        Transaction(deletes=(cast(Any, 3),)),
-        Transaction(expect=(Expect(b"a", cast(Any, b"b")),)),
-        Transaction(expect=(Expect(b"a", 1 << 70),)),
-        Transaction(puts=cast(Any, ((b"a",),))),
-        Transaction(deletes=(cast(Any, object()),)),
-        Transaction(deletes=(cast(Any, bytearray(b"k")),)),
-        Transaction(expect=(ExpectEmpty(b"a", cast(Any, "b")),)),
-        Transaction(expect=(cast(Any, (0, b"a", 1)),)),
-        Transaction(puts=cast(Any, (b"ab",))),
+        Edit(puts=(cast(Any, ("text", b"v")),)),
+        Edit(deletes=(cast(Any, 3),)),
+        Edit(expect=(Expect(b"a", cast(Any, b"b")),)),
+        Edit(expect=(Expect(b"a", 1 << 70),)),
+        Edit(puts=cast(Any, ((b"a",),))),
+        Edit(deletes=(cast(Any, object()),)),
+        Edit(deletes=(cast(Any, bytearray(b"k")),)),
+        Edit(expect=(ExpectEmpty(b"a", cast(Any, "b")),)),
+        Edit(expect=(cast(Any, (0, b"a", 1)),)),
+        Edit(puts=cast(Any, (b"ab",))),
     ],
 )
-async def test_a_transaction_that_could_not_be_read_again_is_refused(wrong: Transaction) -> None:
-    with pytest.raises(InvalidRequestError, match="not a transaction"):
+async def test_an_edit_that_could_not_be_read_again_is_refused(wrong: Edit) -> None:
+    with pytest.raises(InvalidRequestError, match="not an edit"):
         await prepare(wrong)
 
 
 anything = keys | st.text(max_size=3) | st.integers(-1, 2**70) | st.none() | st.booleans()
 wrong_or_not = st.builds(
-    Transaction,
+    Edit,
     expect=st.lists(
         st.builds(Expect, anything, anything) | st.builds(ExpectEmpty, anything, anything) | pairs,
         max_size=2,
@@ -110,32 +96,32 @@ wrong_or_not = st.builds(
 )
 
 
-@given(transactions | wrong_or_not)
-def test_what_is_not_refused_is_what_every_member_reads(transaction: Transaction) -> None:
+@given(edits | wrong_or_not)
+def test_what_is_not_refused_is_what_every_member_reads(edit: Edit) -> None:
     """The member that proposed it applies it as it is; the others decode it."""
     try:
-        prepare(transaction).send(None)  # a short one waits for nothing
+        prepare(edit).send(None)  # a short one waits for nothing
     except InvalidRequestError:
         return
     except StopIteration as end:
         payload = end.value
     else:
         pytest.fail("it waits")
-    assert decode_transaction(payload) == transaction
+    assert decode_edit(payload) == edit
 
 
-async def test_others_have_a_turn_while_a_long_transaction_is_prepared() -> None:
+async def test_others_have_a_turn_while_a_long_edit_is_prepared() -> None:
     async def turns_of(size_bytes: int) -> int:
-        work = prepare(Transaction(puts=((b"a", bytes(size_bytes)),)))
+        work = prepare(Edit(puts=((b"a", bytes(size_bytes)),)))
         return (await turns_beside(work))[1]
 
     assert await turns_of(LONG_BYTES) == 1
     assert await turns_of(100) == 0
 
 
-def test_a_transaction_that_is_too_long_is_refused() -> None:
+def test_an_edit_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="longer than"):
-        encode_transaction(Transaction(puts=((b"a", bytes(TRANSACTION_BYTES_MAX)),)))
+        encode_edit(Edit(puts=((b"a", bytes(EDIT_BYTES_MAX)),)))
 
 
 @given(hostile)

@@ -13,7 +13,7 @@ from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.folder import Limits
-from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.segment import read_segment
 from tests.disks.simulated import SimulatedDisk
@@ -28,8 +28,8 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ROOM_POLL_S", 0.01)
 
 
-def put(key: bytes, value: bytes = b"v") -> Transaction:
-    return Transaction(puts=((key, value),))
+def put(key: bytes, value: bytes = b"v") -> Edit:
+    return Edit(puts=((key, value),))
 
 
 async def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:

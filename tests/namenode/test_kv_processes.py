@@ -21,7 +21,7 @@ import asyncio, resource, sys
 from pathlib import Path
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.kv.folder import Limits
 
 async def client(store, name):
@@ -29,7 +29,7 @@ async def client(store, name):
     while True:
         number += 1
         key = b"%d/%d" % (name, number % 10)
-        result = await store.commit(Transaction(puts=((key, b"%d" % number),)))
+        result = await store.commit(Edit(puts=((key, b"%d" % number),)))
         print(key.decode(), number, result.revision, flush=True)
 
 async def main(folder, file_bytes_max):

@@ -1,4 +1,4 @@
-"""The state machine of the key-value store: what each part of a transaction does."""
+"""The state machine of the key-value store: what each part of an edit does."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
     Conflict,
+    Edit,
     Expect,
     ExpectEmpty,
-    Transaction,
     Versioned,
     prefix_range,
 )
@@ -37,7 +37,7 @@ def machine_with(*keys: bytes) -> StateMachine:
     """A machine in memory whose i-th key, from 1, was put with value b"v" by entry i."""
     machine = StateMachine(MemoryTable())
     for index, key in enumerate(keys, 1):
-        machine.apply(index, Transaction(puts=((key, b"v"),)))
+        machine.apply(index, Edit(puts=((key, b"v"),)))
     return machine
 
 
@@ -52,7 +52,7 @@ def keys_of(machine: StateMachine, start: bytes, end: bytes) -> list[bytes]:
 
 def test_a_put_key_carries_the_index_of_the_entry_that_wrote_it() -> None:
     machine = machine_with(b"a", b"b")
-    assert machine.apply(7, Transaction(puts=((b"a", b"new"),))) == Committed(7)
+    assert machine.apply(7, Edit(puts=((b"a", b"new"),))) == Committed(7)
     assert machine.get(b"a") == Versioned(b"new", 7)
     assert machine.get(b"b") == Versioned(b"v", 2)
     assert machine.revision == 7
@@ -65,54 +65,54 @@ def test_an_absent_key_reads_as_revision_zero() -> None:
 
 def test_a_compare_and_set_on_the_current_revision_is_committed() -> None:
     machine = machine_with(b"a")
-    change = Transaction((Expect(b"a", 1),), ((b"a", b"new"),))
+    change = Edit((Expect(b"a", 1),), ((b"a", b"new"),))
     assert machine.apply(2, change) == Committed(2)
 
 
 @pytest.mark.parametrize("expected", [0, 2, 99])
 def test_a_compare_and_set_on_another_revision_is_a_conflict(expected: int) -> None:
     machine = machine_with(b"a")
-    change = Transaction((Expect(b"a", expected),), ((b"a", b"new"),))
+    change = Edit((Expect(b"a", expected),), ((b"a", b"new"),))
     assert machine.apply(2, change) == Conflict(b"a", expected, 1)
     assert machine.get(b"a") == Versioned(b"v", 1)
 
 
 def test_expecting_revision_zero_creates_a_key_once() -> None:
     machine = StateMachine(MemoryTable())
-    create = Transaction((Expect(b"a", 0),), ((b"a", b"v"),))
+    create = Edit((Expect(b"a", 0),), ((b"a", b"v"),))
     assert machine.apply(1, create) == Committed(1)
     assert machine.apply(2, create) == Conflict(b"a", 0, 1)
 
 
 def test_a_deleted_key_counts_as_absent_again() -> None:
     machine = machine_with(b"a")
-    machine.apply(2, Transaction(deletes=(b"a",)))
-    assert machine.apply(3, Transaction((Expect(b"a", 0),))) == Committed(3)
+    machine.apply(2, Edit(deletes=(b"a",)))
+    assert machine.apply(3, Edit((Expect(b"a", 0),))) == Committed(3)
 
 
 def test_an_empty_range_is_empty_up_to_its_exclusive_end() -> None:
     machine = machine_with(b"dir", b"dir0")
-    delete_directory = Transaction((ExpectEmpty(b"dir/", b"dir0"),), deletes=(b"dir",))
+    delete_directory = Edit((ExpectEmpty(b"dir/", b"dir0"),), deletes=(b"dir",))
     assert machine.apply(3, delete_directory) == Committed(3)
     assert keys_of(machine, *EVERYTHING) == [b"dir0"]
 
 
 def test_a_range_that_holds_a_key_is_a_conflict_that_names_the_first() -> None:
     machine = machine_with(b"dir", b"dir/y", b"dir/x")
-    delete_directory = Transaction((ExpectEmpty(b"dir/", b"dir0"),), deletes=(b"dir",))
+    delete_directory = Edit((ExpectEmpty(b"dir/", b"dir0"),), deletes=(b"dir",))
     assert machine.apply(4, delete_directory) == Conflict(b"dir/x", 0, 3)
     assert machine.get(b"dir").exists
 
 
 def test_an_unbounded_range_reaches_the_last_key() -> None:
     machine = machine_with(b"\xff\xff")
-    assert machine.apply(2, Transaction((ExpectEmpty(b"a", b""),))) == Conflict(b"\xff\xff", 0, 1)
+    assert machine.apply(2, Edit((ExpectEmpty(b"a", b""),))) == Conflict(b"\xff\xff", 0, 1)
 
 
 def test_one_failing_precondition_of_several_keeps_everything_as_it_was() -> None:
     machine = machine_with(b"a", b"b")
     before = list(machine.scan(*EVERYTHING))
-    change = Transaction(
+    change = Edit(
         expect=(Expect(b"a", 1), Expect(b"b", 9), Expect(b"c", 9)),
         puts=((b"a", b"x"), (b"d", b"x")),
         deletes=(b"b",),
@@ -122,27 +122,27 @@ def test_one_failing_precondition_of_several_keeps_everything_as_it_was() -> Non
     assert machine.revision == 3
 
 
-def test_preconditions_see_the_state_before_the_transaction() -> None:
+def test_preconditions_see_the_state_before_the_edit() -> None:
     machine = machine_with(b"a")
-    move = Transaction((Expect(b"a", 1), Expect(b"b", 0)), ((b"b", b"v"),), (b"a",))
+    move = Edit((Expect(b"a", 1), Expect(b"b", 0)), ((b"b", b"v"),), (b"a",))
     assert machine.apply(2, move) == Committed(2)
     assert keys_of(machine, *EVERYTHING) == [b"b"]
 
 
-def test_a_put_survives_the_deletion_of_its_key_in_the_same_transaction() -> None:
+def test_a_put_survives_the_deletion_of_its_key_in_the_same_edit() -> None:
     machine = machine_with(b"d", b"e")
-    machine.apply(3, Transaction(puts=((b"d", b"kept"),), deletes=(b"d", b"e")))
+    machine.apply(3, Edit(puts=((b"d", b"kept"),), deletes=(b"d", b"e")))
     assert list(machine.scan(*EVERYTHING)) == [(b"d", Versioned(b"kept", 3))]
 
 
 def test_of_two_puts_of_one_key_the_later_stays() -> None:
     machine = StateMachine(MemoryTable())
-    machine.apply(1, Transaction(puts=((b"a", b"1"), (b"a", b"2"))))
+    machine.apply(1, Edit(puts=((b"a", b"1"), (b"a", b"2"))))
     assert machine.get(b"a").value == b"2"
 
 
 def test_deleting_an_absent_key_is_no_error() -> None:
-    assert StateMachine(MemoryTable()).apply(1, Transaction(deletes=(b"a",))) == Committed(1)
+    assert StateMachine(MemoryTable()).apply(1, Edit(deletes=(b"a",))) == Committed(1)
 
 
 def test_a_scan_is_ordered_limited_and_reversible() -> None:
@@ -156,13 +156,13 @@ def test_a_scan_is_ordered_limited_and_reversible() -> None:
 def test_an_entry_is_not_applied_twice() -> None:
     machine = machine_with(b"a")
     with pytest.raises(AssertionError):
-        machine.apply(1, Transaction())
+        machine.apply(1, Edit())
 
 
 def test_a_snapshot_does_not_see_what_is_applied_later() -> None:
     machine = machine_with(b"b", b"a")
     snapshot = snapshot_of(machine)
-    machine.apply(3, Transaction(puts=((b"b", b"new"),), deletes=(b"a",)))
+    machine.apply(3, Edit(puts=((b"b", b"new"),), deletes=(b"a",)))
     restored = StateMachine(MemoryTable(snapshot))
     assert restored.revision == 2
     assert list(restored.scan(*EVERYTHING)) == [
@@ -172,7 +172,7 @@ def test_a_snapshot_does_not_see_what_is_applied_later() -> None:
 
 
 changes = st.builds(
-    Transaction,
+    Edit,
     puts=st.lists(st.tuples(KEYS, st.binary(max_size=2)), max_size=4).map(tuple),
     deletes=st.lists(KEYS, max_size=4).map(tuple),
 )
@@ -196,10 +196,10 @@ preconditions = st.lists(
 )
 def test_a_long_entry_applied_in_slices_is_seen_as_a_whole_or_not_at_all(
     *,
-    before: Transaction,
-    change: Transaction,
+    before: Edit,
+    change: Edit,
     expect: tuple[Expect | ExpectEmpty, ...],
-    following: Transaction,
+    following: Edit,
     slice_keys: int,
     given_up_after: int,
 ) -> None:
@@ -264,8 +264,8 @@ def test_no_slice_of_a_long_entry_is_longer_than_another(monkeypatch: pytest.Mon
     monkeypatch.setattr(memory_table, "SortedDict", CountedMap)
     count = 5000
     machine, keys = StateMachine(MemoryTable()), [b"%05d" % number for number in range(count)]
-    machine.apply(1, Transaction(puts=tuple((key, b"") for key in keys)))
-    change = Transaction(
+    machine.apply(1, Edit(puts=tuple((key, b"") for key in keys)))
+    change = Edit(
         expect=(*(Expect(key, 1) for key in keys), *(ExpectEmpty(b"x", b"y") for _ in range(500))),
         deletes=tuple(keys[::2]),
         puts=tuple((b"new" + key, b"") for key in keys),

@@ -1,4 +1,4 @@
-"""The single-member engine: transactions go in, survive, and come out as a simple model says."""
+"""The single-member engine: edits go in, survive, and come out as a simple model says."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
     Conflict,
+    Edit,
     Expect,
     ExpectEmpty,
     KeyValueStore,
-    Transaction,
     Versioned,
 )
 from paxosblock.namenode.kv.rocks_table import open_rocks
@@ -67,8 +67,8 @@ async def opened(
         await store.close()
 
 
-def put(key: bytes, value: bytes = b"v") -> Transaction:
-    return Transaction(puts=((key, value),))
+def put(key: bytes, value: bytes = b"v") -> Edit:
+    return Edit(puts=((key, value),))
 
 
 async def test_the_engine_is_a_key_value_store_and_always_leads(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> No
     async with opened(tmp_path) as store:
         assert await store.commit(put(b"a", b"1")) == Committed(1)
         assert await store.commit(put(b"b", b"2")) == Committed(2)
-        assert await store.commit(Transaction((Expect(b"a", 9),))) == Conflict(b"a", 9, 1)
+        assert await store.commit(Edit((Expect(b"a", 9),))) == Conflict(b"a", 9, 1)
     async with opened(tmp_path) as store:
         view = await store.barrier()
         assert list(view.scan(b"", b"")) == [(b"a", Versioned(b"1", 1)), (b"b", Versioned(b"2", 2))]
@@ -97,14 +97,14 @@ async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> No
 async def test_of_racing_compare_and_sets_exactly_one_is_committed(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.commit(put(b"a", b"start"))
-        claims = [Transaction((Expect(b"a", 1),), ((b"a", b"%d" % n),)) for n in range(20)]
+        claims = [Edit((Expect(b"a", 1),), ((b"a", b"%d" % n),)) for n in range(20)]
         results = await asyncio.gather(*map(store.commit, claims))
         winners = [n for n, result in enumerate(results) if isinstance(result, Committed)]
         assert len(winners) == 1
         assert store.view().get(b"a").value == b"%d" % winners[0]
 
 
-async def test_transactions_that_arrive_during_a_sync_share_the_next_one() -> None:
+async def test_edits_that_arrive_during_a_sync_share_the_next_one() -> None:
     disk = SimulatedDisk()
     async with opened(FOLDER, disk) as store:
         before = len(disk.synced)
@@ -136,11 +136,11 @@ async def test_a_batch_is_applied_while_the_next_one_is_written(
     disk, apply = SimulatedDisk(), StateMachine.apply_in_slices
 
     def patient(
-        machine: StateMachine, index: int, transaction: Transaction
+        machine: StateMachine, index: int, edit: Edit
     ) -> Generator[None, None, Committed | Conflict]:
         while index == 1 and not disk.plan.waiting:
             yield
-        return (yield from apply(machine, index, transaction))
+        return (yield from apply(machine, index, edit))
 
     monkeypatch.setattr(StateMachine, "apply_in_slices", patient)
     async with opened(FOLDER, disk) as store:
@@ -349,10 +349,10 @@ async def test_a_flush_that_finds_no_room_does_not_stop_the_store(
         assert store.view().revision == 200
 
 
-async def test_a_transaction_that_is_none_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
+async def test_an_edit_that_is_none_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         with pytest.raises(InvalidRequestError):
-            await store.commit(Transaction(deletes=("text",)))  # type: ignore[arg-type]  # the point
+            await store.commit(Edit(deletes=("text",)))  # type: ignore[arg-type]  # the point
         assert await store.commit(put(b"a")) == Committed(1)
 
 
@@ -406,7 +406,7 @@ async def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -
 
 
 class StoreAgainstModel(RuleBasedStateMachine):
-    """Random transactions and restarts; a dict says what must be there."""
+    """Random edits and restarts; a dict says what must be there."""
 
     open_table: OpenTable = staticmethod(open_rocks)
     keys = st.sampled_from([b"\0", b"a", b"a/", b"a/b", b"a/c", b"b", b"\xff"])
@@ -448,7 +448,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         revisions = [(key, self._revision(key) + (0 if holds else 1)) for key, holds in expect]
         result = self.runner.run(
             self.store.commit(
-                Transaction(
+                Edit(
                     (*(Expect(*pair) for pair in revisions), *(ExpectEmpty(*r) for r in empty)),
                     puts,
                     deletes,

@@ -24,16 +24,16 @@ from paxosblock.errors import (
     StorageError,
 )
 from paxosblock.namenode.kv import gaps, rocks_table, state
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
     Conflict,
+    Edit,
     Expect,
     ExpectEmpty,
-    Transaction,
     Versioned,
     prefix_range,
 )
@@ -53,8 +53,8 @@ keys = st.sampled_from(KEYS)
 bounds = st.just(b"") | keys
 ranges = st.tuples(bounds, bounds)
 long_or_short = st.binary(max_size=3) | st.just(bytes(rocks_table.CACHED_VALUE_BYTES + 1))
-transactions = st.builds(
-    Transaction,
+edits = st.builds(
+    Edit,
     expect=st.lists(
         st.builds(Expect, keys, st.integers(0, 12)) | st.builds(ExpectEmpty, bounds, bounds),
         max_size=1,
@@ -71,8 +71,8 @@ def new_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return lambda: folder / f"{next(numbers)}"
 
 
-def put(key: bytes, value: bytes = b"v") -> Transaction:
-    return Transaction(puts=((key, value),))
+def put(key: bytes, value: bytes = b"v") -> Edit:
+    return Edit(puts=((key, value),))
 
 
 def everything(machine: StateMachine) -> dict[bytes, Versioned]:
@@ -84,14 +84,14 @@ def everything(machine: StateMachine) -> dict[bytes, Versioned]:
 
 @settings(max_examples=30, deadline=None)
 @given(
-    log=st.lists(st.tuples(transactions, st.booleans(), st.booleans()), max_size=12),
+    log=st.lists(st.tuples(edits, st.booleans(), st.booleans()), max_size=12),
     asked=st.lists(st.tuples(ranges, st.booleans(), st.none() | st.integers(0, 3)), max_size=6),
     cached=st.integers(1, 4),
     owner_bytes=st.integers(1, 2),
 )
 def test_both_tables_give_the_same_answers_whatever_the_log(
     new_path: Callable[[], Path],
-    log: list[tuple[Transaction, bool, bool]],
+    log: list[tuple[Edit, bool, bool]],
     asked: list[tuple[tuple[bytes, bytes], bool, int | None]],
     cached: int,
     owner_bytes: int,
@@ -105,10 +105,10 @@ def test_both_tables_give_the_same_answers_whatever_the_log(
         patch.setattr(gaps, "EMPTY_MAX", 2)
         ours, theirs = StateMachine(MemoryTable()), StateMachine(new_table(new_path()))
         with closing(theirs):
-            for index, (transaction, in_slices, flushed) in enumerate(log, 1):
+            for index, (edit, in_slices, flushed) in enumerate(log, 1):
                 before = everything(ours)
-                assert apply(ours, index, transaction, in_slices, before) == apply(
-                    theirs, index, transaction, in_slices, before
+                assert apply(ours, index, edit, in_slices, before) == apply(
+                    theirs, index, edit, in_slices, before
                 )
                 if flushed:
                     assert theirs.flush().revision == index
@@ -130,19 +130,19 @@ def new_table(path: Path) -> RocksTable:
 def apply(
     machine: StateMachine,
     index: int,
-    transaction: Transaction,
+    edit: Edit,
     in_slices: bool,
     before: dict[bytes, Versioned],
 ) -> Committed | Conflict:
     """Apply an entry at once, or in slices after one attempt that was given up half-way."""
     if not in_slices:
-        return machine.apply(index, transaction)
-    steps = machine.apply_in_slices(index, transaction)
+        return machine.apply(index, edit)
+    steps = machine.apply_in_slices(index, edit)
     result = next_or_result(steps)
     if result is None:
         steps.close()
         assert everything(machine) == before, "it was given up"
-        steps = machine.apply_in_slices(index, transaction)
+        steps = machine.apply_in_slices(index, edit)
     while result is None:
         assert (machine.revision, everything(machine)) == (index - 1, before)
         result = next_or_result(steps)
@@ -281,10 +281,10 @@ def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
     with closing(store):
         for index in range(1, 7):  # so few flushes that nothing is compacted while it is copied
             # Done twice, or on another state, it would end as a conflict, or leave another value.
-            transaction = Transaction((Expect(b"k", index - 1),), ((b"k", b"%d" % index),))
-            store.journal.append([encode_transaction(transaction)])
+            edit = Edit((Expect(b"k", index - 1),), ((b"k", b"%d" % index),))
+            store.journal.append([encode_edit(edit)])
             check_left(folder, tmp_path / f"{index}-appended", [*maps, {b"k": value(index)}])
-            assert store.machine.apply(index, transaction) == Committed(index)
+            assert store.machine.apply(index, edit) == Committed(index)
             maps.append(everything(store.machine))
             if index % 3 == 0:
                 flush = store.begin_flush()
@@ -338,7 +338,7 @@ def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
     store = open_store(OsDisk(), folder, Limits(segment_bytes=100), open_memory)
     with closing(store):
         for index in range(1, 6):
-            store.journal.append([encode_transaction(put(b"k%d" % (index % 4)))])
+            store.journal.append([encode_edit(put(b"k%d" % (index % 4)))])
             store.machine.apply(index, put(b"k%d" % (index % 4)))
             if index == 3:
                 flush = store.begin_flush()
@@ -371,8 +371,8 @@ def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_
 def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> None:
     keys = 2 * SLICE_KEYS + 1
     with closing(open_store(OsDisk(), tmp_path, Limits(), open_memory)) as store:
-        many = Transaction(puts=tuple((b"%05d" % number, b"v") for number in range(keys)))
-        store.journal.append([encode_transaction(many)])
+        many = Edit(puts=tuple((b"%05d" % number, b"v") for number in range(keys)))
+        store.journal.append([encode_edit(many)])
         store.machine.apply(1, many)
         store.begin_flush().write()
         expected = everything(store.machine)
@@ -400,7 +400,7 @@ def test_a_database_that_lacks_a_file_is_refused_in_one_line_and_left_as_it_is(
 
 def test_a_database_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
     with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
-        store.journal.append([encode_transaction(put(b"k"))])
+        store.journal.append([encode_edit(put(b"k"))])
         store.machine.apply(1, put(b"k"))
         store.begin_flush().write()
         store.forget(1)
@@ -582,7 +582,7 @@ async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_n
     def refuse(table: RocksTable, batch: object) -> None:
         raise StorageError(f"{tmp_path}: IO error")
 
-    many = Transaction(puts=tuple((b"%d" % number, b"v") for number in range(3 * SLICE_KEYS)))
+    many = Edit(puts=tuple((b"%d" % number, b"v") for number in range(3 * SLICE_KEYS)))
     store = SingleMemberStore(tmp_path, limits=Limits(flush_bytes=1))
     await store.start()
     await store.commit(put(b"a"))

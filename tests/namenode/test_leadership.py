@@ -47,7 +47,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.blocks.recoverer import PATIENCE_FIRST_S
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.node import NameNode
 from paxosblock.protocol.messages import Delete
@@ -113,17 +113,17 @@ class MemberStore(MemoryStore):
         self.hears_leader = False
         """Whether it learns from the leader what was committed, when it follows."""
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+    async def commit(self, edit: Edit) -> Committed | Conflict:
         self._check()
-        return await asyncio.shield(asyncio.create_task(self._submitted(transaction)))
+        return await asyncio.shield(asyncio.create_task(self._submitted(edit)))
 
-    async def _submitted(self, transaction: Transaction) -> Committed | Conflict:
+    async def _submitted(self, edit: Edit) -> Committed | Conflict:
         """It is in the log: it will be applied, whoever leads by then."""
         self.passing -= 1
         if self.passing < 0:
             self.held.set()
             await self.released.wait()
-        outcome = await super().commit(transaction)
+        outcome = await super().commit(edit)
         self.outcomes.append(outcome)
         return outcome
 

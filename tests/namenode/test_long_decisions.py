@@ -86,7 +86,7 @@ class Twice:
                 self._again(request, replace(context, numbers=iter(numbers)))
             raise
         at_once = self._again(request, replace(context, numbers=iter(numbers)))
-        assert at_once.transaction() == draft.transaction()
+        assert at_once.to_edit() == draft.to_edit()
         return result
 
     def _again(self, request: Transact, context: Context) -> Draft:
@@ -109,7 +109,7 @@ async def intrude(twice: Twice, operations: list[Operation]) -> None:
         draft = Draft(machine)
         with contextlib.suppress(PaxosBlockError):
             run(TRANSACT(draft, request_of(operation), Context(numbers, 7, bool, {})))
-            machine.apply(machine.revision + 1, draft.transaction())
+            machine.apply(machine.revision + 1, draft.to_edit())
             await asyncio.sleep(0)
 
 

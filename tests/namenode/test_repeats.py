@@ -31,7 +31,7 @@ from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
 from paxosblock.namenode.catalog.repeats import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.interface import Edit
 from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
@@ -172,7 +172,7 @@ async def test_a_copy_gets_an_answer_that_an_earlier_version_wrote_down(
     kept = decode_answered(timed.store.machine.get(key).value)
     wrapped = Raw(msgspec.msgpack.encode(bytes(kept.answer)))
     earlier = Answered(kept.sequence, kept.expires_ms, wrapped)
-    await timed.store.commit(Transaction(puts=((key, encode(earlier)),)))
+    await timed.store.commit(Edit(puts=((key, encode(earlier)),)))
     assert await change(timed.other, FIRST) == first
 
 

@@ -49,7 +49,7 @@ from paxosblock.api.status import (
 from paxosblock.errors import Outcome, SafeModeError
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.deadlines import Ended
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, WriterId
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.cluster import CHUNK_BYTES
@@ -193,12 +193,12 @@ class OvertakenStore(MemoryStore):
 
     overtakes = False
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+    async def commit(self, edit: Edit) -> Committed | Conflict:
         if self.overtakes:
             self.overtakes = False
-            entered = await super().commit(Transaction(puts=((keys.SAFE_MODE, b"0" * 8),)))
+            entered = await super().commit(Edit(puts=((keys.SAFE_MODE, b"0" * 8),)))
             assert isinstance(entered, Committed)
-        return await super().commit(transaction)
+        return await super().commit(edit)
 
 
 async def test_a_change_that_was_decided_before_is_refused_when_it_is_applied() -> None:

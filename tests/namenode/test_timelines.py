@@ -17,7 +17,7 @@ from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.checks import check_register
 from paxosblock.namenode.handlers import register as handle
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.protocol.types import StorageId
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import new_scene
@@ -95,7 +95,7 @@ def cluster_knows(cluster: Catalog, storage: StorageId) -> str:
 class Behind(MemoryStore):
     """A NameNode that follows, and has not heard of anything lately."""
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+    async def commit(self, edit: Edit) -> Committed | Conflict:
         """Refuse: another one leads."""
         raise UnavailableError("another NameNode leads")
 

@@ -23,7 +23,7 @@ async def decided(catalog: NamedCatalog, count: int) -> list[BlockRecord]:
     return [entry.record for entry in await blocks_of(catalog, file.number)]
 
 
-async def test_many_at_once_share_a_transaction_and_each_gets_its_own_answer() -> None:
+async def test_many_at_once_share_an_edit_and_each_gets_its_own_answer() -> None:
     store = MemoryStore()
     catalog = await new_catalog(store)
     first, *others = await decided(catalog, TOGETHER_MAX - 1)
@@ -63,7 +63,7 @@ async def test_each_is_decided_on_what_those_before_it_did() -> None:
     assert again.why is Why.NEWER
 
 
-async def test_more_than_fit_go_in_several_transactions() -> None:
+async def test_more_than_fit_go_in_several_edits() -> None:
     store = MemoryStore()
     catalog = await new_catalog(store)
     records, before = await decided(catalog, 2 * TOGETHER_MAX + 1), store.commits

@@ -27,13 +27,8 @@ from paxosblock.errors import (
     PaxosBlockError,
 )
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.namenode.kv.codec import encode_transaction
-from paxosblock.namenode.kv.interface import (
-    TRANSACTION_BYTES_MAX,
-    Committed,
-    Conflict,
-    Transaction,
-)
+from paxosblock.namenode.kv.codec import encode_edit
+from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Committed, Conflict, Edit
 from paxosblock.protocol.types import BlockId, Durability
 from paxosblock.transaction import (
     BLOCKS_MOVED_MAX,
@@ -461,13 +456,13 @@ async def test_more_blocks_than_one_transaction_moves_are_refused(
 
 
 class MeasuredStore(MemoryStore):
-    """Notes how long the latest transaction is in the log."""
+    """Notes how long the latest edit is in the log."""
 
     size_bytes = 0
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        self.size_bytes = len(encode_transaction(transaction))
-        return await super().commit(transaction)
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        self.size_bytes = len(encode_edit(edit))
+        return await super().commit(edit)
 
 
 async def test_as_many_blocks_as_one_transaction_moves_fit_an_entry_of_the_log() -> None:
@@ -476,7 +471,7 @@ async def test_as_many_blocks_as_one_transaction_moves_fit_an_entry_of_the_log()
     await closed_file(catalog, "/target", 1)
     await closed_file(catalog, "/source", *[1] * BLOCKS_MOVED_MAX)
     await apply(catalog, Concat("/target", ("/source",)))
-    assert store.size_bytes < TRANSACTION_BYTES_MAX / 4, "names of storages may be long"
+    assert store.size_bytes < EDIT_BYTES_MAX / 4, "names of storages may be long"
     assert len(await blocks_of(catalog, "/target")) == BLOCKS_MOVED_MAX + 1
 
 

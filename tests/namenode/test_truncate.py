@@ -35,7 +35,7 @@ from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.catalog.truncate import truncate
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.protocol.finalize import finalize_message
 from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.types import BlockId, StorageId
@@ -465,9 +465,9 @@ class DeposedAfterwards(MemoryStore):
 
     armed = deposed = False
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+    async def commit(self, edit: Edit) -> Committed | Conflict:
         """Commit, and be deposed."""
-        outcome = await super().commit(transaction)
+        outcome = await super().commit(edit)
         self.deposed = self.armed
         return outcome
 

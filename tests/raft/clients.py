@@ -10,8 +10,8 @@ from paxosblock.namenode.kv.interface import (
     ABSENT_REVISION,
     Committed,
     Conflict,
+    Edit,
     Expect,
-    Transaction,
     Versioned,
 )
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -44,7 +44,7 @@ class History:
 class Client:
     """Reads, writes, deletes and swaps; asks again when an answer is lost.
 
-    Each transaction leaves the client's latest number under the client's own key and expects to
+    Each edit leaves the client's latest number under the client's own key and expects to
     find there what it knows. So a copy changes nothing, and tells whether the first was applied:
     as the catalog does it (`repeats.py`).
     """
@@ -97,7 +97,7 @@ class Client:
         puts = ((key, value.encode()),) if value else ()
         deletes = () if value else (key,)
         called = self.loop.now
-        result = await self._ask(Transaction(preconditions, puts, deletes))
+        result = await self._ask(Edit(preconditions, puts, deletes))
         answered = None if isinstance(result, Outcome) else self.loop.now
         if result is Outcome.NEVER:
             return
@@ -108,7 +108,7 @@ class Client:
             operation = Operation("write", value, called, answered)
         self.history.add(key, operation)
 
-    async def _ask(self, transaction: Transaction) -> Committed | Conflict | Outcome:
+    async def _ask(self, edit: Edit) -> Committed | Conflict | Outcome:
         """Ask whoever believes to lead, again and again while the outcome is unknown."""
         outcome = Outcome.NEVER
         deadline = self.loop.now + PATIENCE_S
@@ -118,7 +118,7 @@ class Client:
                 try:
                     leader = self.rng.choice(leaders)
                     asked = _once(
-                        leader.store, transaction, self.name.encode(), self.sequence, self.latest
+                        leader.store, edit, self.name.encode(), self.sequence, self.latest
                     )
                     result = await leader.host.ask(asked, self._patience_s())
                     if isinstance(result, Committed):
@@ -145,7 +145,7 @@ async def _get(store: ReplicatedStore, key: bytes) -> Versioned:
 
 async def _once(
     store: ReplicatedStore,
-    transaction: Transaction,
+    edit: Edit,
     key: bytes,
     sequence: int,
     latest: int | None,
@@ -159,10 +159,10 @@ async def _once(
         if found.exists and int(found.value) > sequence:
             raise NotReadyError("a later request was applied")
     result = await store.commit(
-        Transaction(
-            (Expect(key, latest), *transaction.expect),
-            (*transaction.puts, (key, b"%d" % sequence)),
-            transaction.deletes,
+        Edit(
+            (Expect(key, latest), *edit.expect),
+            (*edit.puts, (key, b"%d" % sequence)),
+            edit.deletes,
         )
     )
     if isinstance(result, Conflict) and result.key == key:

@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
-from paxosblock.namenode.kv.interface import Conflict, Expect, Transaction
+from paxosblock.namenode.kv.interface import Conflict, Edit, Expect
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
@@ -44,13 +44,13 @@ async def read(request: web.Request) -> web.Response:
 
 
 async def write(request: web.Request) -> web.Response:
-    """Once, however often it is asked, as the catalog does it: the transaction itself says so."""
+    """Once, however often it is asked, as the catalog does it: the edit itself says so."""
     body, store = await request.read(), request.app[STORE]
     client, sequence = (request.query[name].encode() for name in ("client", "sequence"))
     latest = (await store.barrier()).get(client)
     if latest.value != sequence:
         puts = ((request.match_info["key"].encode(), body), (client, sequence))
-        result = await store.commit(Transaction((Expect(client, latest.revision),), puts))
+        result = await store.commit(Edit((Expect(client, latest.revision),), puts))
         if isinstance(result, Conflict):
             raise NotReadyError("a copy of the request came in between: ask again")
     return web.json_response({})

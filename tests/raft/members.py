@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError, PaxosBlockError
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.messages import Message
@@ -151,7 +151,7 @@ class Members:
         apply = machine.apply_entry
 
         def observed(
-            index: int, entry: Entry, known: Transaction | None = None
+            index: int, entry: Entry, known: Edit | None = None
         ) -> Generator[None, None, Committed | Conflict]:
             self.checker.check_applied(member.address, index, entry)
             return (yield from apply(index, entry, known))

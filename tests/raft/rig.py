@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from paxosblock.disk import Disk
-from paxosblock.namenode.kv.codec import encode_transaction
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.codec import encode_edit
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import Tables
 from paxosblock.namenode.raft import messages
@@ -34,12 +34,12 @@ ELECTION_S = 0.55
 """Long enough for the election timer to end, too short for it to end twice."""
 
 
-def put(key: bytes, value: bytes = b"v") -> Transaction:
-    return Transaction(puts=((key, value),))
+def put(key: bytes, value: bytes = b"v") -> Edit:
+    return Edit(puts=((key, value),))
 
 
 def entry(term: int, value: bytes = b"v") -> Entry:
-    return Entry(term, EntryKind.TRANSACTION, encode_transaction(put(b"k", value)))
+    return Entry(term, EntryKind.EDIT, encode_edit(put(b"k", value)))
 
 
 def stream_of(machine: StateMachine) -> bytes:
@@ -52,7 +52,7 @@ def stream_after(index: int, term: int = 1) -> bytes:
     """The bytes that another member gets of an empty map after entry `index` of `term`."""
     machine = ReplicatedMachine(MemoryTable())
     for each in range(1, index + 1):
-        machine.apply(each, Transaction(), term)
+        machine.apply(each, Edit(), term)
     return stream_of(machine)
 
 

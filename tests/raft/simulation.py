@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
 from tests.raft.checks import Checker
@@ -260,8 +260,8 @@ class Simulation:
     async def _agreed(self) -> bool:
         for leader in self.members.leaders():
             try:
-                transaction = Transaction(puts=((b"last", b""),))
-                await leader.host.ask(leader.store.commit(transaction))
+                edit = Edit(puts=((b"last", b""),))
+                await leader.host.ask(leader.store.commit(edit))
             except PaxosBlockError:
                 return False
             await self.loop.pass_time(0.3)

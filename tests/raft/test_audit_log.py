@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from paxosblock.errors import Outcome, OutcomeUnknownError, UnavailableError
-from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
-from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.codec import decode_edit, encode_edit
+from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.raft import machine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.member_folder import Limits
@@ -460,11 +460,11 @@ def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
 def test_only_who_did_not_propose_an_entry_decodes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
 
-    def decode(payload: bytes) -> Transaction:
+    def decode(payload: bytes) -> Edit:
         decoded.append(payload)
-        return decode_transaction(payload)
+        return decode_edit(payload)
 
-    monkeypatch.setattr(machine, "decode_transaction", decode)
+    monkeypatch.setattr(machine, "decode_edit", decode)
     with rig() as member:
         member.become_leader()
         write = member.commit()
@@ -478,9 +478,9 @@ def test_only_who_did_not_propose_an_entry_decodes_it(monkeypatch: pytest.Monkey
 
 
 def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() -> None:
-    large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
+    large = Edit(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
     with rig() as member:
-        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))])
+        member.append([Entry(1, EntryKind.EDIT, encode_edit(large))])
         node = member.node
         node.commit(1)
         assert node.machine.revision == 0, "it takes several turns"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from paxosblock.errors import NoSpaceError
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
@@ -82,7 +82,7 @@ class Life:
         term = log.term_at(index)
         assert term is not None
         for each in range(opened.machine.revision + 1, index + 1):
-            opened.machine.apply(each, Transaction(), log.term_at(each) or 0)
+            opened.machine.apply(each, Edit(), log.term_at(each) or 0)
         opened.machine.flush().write()
         self.promised.snapshot = index
         if cut_to is not None:

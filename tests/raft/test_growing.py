@@ -12,9 +12,9 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.growing import CONVERTED, Grown, grow, grow_folder
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import Limits, open_store
-from paxosblock.namenode.kv.interface import Transaction, Versioned
+from paxosblock.namenode.kv.interface import Edit, Versioned
 from paxosblock.namenode.membership import Peers, alone, one_of
 from paxosblock.namenode.raft.member_folder import check_member, open_folder, read_members
 from paxosblock.namenode.raft.planting import FIRST_TERM, read_lineage
@@ -32,11 +32,11 @@ SECRET = b"a secret of sixteen bytes"
 def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
     """A store of a single NameNode: a flush, entries behind it, some of them removals."""
     store = open_store(disk, folder, Limits(segment_bytes=300), MEMORY.open)
-    puts = [Transaction(puts=((key, value),)) for key, value in CATALOG.items()]
-    transactions = [Transaction(puts=((b"gone", b""),)), *puts, Transaction(deletes=(b"gone",))]
-    for index, transaction in enumerate(transactions, 1):
-        store.journal.append([encode_transaction(transaction)])
-        store.machine.apply(index, transaction)
+    puts = [Edit(puts=((key, value),)) for key, value in CATALOG.items()]
+    edits = [Edit(puts=((b"gone", b""),)), *puts, Edit(deletes=(b"gone",))]
+    for index, edit in enumerate(edits, 1):
+        store.journal.append([encode_edit(edit)])
+        store.machine.apply(index, edit)
         if index == 20:
             store.begin_flush().write()
     store.close()

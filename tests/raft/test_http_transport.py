@@ -104,7 +104,7 @@ async def test_a_message_arrives_as_it_was_sent() -> None:
     async with members(SECRET, SECRET) as ((one, two), addresses):
         await connected(one, 1)
         assert one.transport is not None
-        entries = [Entry(3, EntryKind.TRANSACTION, bytes(3 << 20)), Entry(3, EntryKind.NOOP, b"")]
+        entries = [Entry(3, EntryKind.EDIT, bytes(3 << 20)), Entry(3, EntryKind.NOOP, b"")]
         large: Message = {
             "type": "append_entries",
             "term": 3,

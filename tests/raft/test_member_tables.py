@@ -20,8 +20,8 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv import rocks_table
-from paxosblock.namenode.kv.codec import encode_transaction
-from paxosblock.namenode.kv.interface import Expect, Transaction, Versioned
+from paxosblock.namenode.kv.codec import encode_edit
+from paxosblock.namenode.kv.interface import Edit, Expect, Versioned
 from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import pieces
@@ -37,9 +37,9 @@ SEGMENT_BYTES = 100
 TERM = 3
 
 
-def transaction(index: int) -> Transaction:
+def edit(index: int) -> Edit:
     """One that, done twice or on another state, ends as a conflict."""
-    return Transaction((Expect(b"k", index - 1),), ((b"k", b"%d" % index), (b"%d" % index, b"")))
+    return Edit((Expect(b"k", index - 1),), ((b"k", b"%d" % index), (b"%d" % index, b"")))
 
 
 def map_after(index: int) -> dict[bytes, Versioned]:
@@ -48,7 +48,7 @@ def map_after(index: int) -> dict[bytes, Versioned]:
 
 
 def entry(index: int) -> Entry:
-    return Entry(TERM, EntryKind.TRANSACTION, encode_transaction(transaction(index)))
+    return Entry(TERM, EntryKind.EDIT, encode_edit(edit(index)))
 
 
 def opened(folder: Path, disk: OsDisk | None = None) -> OpenedFolder:
@@ -415,12 +415,12 @@ def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_
 
 def test_the_machine_of_a_member_knows_the_term_of_its_last_entry(tmp_path: Path) -> None:
     """Also when that was long, or changed nothing."""
-    long = Transaction(puts=tuple((b"%d" % number, b"") for number in range(3000)))
+    long = Edit(puts=tuple((b"%d" % number, b"") for number in range(3000)))
     with closing(RocksTable(OsDisk(), tmp_path / "db", new=True)) as table:
         machine = ReplicatedMachine(table)
-        for index, payload in enumerate((transaction(1), long, transaction(9)), 1):
-            data = encode_transaction(payload)
-            for _ in machine.apply_entry(index, Entry(index, EntryKind.TRANSACTION, data)):
+        for index, payload in enumerate((edit(1), long, edit(9)), 1):
+            data = encode_edit(payload)
+            for _ in machine.apply_entry(index, Entry(index, EntryKind.EDIT, data)):
                 pass
             assert (machine.revision, machine.term) == (index, index)
             table.flush().write()

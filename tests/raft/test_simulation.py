@@ -34,7 +34,7 @@ def test_no_rule_is_violated_while_disks_run_full_and_have_room_again() -> None:
     assert sum(each.counts["answered"] for each in outcomes) > 1000
 
 
-def test_no_rule_is_violated_when_each_transaction_is_applied_over_several_turns(
+def test_no_rule_is_violated_when_each_edit_is_applied_over_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(state, "SLICE_KEYS", 1)

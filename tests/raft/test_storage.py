@@ -15,8 +15,8 @@ import pytest
 from paxosblock.checksum import crc32c
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
-from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
-from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
+from paxosblock.namenode.kv.codec import decode_edit, encode_edit
+from paxosblock.namenode.kv.interface import Committed, Edit, Versioned
 from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
@@ -33,11 +33,11 @@ SEGMENT_BYTES = 300
 
 
 def entry(term: int, text: str = "") -> Entry:
-    return Entry(term, EntryKind.TRANSACTION, text.encode())
+    return Entry(term, EntryKind.EDIT, text.encode())
 
 
 def put(key: bytes, value: bytes) -> bytes:
-    return encode_transaction(Transaction(puts=((key, value),)))
+    return encode_edit(Edit(puts=((key, value),)))
 
 
 def install(opened: OpenedFolder, machine: ReplicatedMachine) -> None:
@@ -176,9 +176,9 @@ async def test_s6_s7_appending_and_applying_read_and_rewrite_nothing(tmp_path: P
         for _ in range(3):
             before = work.log.bytes_written
             for _ in range(50):
-                index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"v")))
+                index = work.log.append(Entry(1, EntryKind.EDIT, put(b"k", b"v")))
                 await work.flushed()
-                work.opened.machine.apply(index, decode_transaction(work.log.entry(index).payload))
+                work.opened.machine.apply(index, decode_edit(work.log.entry(index).payload))
             sizes.append(work.log.bytes_written - before)
         assert sizes == [sizes[0]] * 3
         assert not list(tmp_path.glob("snapshot-*"))
@@ -258,10 +258,10 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
     machine = ReplicatedMachine(MemoryTable())
     async with opened_log(tmp_path) as work:
         for number in range(40):
-            index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"%d" % number)))
+            index = work.log.append(Entry(1, EntryKind.EDIT, put(b"k", b"%d" % number)))
             await work.flushed()
             if index <= 30:
-                machine.apply(index, decode_transaction(work.log.entry(index).payload), 1)
+                machine.apply(index, decode_edit(work.log.entry(index).payload), 1)
         before = len(list(tmp_path.glob("journal-*")))
         install(work.opened, machine)
         work.log.compact(30, 30 - 4)
@@ -281,7 +281,7 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
             work.log.append(Entry(1, EntryKind.NOOP, b"some bytes"))
             await work.flushed()
             if index <= 30:
-                machine.apply(index, Transaction(), 1)
+                machine.apply(index, Edit(), 1)
         install(work.opened, machine)
     before = len(list(tmp_path.glob("journal-*")))
     for _ in range(2):
@@ -293,7 +293,7 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
 async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -> None:
     machine = ReplicatedMachine(MemoryTable())
     for index in range(1, 11):
-        machine.apply(index, Transaction(), 3)
+        machine.apply(index, Edit(), 3)
     async with opened_log(tmp_path) as work:
         for _ in range(12):
             work.log.append(entry(1))
@@ -312,7 +312,7 @@ async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
     """Wherever a segment begins: the first one that is kept may begin with a void entry."""
     machine = ReplicatedMachine(MemoryTable())
     for each in range(1, index + 1):
-        machine.apply(each, Transaction(), 3)
+        machine.apply(each, Edit(), 3)
     async with opened_log(tmp_path) as work:
         for _ in range(18):
             work.log.append(entry(1))
@@ -330,7 +330,7 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
 ) -> None:
     machine = ReplicatedMachine(MemoryTable())
     for index in range(1, 11):
-        machine.apply(index, Transaction(), 3)
+        machine.apply(index, Edit(), 3)
     async with opened_log(tmp_path) as work:
         for _ in range(12):
             work.log.append(entry(1))
@@ -389,14 +389,14 @@ async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_p
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
     opened.votes.write(Vote(7, None))
-    opened.machine.apply(1, Transaction(puts=((b"k", b"value"),)), 7)
+    opened.machine.apply(1, Edit(puts=((b"k", b"value"),)), 7)
     opened.machine.flush().write()
     opened.close()
     opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
     machine = opened.machine
     assert (machine.revision, machine.term, opened.tail.base_term) == (1, 7, 7)
     assert machine.get(b"k") == Versioned(b"value", 1)
-    assert machine.apply(2, Transaction(puts=((b"k", b"more"),)), 7) == Committed(2)
+    assert machine.apply(2, Edit(puts=((b"k", b"more"),)), 7) == Committed(2)
     opened.close()
 
 

@@ -20,13 +20,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.files import numbers
-from paxosblock.namenode.kv.interface import (
-    Committed,
-    Conflict,
-    Expect,
-    KeyValueStore,
-    Transaction,
-)
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Expect, KeyValueStore
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
@@ -64,7 +58,7 @@ async def test_a_member_alone_is_a_store_on_a_real_disk(tmp_path: Path) -> None:
     assert store.leader() == "a:1"
     result = await store.commit(put(b"k", b"1"))
     assert isinstance(result, Committed)
-    refused = await store.commit(Transaction((Expect(b"k", 99),)))
+    refused = await store.commit(Edit((Expect(b"k", 99),)))
     assert refused == Conflict(b"k", 99, result.revision)
     await store.close()
     await store.close()
@@ -262,7 +256,7 @@ async def test_what_a_flush_covers_is_dropped_from_memory_in_slices() -> None:
 
 
 async def test_the_entries_that_stay_in_memory_after_a_flush_are_few_if_they_are_long() -> None:
-    """Ten thousand transactions of a MiB each would be all of the machine's memory."""
+    """Ten thousand edits of a MiB each would be all of the machine's memory."""
     limits = Limits(flush_bytes=1, trailing_entries=1000, trailing_bytes=5000)
     store = alone_on(SimulatedDisk(), Options(limits=limits))
     await store.start()

@@ -1,7 +1,7 @@
 """What does a file of many blocks cost others that wait for the NameNode?
 
 One NameNode with its store on disk, in this process and without sockets: it makes and encodes real
-answers, and commits real transactions. Beside each step stands the longest turn of the event loop
+answers, and commits real edits. Beside each step stands the longest turn of the event loop
 in it, in processor time, so that other processes do not count; heartbeats between NameNodes wait
 for as long. There is no DataNode: the members of each block are noted beforehand, and the messages
 to them are dropped.
@@ -88,7 +88,7 @@ TURN_GOAL_MS: Final = 20.0
 BLOCKS: Final = 100_000
 CLIENTS: Final = 8
 BATCH: Final = 100
-"""Blocks that one transaction adds while the file is made."""
+"""Blocks that one edit adds while the file is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ async def fill(stage: Stage, count: int, path: str = PATH) -> int:
             for member in MEMBERS:
                 stage.node.replicas.note(block, member, record.finalized_generation)
             previous = block
-        assert isinstance(await stage.store.commit(draft.transaction()), Committed)
+        assert isinstance(await stage.store.commit(draft.to_edit()), Committed)
     return file
 
 

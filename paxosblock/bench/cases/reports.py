@@ -37,7 +37,7 @@ from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry, encode
-from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.membership import alone
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
@@ -168,7 +168,7 @@ async def fill(folder: Path, address: str, storage: StorageId, count: int) -> li
             (keys.block(block), encode(BlockEntry(replace(record, block=block))))
             for block in blocks[start : start + BLOCKS_AT_ONCE]
         )
-        assert isinstance(await store.commit(Transaction(puts=puts)), Committed)
+        assert isinstance(await store.commit(Edit(puts=puts)), Committed)
     await store.close()
     return blocks
 

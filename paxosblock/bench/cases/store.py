@@ -1,4 +1,4 @@
-"""How many transactions per second does the NameNode's store commit, and what do its keys take?
+"""How many edits per second does the NameNode's store commit, and what do its keys take?
 
 One member in this process. Each client commits 100-byte values with a compare-and-set on its own
 key, one after the other, and waits for `fdatasync`. The limit is one thread that appends a record
@@ -21,7 +21,7 @@ from paxosblock.bench.suite import CLIENT, Bench, case
 from paxosblock.disk import OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits
-from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
+from paxosblock.namenode.kv.interface import Committed, Edit, Expect
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint, pieces
 from paxosblock.units import GIB, MIB
@@ -36,7 +36,7 @@ LONGEST_TURN_GOAL_MS: Final = 20.0
 
 @case("store")
 async def commits(bench: Bench) -> None:
-    """How many transactions a second does the store of one NameNode commit?"""
+    """How many edits a second does the store of one NameNode commit?"""
     for number in bench.rounds:
         bare = await bench.bare(bare_limit, bench.folder / "store-limit", bench.seconds)
         for clients in bench.some(CLIENTS):
@@ -71,7 +71,7 @@ async def changes(store: SingleMemberStore, clients: int, seconds: float) -> lis
     async def client(key: bytes) -> None:
         revision = store.view().get(key).revision
         while (begun := time.perf_counter()) < end:
-            result = await store.commit(Transaction((Expect(key, revision),), ((key, VALUE),)))
+            result = await store.commit(Edit((Expect(key, revision),), ((key, VALUE),)))
             assert isinstance(result, Committed), "each client has its own key"
             revision = result.revision
             times.append(time.perf_counter() - begun)
@@ -110,7 +110,7 @@ async def _grow(bench: Bench, folder: Path, keys: int) -> None:
         for first in range(0, keys, KEYS_AT_ONCE):
             numbers = range(first, first + KEYS_AT_ONCE)
             puts = tuple((b"file/%08d" % number, VALUE) for number in numbers)
-            await store.commit(Transaction(puts=puts))
+            await store.commit(Edit(puts=puts))
 
     async with bench.measured() as spent:
         filling = await longest_pause_s(fill())

@@ -41,7 +41,7 @@ from paxosblock.namenode.catalog.records import (
     Place,
     encode,
 )
-from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Transaction
+from paxosblock.namenode.kv.interface import Committed, Edit, KeyValueStore
 from paxosblock.namenode.membership import alone
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.operators import check_files
@@ -129,7 +129,7 @@ async def fill(store: KeyValueStore, node: NameNode, count: int) -> list[BlockId
     for start in range(0, len(files), FILES_AT_ONCE):
         numbered = enumerate(files[start : start + FILES_AT_ONCE], FIRST_FILE + start)
         puts = tuple(put for number, some in numbered for put in records_of(number, some))
-        assert isinstance(await store.commit(Transaction(puts=puts)), Committed)
+        assert isinstance(await store.commit(Edit(puts=puts)), Committed)
     return blocks
 
 

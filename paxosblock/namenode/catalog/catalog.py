@@ -1,7 +1,7 @@
 """Files, blocks and generations: the typed operations of the NameNode on its key-value store.
 
 A plain function (`namespace.py`, `blocks.py`, `garbage.py`) decides an operation without awaiting,
-and the result is committed as one transaction that expects what was read. If another change came
+and the result is committed as one edit that expects what was read. If another change came
 first, the operation is decided again. Operations that only read use a linearizable view.
 """
 
@@ -335,7 +335,7 @@ class Catalog:
     def demands(self, wanted: tuple[BlockId, ...]) -> tuple[Demand | None, ...]:
         """Return the demands of blocks as applied here; None for a block that is gone.
 
-        They may be old; a transaction that builds on them is judged anew when it is applied.
+        They may be old; an edit that builds on them is judged anew when it is applied.
         """
         view = self._store.view()
         entries = tuple(block_entry(view, block) for block in wanted)

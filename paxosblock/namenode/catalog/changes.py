@@ -39,12 +39,11 @@ class _Alone(enum.Enum):
 class Changes:
     """Makes changes of one store, several at a time.
 
-    While a transaction is being committed, the changes asked for in one turn of the event loop form
-    a group. They are decided one after the other on one draft, each as a part of it, and become one
-    transaction, because most of the cost of a small change is its entry in the log. A part that
-    fails, or changes nothing, is removed from the draft and decided again by itself, because the
-    draft's view may be old. If the transaction conflicts, all its parts are decided again by
-    themselves.
+    While an edit is being committed, the changes asked for in one turn of the event loop form a
+    group. They are decided one after the other on one draft, each as a part of it, and become one
+    edit, because most of the cost of a small change is its entry in the log. A part that fails, or
+    changes nothing, is removed from the draft and decided again by itself, because the draft's view
+    may be old. If the edit conflicts, all its parts are decided again by themselves.
     """
 
     def __init__(self, store: KeyValueStore) -> None:
@@ -82,7 +81,7 @@ class Changes:
         """Decide again until no other change came first.
 
         The first try, unless it must be `certain`, decides on what is applied here, which saves a
-        round among the NameNodes: if that is old, the transaction is refused when it is applied.
+        round among the NameNodes: if that is old, the edit is refused when it is applied.
         Nothing would refuse a result that changes nothing, such as an error, so only a linearizable
         view may lead to one.
         """
@@ -114,10 +113,10 @@ class Changes:
     async def _commits(self, draft: Draft) -> bool:
         self._committing += 1
         try:
-            transaction = draft.transaction()
+            edit = draft.to_edit()
             if draft.work >= SLICE_WORK:
-                await asyncio.sleep(0)  # encoding takes long; the transaction expects its reads
-            return isinstance(await self._store.commit(transaction), Committed)
+                await asyncio.sleep(0)  # encoding takes long; the edit expects its reads
+            return isinstance(await self._store.commit(edit), Committed)
         finally:
             self._committing -= 1
 
@@ -172,7 +171,7 @@ class Changes:
         """Commit the group, and answer those who wait for its parts."""
         try:
             committed = await self._commits(draft)
-        except InvalidRequestError:  # the transaction is too long
+        except InvalidRequestError:  # the edit is too long
             committed = False
         except Exception as error:
             for answer, _ in made:

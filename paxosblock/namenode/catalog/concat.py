@@ -2,8 +2,8 @@
 slices.
 
 A block's record names the file it belongs to, and the file's places name the block. Both change in
-one transaction, together with the files' lengths; so at any moment each block belongs to exactly
-one file, and the sweep of any other cannot reach it.
+one edit, together with the files' lengths; so at any moment each block belongs to exactly one file,
+and the sweep of any other cannot reach it.
 """
 
 from __future__ import annotations

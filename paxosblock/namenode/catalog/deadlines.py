@@ -1,7 +1,7 @@
 """Things that end by themselves: directories with a time to live, known applications and sessions,
 and the maintenance of a DataNode.
 
-Their records say when, in `expires_ms`, and keys that sort by time lead to them. A transaction that
+Their records say when, in `expires_ms`, and keys that sort by time lead to them. An edit that
 changes one of the two changes the other as well (`Draft.move_deadline`).
 """
 
@@ -86,7 +86,7 @@ def _gone(draft: Draft, key: bytes) -> Ended:
 def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool]) -> bool:
     """True if a file below a directory is open and its writer alive.
 
-    False becomes a precondition: until the transaction is applied, nobody may open another file
+    False becomes a precondition: until the edit is applied, nobody may open another file
     below the directory, or move an open file there.
     """
     start, stop = keys.OPEN_FILES

@@ -1,4 +1,4 @@
-"""A transaction while it is being decided: what was read for it becomes its preconditions."""
+"""An edit while it is being decided: what was read for it becomes its preconditions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,7 @@ from paxosblock.namenode.catalog.records import (
     decode_inode,
     encode,
 )
-from paxosblock.namenode.kv.interface import (
-    ABSENT,
-    Expect,
-    ExpectEmpty,
-    Transaction,
-    Versioned,
-    View,
-)
+from paxosblock.namenode.kv.interface import ABSENT, Edit, Expect, ExpectEmpty, Versioned, View
 from paxosblock.protocol.types import BlockId
 
 P = ParamSpec("P")
@@ -98,9 +91,9 @@ def inode_in(found: Versioned) -> Inode:
 
 
 class Draft:
-    """Reads of one decision and the changes it asks for, to become one `Transaction`.
+    """Reads of one decision and the changes it asks for, to become one `Edit`.
 
-    Every key read with `get` must still have the same revision when the transaction is applied;
+    Every key read with `get` must still have the same revision when the edit is applied;
     `peek` and `scan` are for what cannot change or does not matter. A draft shows its own changes,
     so that one decision can build on another; each of several is a *part*, which can be removed.
     It lives between two awaits, like the view it stands on, or until it is `overtaken`.
@@ -153,7 +146,7 @@ class Draft:
         return islice(merge(kept, ours, key=itemgetter(0), reverse=reverse), limit)
 
     def expect_empty(self, span: keys.Range) -> None:
-        """Require that no key lies in the range when the transaction is applied, except those that
+        """Require that no key lies in the range when the edit is applied, except those that
         this draft removes itself.
         """
         start, end = span
@@ -226,11 +219,11 @@ class Draft:
         self._records.clear()  # earlier parts may have put others
         self._before, self._sorted = {}, None
 
-    def transaction(self) -> Transaction:
-        """Return the transaction that was decided."""
+    def to_edit(self) -> Edit:
+        """Return the edit that was decided."""
         changes = self._changes.items()
         expect = [Expect(key, found.revision) for key, found in self._expect.items()]
-        return Transaction(
+        return Edit(
             expect=(*expect, *self._empty),
             puts=tuple([(key, value) for key, value in changes if value is not None]),
             deletes=tuple([key for key, value in changes if value is None]),

@@ -1,8 +1,8 @@
-"""Sweeping what was unlinked: a deleted tree goes away in small transactions, behind the scenes.
+"""Sweeping what was unlinked: a deleted tree goes away in small edits, behind the scenes.
 
 A `g` key stands for an inode that no entry names, and below which something was when it was
 unlinked. Sweeping a directory unlinks its entries; sweeping a file removes its blocks. Each step is
-one transaction for several inodes, so a NameNode that stops in between goes on where it was.
+one edit for several inodes, so a NameNode that stops in between goes on where it was.
 """
 
 from __future__ import annotations

@@ -13,20 +13,13 @@ from typing import Protocol
 
 from paxosblock.errors import NotReadyError
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.kv.interface import (
-    Committed,
-    Expect,
-    KeyValueStore,
-    Transaction,
-    Versioned,
-    View,
-)
+from paxosblock.namenode.kv.interface import Committed, Edit, Expect, KeyValueStore, Versioned, View
 from paxosblock.protocol.types import BlockId
 
 RANGE = 1000
-"""Ids reserved by one transaction. Those that a process leaves over are never used."""
+"""Ids reserved by one edit. Those that a process leaves over are never used."""
 FILES_RANGE = 100_000
-"""The same for files: all that make one wait for the transaction, and 64 bits are enough."""
+"""The same for files: all that make one wait for the edit, and 64 bits are enough."""
 ATTEMPTS = 100
 TAG_BITS = 20
 NUMBER_BITS = 32
@@ -105,7 +98,7 @@ class IdPool:
         for _ in range(ATTEMPTS):
             found = (await self._store.barrier()).get(self._key)
             start = keys.unpack_number(found.value) if found.exists else self._first
-            reserved = Transaction(
+            reserved = Edit(
                 expect=(Expect(self._key, found.revision),),
                 puts=((self._key, keys.pack_number(start + count)),),
             )

@@ -52,7 +52,7 @@ class Context(msgspec.Struct):
 
 
 def make_directories(draft: Draft, request: MakeDirectories, context: Context) -> FileStatus:
-    """`mkdir`: one transaction makes all missing directories.
+    """`mkdir`: one edit makes all missing directories.
 
     Raises:
         ExistsError: a file is there; or anything is, and `parents` is not set.

@@ -1,6 +1,6 @@
 """Requests that are done once however often they are sent.
 
-The transaction of a request also records, under the name of the client's session, which request it
+The edit of a request also records, under the name of the client's session, which request it
 was and how it was answered; it expects that no other request was recorded meanwhile. So a copy that
 comes later, even to another leader after a fail-over, finds the record and changes nothing. A
 request that was refused, or had nothing to do, is not remembered: its copy is decided again.

@@ -28,7 +28,7 @@ def is_entered(draft: Draft) -> bool:
 
 
 def check_names_may_change(draft: Draft) -> None:
-    """Demand that names may be changed, now and when the transaction is applied.
+    """Demand that names may be changed, now and when the edit is applied.
 
     Raises:
         SafeModeError: an operator entered safe mode.

@@ -13,7 +13,7 @@ from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.draft import Draft, in_one
 
 TOGETHER_MAX: Final = 64
-"""Decisions in one transaction: they are made in one turn of the loop, which takes milliseconds."""
+"""Decisions in one edit: they are made in one turn of the loop, which takes milliseconds."""
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class _Waiting:
 
 
 class Together:
-    """Commits decisions that come while others are being committed in the next transaction.
+    """Commits decisions that come while others are being committed in the next edit.
 
     Each decision builds on those before it, is judged by itself, and has its own answer. A decision
     that raises must change nothing.

@@ -1,4 +1,4 @@
-"""Transactions and slices of snapshots as msgpack; values of another type are refused."""
+"""Edits and slices of snapshots as msgpack; values of another type are refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ import msgspec
 
 from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import CorruptionError, InvalidRequestError
-from paxosblock.namenode.kv.interface import (
-    TRANSACTION_BYTES_MAX,
-    Expect,
-    ExpectEmpty,
-    Transaction,
-    Versioned,
-)
+from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty, Versioned
 from paxosblock.units import KIB
 
 LONG_BYTES = 512 * KIB
@@ -23,75 +17,75 @@ LONG_BYTES = 512 * KIB
 Items = list[tuple[bytes, Versioned]]
 
 _ENCODER = msgspec.msgpack.Encoder()
-_TRANSACTION = msgpack_decoder(Transaction)
+_EDIT = msgpack_decoder(Edit)
 _ITEMS = msgpack_decoder(Items)
 
 
-def encode_transaction(transaction: Transaction) -> bytes:
-    """Return the transaction as a log entry's payload.
+def encode_edit(edit: Edit) -> bytes:
+    """Return the edit as a log entry's payload.
 
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
     """
     try:
-        payload = _ENCODER.encode(transaction)
+        payload = _ENCODER.encode(edit)
     except (msgspec.MsgspecError, TypeError, OverflowError) as error:
-        raise InvalidRequestError(f"not a transaction: {error}") from error
-    if len(payload) > TRANSACTION_BYTES_MAX:
+        raise InvalidRequestError(f"not an edit: {error}") from error
+    if len(payload) > EDIT_BYTES_MAX:
         raise InvalidRequestError(
-            f"a transaction of {len(payload)} bytes is longer than {TRANSACTION_BYTES_MAX}"
+            f"an edit of {len(payload)} bytes is longer than {EDIT_BYTES_MAX}"
         )
     return payload
 
 
-async def prepare(transaction: Transaction) -> bytes:
-    """Return the payload; a reader of the entry decodes it to this very transaction.
+async def prepare(edit: Edit) -> bytes:
+    """Return the payload; a reader of the entry decodes it to this very edit.
 
-    So the member that encoded it applies the transaction itself. A long one takes two turns of the
+    So the member that encoded it applies the edit itself. A long one takes two turns of the
     event loop.
 
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
     """
-    payload = encode_transaction(transaction)
+    payload = encode_edit(edit)
     if len(payload) > LONG_BYTES:
         await asyncio.sleep(0)
     # An entry that cannot be decoded would be durable before anybody noticed, and stop every later
     # start; annotations alone do not keep a str out of a bytes field.
     try:
-        typed = _is_typed(transaction)
+        typed = _is_typed(edit)
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"not a transaction: {error}") from error
+        raise InvalidRequestError(f"not an edit: {error}") from error
     if not typed:
-        raise InvalidRequestError("not a transaction: a field has the wrong type")
+        raise InvalidRequestError("not an edit: a field has the wrong type")
     return payload
 
 
-def _is_typed(transaction: Transaction) -> bool:
+def _is_typed(edit: Edit) -> bool:
     """True if what was encoded has the types of its annotations. Decoding it would take three times
     as long to tell."""
-    for each in transaction.expect:
+    for each in edit.expect:
         if type(each) is Expect:
             if type(each.key) is not bytes or type(each.revision) is not int:
                 return False
         elif type(each) is not ExpectEmpty or not type(each.start) is type(each.end) is bytes:
             return False
-    for key, value in transaction.puts:
+    for key, value in edit.puts:
         if type(key) is not bytes or type(value) is not bytes:
             return False
-    return all(type(key) is bytes for key in transaction.deletes)
+    return all(type(key) is bytes for key in edit.deletes)
 
 
-def decode_transaction(payload: bytes | memoryview) -> Transaction:
-    """Return the transaction of a log entry; it shares no memory with `payload`.
+def decode_edit(payload: bytes | memoryview) -> Edit:
+    """Return the edit of a log entry; it shares no memory with `payload`.
 
     Raises:
-        CorruptionError: the bytes are not a transaction.
+        CorruptionError: the bytes are not an edit.
     """
     try:
-        return _TRANSACTION.decode(payload)
+        return _EDIT.decode(payload)
     except msgspec.MsgspecError as error:
-        raise CorruptionError(f"not a transaction: {error}") from error
+        raise CorruptionError(f"not an edit: {error}") from error
 
 
 def decode_items(data: bytes | memoryview) -> Items:

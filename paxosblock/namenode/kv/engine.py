@@ -2,7 +2,7 @@
 
 A commit is encoded, queued, written to the journal (with all that queued up during the last sync),
 applied in order, and answered. Disk work runs beside the event loop, all else on it: a batch is
-applied, and transactions are decided, while the next batch is being written.
+applied, and edits are decided, while the next batch is being written.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.state import StateMachine, Unopened
 from paxosblock.namenode.kv.table import Checkpoint, OpenTable
 from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
-"""A batch takes no further transaction once it has this many bytes."""
+"""A batch takes no further edit once it has this many bytes."""
 
 ENTRIES_AT_ONCE = 256
 """Entries that are applied before other tasks get a turn."""
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True, eq=False)  # not frozen, which would double the time to make it
 class _Pending:
     payload: bytes
-    transaction: Transaction
+    edit: Edit
     answer: asyncio.Future[Committed | Conflict]
 
 
@@ -129,13 +129,13 @@ class SingleMemberStore:
             await self._writing
         self._thread.shutdown()
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        payload = await prepare(transaction)
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        payload = await prepare(edit)
         self._check()
         if self._full is not None:
             raise NoSpaceError(self._full.message, **self._full.details)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(payload, transaction, answer))
+        self._queue.append(_Pending(payload, edit, answer))
         self._arrived.set()
         return await answer
 
@@ -253,7 +253,7 @@ class SingleMemberStore:
 
     async def _apply(self, folder: StoreFolder, batch: _Batch) -> None:
         for index, pending in enumerate(batch.pending, batch.first):
-            result = await _in_turns(folder.machine.apply_in_slices(index, pending.transaction))
+            result = await _in_turns(folder.machine.apply_in_slices(index, pending.edit))
             if not pending.answer.done():  # the caller was cancelled; the entry is in the log
                 pending.answer.set_result(result)
             if index % ENTRIES_AT_ONCE == 0:
@@ -265,7 +265,7 @@ class SingleMemberStore:
         self._failed.set()
         if not isinstance(error, StorageError):
             _log.error("the store stops", exc_info=error)
-        unknown = f"{self._failure}; whether the transaction happened shows after a restart"
+        unknown = f"{self._failure}; whether the edit took effect shows after a restart"
         for pending in batch:
             _refuse(pending, OutcomeUnknownError(unknown))
         for pending in self._queue:

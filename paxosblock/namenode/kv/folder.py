@@ -14,7 +14,7 @@ from pathlib import Path
 
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError
-from paxosblock.namenode.kv.codec import decode_transaction
+from paxosblock.namenode.kv.codec import decode_edit
 from paxosblock.namenode.kv.files import remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.rocks_table import open_rocks
@@ -95,7 +95,7 @@ class StoreFolder:
     def _replay(self) -> None:
         for index, payload in replay(self._disk, self._folder, self.machine.revision):
             try:
-                self.machine.apply(index, decode_transaction(payload))
+                self.machine.apply(index, decode_edit(payload))
             except CorruptionError as error:
                 raise CorruptionError(f"{self._folder}: entry {index}: {error}") from error
             self._journal_bytes += ALONE_BYTES + len(payload)

@@ -1,9 +1,9 @@
 """The NameNode's interface to its key-value store, whichever engine stands behind it.
 
-The store is a log of transactions and the map that comes out when they are applied in order. A
-transaction names what it expects to find, and that is checked when its log entry is *applied*,
-never from memory when it is submitted (PROTOCOL.md 3, K). So a compare-and-set holds even if the
-member that submitted it has been deposed meanwhile.
+The store is a log of edits and the map that comes out when they are applied in order. An edit names
+what it expects to find, and that is checked when its log entry is *applied*, never from memory when
+it is submitted (PROTOCOL.md 3, K). So a compare-and-set holds even if the member that submitted it
+has been deposed meanwhile.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from paxosblock.units import MIB
 ABSENT_REVISION = 0
 """The revision of a key that is not there. Log entries count from 1."""
 
-TRANSACTION_BYTES_MAX = 8 * MIB
-"""Longest encoded transaction, in bytes; `commit` refuses a longer one."""
+EDIT_BYTES_MAX = 8 * MIB
+"""Longest encoded edit, in bytes; `commit` refuses a longer one."""
 
 
 class Versioned(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -56,15 +56,12 @@ class ExpectEmpty(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1)
     end: bytes
 
 
-class Transaction(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
-):
-    """Changes that happen together, or not at all if one precondition does not hold.
+class Edit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Changes of keys that happen together, or not at all if one precondition does not hold.
 
-    Preconditions look at the state before the transaction. Then `deletes` are removed (an absent
-    key is no error) and `puts` written, in this order: a key that is put stays, and of two puts of
-    one key the later stays. Every key put gets the index of this transaction's log entry as its
-    revision.
+    Preconditions look at the state before the edit. Then `deletes` are removed (an absent key is no
+    error) and `puts` written, in this order: a key that is put stays, and of two puts of one key
+    the later stays. Every key put gets the index of this edit's log entry as its revision.
     """
 
     expect: tuple[Expect | ExpectEmpty, ...] = ()
@@ -73,13 +70,13 @@ class Transaction(
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """The transaction took effect as log entry `revision`, which no other transaction has."""
+    """The edit took effect as log entry `revision`, which no other edit has."""
 
     revision: int
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """Nothing was changed: `key` has revision `found` where the transaction expected `expected`.
+    """Nothing was changed: `key` has revision `found` where the edit expected `expected`.
 
     This is about the first precondition that does not hold. For `ExpectEmpty`, `key` is the first
     key in the range and `expected` is 0.
@@ -137,15 +134,15 @@ class KeyValueStore(Protocol):
     async def close(self) -> None:
         """Finish what was submitted, then release the folder. May be called twice."""
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        """Put the transaction in the log; return once it is durable and applied.
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        """Put the edit in the log; return once it is durable and applied.
 
-        Cancelling the caller does not take the transaction back.
+        Cancelling the caller does not take the edit back.
 
         Raises:
-            InvalidRequestError: longer than `TRANSACTION_BYTES_MAX`; nothing was done.
+            InvalidRequestError: longer than `EDIT_BYTES_MAX`; nothing was done.
             NoSpaceError: the disk is full, and no other member can lead; nothing was done.
-            OutcomeUnknownError: the transaction was under way when the store failed, or the leader
+            OutcomeUnknownError: the edit was under way when the store failed, or the leader
                 changed; read through `barrier` of a working store to learn whether it happened.
             StorageError: the store has failed before; nothing was done.
             UnavailableError: this member does not lead; nothing was done.

@@ -1,6 +1,6 @@
 """The journal: a log of opaque entries in checksummed segments, each append synced.
 
-It knows nothing of transactions. Its methods block and belong to one thread at a time.
+It knows nothing of edits. Its methods block and belong to one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOP_BYTES = 256 * KIB
 memory that holds new data is dear."""
 
 ROOM_BYTES = 8 * MIB
-"""Free room that the store waits for after a full disk: enough for the longest transaction."""
+"""Free room that the store waits for after a full disk: enough for the longest edit."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The state machine: what a transaction does to the map. Every member gets the same map.
+"""The state machine: what an edit does to the map. Every member gets the same map.
 
 It uses no clock and no randomness. A conflict is a result, not an exception, because each member
 must come to the same end.
@@ -14,10 +14,10 @@ from paxosblock.namenode.kv.interface import (
     ABSENT_REVISION,
     Committed,
     Conflict,
+    Edit,
     Expect,
     ExpectEmpty,
     Item,
-    Transaction,
     Versioned,
 )
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Table
@@ -81,7 +81,7 @@ class StateMachine:
     def count(self, first: bytes) -> int:
         return self._table.count(first)
 
-    def apply(self, index: int, transaction: Transaction, term: int = 0) -> Committed | Conflict:
+    def apply(self, index: int, edit: Edit, term: int = 0) -> Committed | Conflict:
         """Apply log entry `index` of `term`, which comes after all that were applied before.
 
         An entry whose preconditions do not hold changes nothing but `revision`.
@@ -91,7 +91,7 @@ class StateMachine:
         """
         assert index > self.revision, "a log entry is applied once and in order"
         get = self._table.get
-        for precondition in transaction.expect:
+        for precondition in edit.expect:
             if (
                 isinstance(precondition, Expect)
                 and get(precondition.key).revision == precondition.revision
@@ -101,24 +101,24 @@ class StateMachine:
             if conflict is not None:
                 self._table.write(index, {}, term)
                 return conflict
-        changes: Changes = dict.fromkeys(transaction.deletes, ABSENT)
-        for key, value in transaction.puts:
+        changes: Changes = dict.fromkeys(edit.deletes, ABSENT)
+        for key, value in edit.puts:
             changes[key] = Versioned(value, index)
         self._table.write(index, changes, term)
         return Committed(index)
 
     def apply_in_slices(
-        self, index: int, transaction: Transaction, term: int = 0
+        self, index: int, edit: Edit, term: int = 0
     ) -> Generator[None, None, Committed | Conflict]:
         """Apply a log entry as `apply` does, and yield where other tasks may have a turn.
 
         Reads in those turns see the state before the entry, as a whole, and no other entry may be
         applied in them. A caller that stops before the end leaves the state as it was.
         """
-        if len(transaction.expect) + len(transaction.puts) + len(transaction.deletes) < SLICE_KEYS:
-            return self.apply(index, transaction, term)
+        if len(edit.expect) + len(edit.puts) + len(edit.deletes) < SLICE_KEYS:
+            return self.apply(index, edit, term)
         looked = 0
-        for precondition in transaction.expect:
+        for precondition in edit.expect:
             conflict = self._conflict(precondition)
             if conflict is not None:
                 self._table.write(index, {}, term)
@@ -128,9 +128,9 @@ class StateMachine:
                 looked = 0
                 yield
         changes: Changes = {}
-        put = ((key, Versioned(value, index)) for key, value in transaction.puts)
+        put = ((key, Versioned(value, index)) for key, value in edit.puts)
         for number, (key, found) in enumerate(
-            chain(((key, ABSENT) for key in transaction.deletes), put), 1
+            chain(((key, ABSENT) for key in edit.deletes), put), 1
         ):
             changes[key] = found
             if number % SLICE_KEYS == 0:

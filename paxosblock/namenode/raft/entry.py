@@ -27,8 +27,8 @@ class EntryKind(enum.IntEnum):
 
     NOOP = 0
     """No payload: a leader begins its term with such an entry, as only its own entries count."""
-    TRANSACTION = 1
-    """A transaction as `kv.codec` encodes it."""
+    EDIT = 1
+    """An edit as `kv.codec` encodes it."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):

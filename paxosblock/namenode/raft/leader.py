@@ -15,7 +15,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import (
@@ -55,7 +55,7 @@ class _Pending:
 
     answer: asyncio.Future[Any]
     deadline: float
-    transaction: Transaction
+    edit: Edit
 
 
 class RaftLeader(AnyRole, Leader):
@@ -108,13 +108,11 @@ class RaftLeader(AnyRole, Leader):
 
     # -- writes ---------------------------------------------------------------------------------
 
-    def propose(
-        self, payload: bytes, transaction: Transaction
-    ) -> asyncio.Future[Committed | Conflict]:
+    def propose(self, payload: bytes, edit: Edit) -> asyncio.Future[Committed | Conflict]:
         """Append an entry; the future gets the result of applying it.
 
         Args:
-            transaction: is what `payload` decodes to.
+            edit: is what `payload` decodes to.
 
         Raises:
             UnavailableError: too much is pending, or leadership is being handed over.
@@ -129,17 +127,17 @@ class RaftLeader(AnyRole, Leader):
         if self._successor is not None:
             raise UnavailableError(f"leadership is being handed over to {self._successor}")
         if len(self._pending) >= self._options.pending_max:
-            raise UnavailableError(f"{len(self._pending)} transactions are pending already")
+            raise UnavailableError(f"{len(self._pending)} edits are pending already")
         answer: asyncio.Future[Committed | Conflict] = self.loop.create_future()
-        index = self._append(Entry(self.storage.term, EntryKind.TRANSACTION, payload))
+        index = self._append(Entry(self.storage.term, EntryKind.EDIT, payload))
         deadline = self.loop.time() + self._options.commit_timeout_s
-        self._pending[index] = _Pending(answer, deadline, transaction)
+        self._pending[index] = _Pending(answer, deadline, edit)
         return answer
 
-    def proposed(self, index: int) -> Transaction | None:
-        """Return the transaction of entry `index` if it was proposed here, None otherwise."""
+    def proposed(self, index: int) -> Edit | None:
+        """Return the edit of entry `index` if it was proposed here, None otherwise."""
         pending = self._pending.get(index)
-        return None if pending is None else pending.transaction
+        return None if pending is None else pending.edit
 
     def answer(self, index: int, result: Any) -> None:
         """Answer the write whose entry `index` was applied with this `result`."""

@@ -22,7 +22,7 @@ from paxosblock.units import MIB
 NONCE_BYTES = 16
 TAG_BYTES = 16
 FRAME_BYTES_MAX = 32 * MIB
-"""Longer than any message: a transaction (8 MiB) on top of a full batch."""
+"""Longer than any message: an edit (8 MiB) on top of a full batch."""
 
 _LENGTH = struct.Struct(">I")
 _HEAD_BYTES = _LENGTH.size + TAG_BYTES

@@ -22,7 +22,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.codec import prepare
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import Unopened
 from paxosblock.namenode.kv.table import Checkpoint, Tables
@@ -141,9 +141,9 @@ class ReplicatedStore:
                 async with asyncio.timeout(CLOSE_S):
                     await node.wait_until(lambda: not role.pending)
 
-    async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        payload = await prepare(transaction)
-        return await self._leader().propose(payload, transaction)
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        payload = await prepare(edit)
+        return await self._leader().propose(payload, edit)
 
     async def barrier(self) -> View:
         node = self._open()
