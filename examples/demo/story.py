@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 
 from examples.demo.source import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.api.files import GET_FILE, GetFile
-from paxosblock.api.namenode import BlockRequest, Member
+from paxosblock.api.namenode import BlockMember, BlockRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
@@ -305,7 +305,7 @@ def lost_replica(stage: Stage) -> None:
     killed_ms = report.mark(f"{victim.name} gets SIGKILL, and is not started again")
     victim.kill()
 
-    def live() -> list[Member]:
+    def live() -> list[BlockMember]:
         return [member for member in _last_members(stage)[1] if member.live]
 
     def whole_again() -> bool:
@@ -324,7 +324,7 @@ def lost_replica(stage: Stage) -> None:
     )
 
 
-def _last_members(stage: Stage) -> tuple[BlockId, tuple[Member, ...]]:
+def _last_members(stage: Stage) -> tuple[BlockId, tuple[BlockMember, ...]]:
     """Return the last block of the second file and its members."""
     last = NameNodes(stage.cluster.addresses).call(GET_FILE, GetFile(SECOND)).last_block
     assert last is not None, "a file with bytes has a block"

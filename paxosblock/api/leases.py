@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from paxosblock.api.methods import Method
-from paxosblock.api.namenode import FileStatus, Member
+from paxosblock.api.namenode import BlockMember, FileStatus
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 
@@ -42,7 +42,7 @@ class MemberStanding(msgspec.Struct, frozen=True):
     `generation` is the one it accepted, `length` counts chunks; `reason` says why it gave no vote.
     """
 
-    member: Member
+    member: BlockMember
     answer: MemberAnswer
     reason: str = ""
     generation: Generation = NO_GENERATION

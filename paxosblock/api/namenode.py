@@ -65,8 +65,8 @@ class FileStatus(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[2]
 
 
-class Member(msgspec.Struct, frozen=True):
-    """One storage of a block's config, and the `address` of its DataNode, "" while unknown.
+class BlockMember(msgspec.Struct, frozen=True):
+    """One storage of a block's configuration; `address` is that of its DataNode, "" while unknown.
 
     `rack` is that of the DataNode, "" while unknown; `distance` is its distance from the client
     (`rack.distance`).
@@ -89,7 +89,7 @@ class BlockView(msgspec.Struct, frozen=True):
     """
 
     record: BlockRecord
-    members: tuple[Member, ...]
+    members: tuple[BlockMember, ...]
     offset: int = 0
     complete: bool = False
     shortfall: str = ""

@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from paxosblock.api.methods import Method
-from paxosblock.api.namenode import BlockRequest, BlockView, Member
+from paxosblock.api.namenode import BlockMember, BlockRequest, BlockView
 from paxosblock.api.reports import StorageReport
 from paxosblock.protocol.types import Generation, StorageId
 from paxosblock.rack import DEFAULT_RACK
@@ -142,7 +142,7 @@ class BlockExplanation(msgspec.Struct, frozen=True):
     hdfs_state: str
     path: str
     history: tuple[VoteLine, ...]
-    copied_to: Member | None = None
+    copied_to: BlockMember | None = None
 
 
 CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)

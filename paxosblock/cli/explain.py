@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
-from paxosblock.api.namenode import STAT, BlockRequest, Member, PathRequest
+from paxosblock.api.namenode import STAT, BlockMember, BlockRequest, PathRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import matching
@@ -44,7 +44,7 @@ _NOTHING = "it has no replica of this block"
 class ReplicaLine:
     """A member of a block's config, and its DataNode's answer; `problem` if there is none."""
 
-    member: Member
+    member: BlockMember
     replica: ReplicaSummary | None
     problem: str
 
@@ -125,13 +125,13 @@ def _story(invocation: Invocation, block: BlockId) -> BlockStory:
     return BlockStory(explanation, wanted, lines)
 
 
-def _replica_lines(block: BlockId, members: tuple[Member, ...]) -> tuple[ReplicaLine, ...]:
+def _replica_lines(block: BlockId, members: tuple[BlockMember, ...]) -> tuple[ReplicaLine, ...]:
     """Ask all members at once: several that hang cost the time of one."""
     with ThreadPoolExecutor(max(1, len(members))) as asking:
         return tuple(asking.map(partial(_replica_line, block), members))
 
 
-def _replica_line(block: BlockId, member: Member) -> ReplicaLine:
+def _replica_line(block: BlockId, member: BlockMember) -> ReplicaLine:
     if not member.address:
         return ReplicaLine(member, None, "its DataNode is not known")
     try:
@@ -192,7 +192,7 @@ def _row(line: ReplicaLine) -> tuple[str, ...]:
     )
 
 
-def _place(member: Member, state: str) -> tuple[str, ...]:
+def _place(member: BlockMember, state: str) -> tuple[str, ...]:
     return (member.storage, member.node, member.rack, state, "", "", "", "", "")
 
 

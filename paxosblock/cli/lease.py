@@ -16,7 +16,7 @@ from paxosblock.api.leases import (
     RecoverLease,
     StuckBlock,
 )
-from paxosblock.api.namenode import Member
+from paxosblock.api.namenode import BlockMember
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
@@ -134,7 +134,7 @@ def _describe_member(standing: MemberStanding) -> str:
     return f"{where}: {_ANSWERS[standing.answer]}: {standing.reason}"
 
 
-def _name(member: Member) -> str:
+def _name(member: BlockMember) -> str:
     """Name the DataNode that an operator should look at, not the storage in it."""
     return f"{member.node or member.storage} at {member.address or 'an unknown address'}"
 

@@ -14,10 +14,10 @@ from paxosblock.api.namenode import (
     CREATE,
     TAKE_OVER,
     AppendFile,
+    BlockMember,
     BlockView,
     CreateFile,
     FirstBlock,
-    Member,
     TakeOver,
 )
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
@@ -328,7 +328,7 @@ class AsyncClient(AsyncNames):
         """
         return await check_block(self._core, block)
 
-    def datanode(self, member: Member) -> AsyncDataNode:
+    def datanode(self, member: BlockMember) -> AsyncDataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
         return self._blocks.datanode(member)
 

@@ -16,10 +16,10 @@ from paxosblock.api.namenode import (
     GET_BLOCK,
     REPORT_BAD_REPLICA,
     BadReplica,
+    BlockMember,
     BlockRequest,
     BlockView,
     FileStatus,
-    Member,
 )
 from paxosblock.chance import CHANCE
 from paxosblock.checksum import crc32c
@@ -63,7 +63,7 @@ class Extent:
     version: Version
     offset: int
     size_bytes: int
-    members: tuple[Member, ...]
+    members: tuple[BlockMember, ...]
 
     @property
     def end(self) -> int:
@@ -195,7 +195,7 @@ class BlockReader:
                 return None
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
-    def _candidates(self) -> list[Member]:
+    def _candidates(self) -> list[BlockMember]:
         """Return the sound members: first those without a mark against them; of these the nearest;
         of these the one of which this client wants least at this moment.
 
@@ -215,7 +215,7 @@ class BlockReader:
             ),
         )
 
-    async def _read_from(self, member: Member, target: _Target) -> None:
+    async def _read_from(self, member: BlockMember, target: _Target) -> None:
         fetching = self._core.reading.fetching
         fetching[member.address] += 1
         try:
@@ -223,7 +223,7 @@ class BlockReader:
         finally:
             fetching[member.address] -= 1
 
-    async def _fetch_from(self, member: Member, target: _Target) -> None:
+    async def _fetch_from(self, member: BlockMember, target: _Target) -> None:
         connection = await self._core.reading.get(member.address)
         timeout_s = min(SLOW_AFTER_S, self._core.config.rpc_timeout_s)
         while not target.complete:
@@ -247,7 +247,7 @@ class BlockReader:
             if not exact:  # else these may be parts
                 self.chunk_bytes = sink.chunk_bytes or self.chunk_bytes
 
-    async def _report(self, member: Member, error: CorruptionError) -> None:
+    async def _report(self, member: BlockMember, error: CorruptionError) -> None:
         """Tell the NameNode, once for each replica; the read goes on whether it hears or not."""
         if member.storage in self._corrupt:
             return

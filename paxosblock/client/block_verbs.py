@@ -22,11 +22,11 @@ from paxosblock.api.namenode import (
     NO_FILE,
     SEAL_BLOCK,
     AddBlock,
+    BlockMember,
     BlockRequest,
     BlockView,
     DeleteBlock,
     FinalizeBlock,
-    Member,
     OpenBlock,
 )
 from paxosblock.checksum import Buffer
@@ -180,7 +180,7 @@ class BlockVerbs:
         request = BlockRequest(block, host=self.core.config.host)
         return await self.core.namenodes.call(GET_BLOCK, request)
 
-    def datanode(self, member: Member) -> AsyncDataNode:
+    def datanode(self, member: BlockMember) -> AsyncDataNode:
         """Return the verbs of the DataNode that holds one member of a block."""
         return AsyncDataNode(self.core, member)
 
@@ -188,7 +188,7 @@ class BlockVerbs:
 class AsyncDataNode:
     """The calls of the seed to one DataNode. Made by `AsyncClient.datanode`."""
 
-    def __init__(self, core: ClientCore, member: Member) -> None:
+    def __init__(self, core: ClientCore, member: BlockMember) -> None:
         self.member = member
         self._core = core
 
@@ -311,7 +311,7 @@ class AsyncDataNode:
 class _OneVote:
     """Waits for what one DataNode says about one chunk."""
 
-    def __init__(self, member: Member, chunk: Header) -> None:
+    def __init__(self, member: BlockMember, chunk: Header) -> None:
         self.vote: asyncio.Future[Vote] = asyncio.get_running_loop().create_future()
         self._member = member
         self._chunk = chunk

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paxosblock.api.namenode import GET_BLOCK, BlockRequest, Member
+from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest
 from paxosblock.checksum import crc32c
 from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.block_verbs import AsyncDataNode
@@ -53,7 +53,7 @@ class ReplicaCheck:
     bytes.
     """
 
-    member: Member
+    member: BlockMember
     health: ReplicaHealth
     detail: str = ""
     crc: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.api.datanode import Envelope
-from paxosblock.api.namenode import GET_BLOCK, BlockRequest, BlockView, Member
+from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest, BlockView
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.core import ClientCore
 from paxosblock.client.receipt import BlockReceipt
@@ -60,7 +60,7 @@ async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> in
             answer.cancel()
 
 
-async def _is_finalized(core: ClientCore, view: BlockView, member: Member) -> bool:
+async def _is_finalized(core: ClientCore, view: BlockView, member: BlockMember) -> bool:
     try:
         connection = await core.reading.get(member.address)
         question = Envelope(member.storage, Read(view.record.block))

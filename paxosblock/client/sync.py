@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Sequence
 
-from paxosblock.api.namenode import BlockView, FileStatus, Listing, Member
+from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.checksum import Buffer
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.length import Consistency
@@ -245,7 +245,7 @@ class Client(ClientBase):
         """
         return self._run(self._fs.check_block, block)
 
-    def datanode(self, member: Member) -> DataNode:
+    def datanode(self, member: BlockMember) -> DataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
         there = self._fs.datanode(member)
         return DataNode(self, self._background, there)

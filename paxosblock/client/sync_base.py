@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, Self, TypeVar
 
-from paxosblock.api.namenode import Member
+from paxosblock.api.namenode import BlockMember
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.background import BackgroundLoop
 from paxosblock.client.block_verbs import AsyncDataNode
@@ -101,7 +101,7 @@ class DataNodeBase:
         self._run = background.run
 
     @property
-    def member(self) -> Member:
+    def member(self) -> BlockMember:
         """Return the storage, and where it is reached."""
         return self._fs.member
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.namenode import BlockView, Member
+from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import BlockStory, _lines, _replica_lines
 from paxosblock.errors import FencedError
@@ -137,7 +137,7 @@ def test_a_replica_that_is_being_copied_is_shown_as_temporary() -> None:
     storage = StorageId("s9")
     view = BlockView(replace(OPEN, members=()), ())
     explanation = BlockExplanation(
-        view, "complete", "/a", (), Member(storage, "dn-9", "h:1", True, "/r1")
+        view, "complete", "/a", (), BlockMember(storage, "dn-9", "h:1", True, "/r1")
     )
     (line,) = [row for row in _lines(BlockStory(explanation, None, ())) if "s9" in row]
     assert line.split() == ["s9", "dn-9", "/r1", "temporary"]
@@ -174,7 +174,7 @@ def test_explain_asks_all_members_together() -> None:
         for number in range(3):
             listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             at = f"127.0.0.1:{listening.getsockname()[1]}"
-            members.append(Member(StorageId(f"s{number}"), f"n{number}", at, live=True))
+            members.append(BlockMember(StorageId(f"s{number}"), f"n{number}", at, live=True))
             threading.Thread(target=leave, args=(listening,), daemon=True).start()
         lines = _replica_lines(BlockId(7), tuple(members))
     assert [line.member for line in lines] == members

@@ -39,6 +39,7 @@ from paxosblock.api.namenode import (
     Appendable,
     AppendFile,
     BadReplica,
+    BlockMember,
     BlockRequest,
     BlockView,
     CloseFile,
@@ -48,7 +49,6 @@ from paxosblock.api.namenode import (
     FileStatus,
     FinalizeBlock,
     Kind,
-    Member,
     OpenBlock,
     Renewed,
     RenewLeases,
@@ -509,7 +509,7 @@ class MemoryCluster:
     def _view(self, block: BlockId, host: str = "") -> BlockView:
         record = self._record(block)
         members = tuple(
-            Member(
+            BlockMember(
                 at,
                 at,
                 self.by_storage[at].address,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paxosblock.api.files import FileView
-from paxosblock.api.namenode import BlockView, Member
+from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import NodeStatus
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
@@ -45,7 +45,7 @@ class BlockViews:
             complete=self._replicas.is_complete(record, self._min_replication),
         )
 
-    def member(self, storage: StorageId | None) -> Member | None:
+    def member(self, storage: StorageId | None) -> BlockMember | None:
         """Return a storage as it is now."""
         return None if storage is None else self._datanodes.member(storage, self._clock_s())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.care import AdminState
-from paxosblock.api.namenode import NO_BLOCK, Excluded, Member
+from paxosblock.api.namenode import NO_BLOCK, BlockMember, Excluded
 from paxosblock.api.reports import LAST_BLOCK, BlockRange, Heartbeat, Register, StorageReport
 from paxosblock.errors import InvalidRequestError
 from paxosblock.logs import facts
@@ -286,7 +286,9 @@ class DataNodes:
         rack = self._racks.get(host) or self._rack_of_host.get(host)
         return None if rack is None or not host else Location(host, rack)
 
-    def member(self, storage: StorageId, now_s: float, asker: Location | None = None) -> Member:
+    def member(
+        self, storage: StorageId, now_s: float, asker: Location | None = None
+    ) -> BlockMember:
         """Return a storage as clients see it; only a live one (not stale) is `live`.
 
         Args:
@@ -294,10 +296,10 @@ class DataNodes:
         """
         home = self.home(storage)
         if home is None:
-            return Member(storage, node="", address="", live=False)
+            return BlockMember(storage, node="", address="", live=False)
         live = self.liveness(home, now_s) is Liveness.LIVE
         failed = home.storages[storage].failed
-        return Member(
+        return BlockMember(
             storage,
             home.node,
             home.address,

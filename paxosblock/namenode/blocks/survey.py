@@ -9,9 +9,7 @@ from paxosblock.api.leases import (
     MemberStanding,
     StuckBlock,
 )
-from paxosblock.api.namenode import (
-    Member,
-)
+from paxosblock.api.namenode import BlockMember
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.recoverer import Recoverer
@@ -59,7 +57,7 @@ class Surveyor:
         )
 
 
-def _standing(member: Member, heard: Heard | None) -> MemberStanding:
+def _standing(member: BlockMember, heard: Heard | None) -> MemberStanding:
     match heard:
         case LastVote():
             return MemberStanding(
