@@ -1,4 +1,4 @@
-"""What every test may use, who runs what where two processes share the tests, and what is measured.
+"""Fixtures of every test, the shares of two processes that run the tests, and what is measured.
 
 Kept nearly empty on purpose: a test shows what it needs.
 """
@@ -20,10 +20,10 @@ TOGETHER: Final = ("tests/spark/", "tests/outside/", "tests/cli/")
 """Folders of which one process runs all: their tests share what takes long to start, a session of
 Spark, of which two would not fit on a small machine, or a cluster."""
 WAITS: Final = "tests/services/"
-"""Where tests wait for processes rather than compute."""
+"""The folder of tests that wait for processes rather than compute."""
 MEASURED: Final = re.compile(r"tests/(protocol|scripts|format|datanode|namenode)/")
 TOO_LONG: Final = re.compile(r"crash|runtest|process|explor|planted|full_disk", re.IGNORECASE)
-"""What takes long, which tracing doubles, or runs in processes of its own."""
+"""Tests that take long, which tracing doubles, or run in processes of their own."""
 
 # An example that takes long says that this machine is busy, not that the code is wrong.
 settings.register_profile("tests", deadline=None)
@@ -44,7 +44,7 @@ class FilesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no 
 
 
 def _scope(nodeid: str) -> str:
-    """What one process runs: a folder or a file."""
+    """Return the tests that one process runs together: a folder or a file."""
     folders = (folder for folder in TOGETHER if nodeid.startswith(folder))
     return next(folders, _file(nodeid))
 

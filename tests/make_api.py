@@ -24,13 +24,13 @@ PARTS: Final = (
     ("paxosblock.transaction", "transaction.py", None),
     ("paxosblock.errors", "errors.py", None),
 )
-"""Where a user gets it, in which file it is, and its classes there (None: all that are public)."""
+"""The module where a user gets it, its file, and its classes there (None: all that are public)."""
 
 INHERITED: Final = {
     "Client": ("client/sync_base.py", "ClientBase"),
     "FileWriter": ("client/sync_files.py", "SinkWriter"),
 }
-"""Whose methods stand with those of a class, as users see them there."""
+"""Classes whose methods stand with those of another one, as users see them there."""
 
 HEAD: Final = """# The Python API
 

@@ -162,7 +162,7 @@ WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the states of a picture stand, in pixels of the middle of each."""
+    """The places of the states in a picture, in pixels of the middle of each."""
 
     title: str
     width: int

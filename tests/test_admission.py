@@ -1,4 +1,4 @@
-"""Which connections a node takes, and which give way."""
+"""The connections that a node takes, and those that give way."""
 
 from __future__ import annotations
 

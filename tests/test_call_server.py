@@ -1,4 +1,4 @@
-"""What a connection for control calls may cost a node, and what its caller is told."""
+"""The cost of a connection for control calls to a node, and what its caller is told."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Sink:
 
 @dataclass
 class Votes:
-    """What comes beside the replies."""
+    """Takes the votes and beats that come beside the replies."""
 
     got: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
     lost: PaxosBlockError | None = None

@@ -1,4 +1,4 @@
-"""What texts point to is there: files, links, and the rules that code and tests cite by number."""
+"""Texts point to what is there: files, links, and rules that code and tests cite by number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shown(path: Path) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """What a link into a document may name, as GitHub derives it from the headings."""
+    """Return what a link into a document may name, as GitHub derives it from the headings."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

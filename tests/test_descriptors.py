@@ -1,4 +1,4 @@
-"""When no descriptor is left, in a process that has none but its own."""
+"""Runs the tests in which no descriptor is left, in a process that has none but its own."""
 
 from __future__ import annotations
 

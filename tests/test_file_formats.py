@@ -222,7 +222,7 @@ def test_a_file_of_a_later_format_is_refused_in_one_line_and_nothing_is_changed(
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_file_of_the_known_format_is_taken(kind: Kind, tmp_path: Path) -> None:
-    """What the test above changes is the format alone: the same bytes of the known one are read."""
+    """The test above changes the format alone: the same bytes of the known one are read."""
     as_made, rewritten = tmp_path / "1", tmp_path / "2"
     for folder in (as_made, rewritten):
         kind.make(folder)

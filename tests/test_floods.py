@@ -101,7 +101,7 @@ async def closed(*peers: Peer) -> bool:
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
-    """What the node still said."""
+    """Return what the node still said."""
     try:
         return await reader.read()
     except ConnectionError:

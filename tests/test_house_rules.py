@@ -138,7 +138,7 @@ def test_the_protocol_imports_only_what_a_pure_function_needs() -> None:
 
 
 def test_nobody_but_a_block_assigns_to_its_fields() -> None:
-    """What a replica is, and what of it is durable, changes in one order (datanode/block.py)."""
+    """A replica, and what of it is durable, changes in one order (datanode/block.py)."""
     assert [
         f"{source.at(node)} {ast.unparse(node)}"
         for source in sources("paxosblock/datanode")
@@ -304,10 +304,10 @@ def test_everything_public_in_the_package_says_what_it_is_for() -> None:
     ] == []
 
 
-def test_no_docstring_of_the_package_is_a_bare_clause() -> None:
+def test_no_docstring_is_a_bare_clause() -> None:
     assert [
         f"{source.at(node)} {said}"
-        for source in sources(*PACKAGE)
+        for source in sources(*EVERYTHING)
         for node in source.nodes
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

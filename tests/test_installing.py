@@ -1,4 +1,4 @@
-"""What an install has: from a checkout without links, as a wheel, and as an editable one."""
+"""The files of an install: from a checkout without links, as a wheel, and as an editable one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 PACKAGES = ("paxosblock", "pyspark_paxosblock")
 DATA = {"py.typed", "log4j2.properties"}
-"""What is no module and yet belongs into a wheel."""
+"""Files that are no modules and yet belong into a wheel."""
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -58,7 +58,7 @@ def built(checkout: Path, kind: str) -> zipfile.ZipFile:
 
 
 def metadata(checkout: Path, **environment: str) -> Message:
-    """What a package index is told, with the README as the payload."""
+    """Return what a package index is told, with the README as the payload."""
     program = "from setuptools import build_meta as build; "
     program += "print(build.prepare_metadata_for_build_wheel('.'))"
     name = run("-c", program, cwd=checkout, **environment).splitlines()[-1]

@@ -1,4 +1,4 @@
-"""What a node is asked, as bytes: what cannot be written down is the asker's mistake."""
+"""Questions to a node, as bytes: one that cannot be written down is the asker's mistake."""
 
 from __future__ import annotations
 

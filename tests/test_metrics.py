@@ -1,4 +1,4 @@
-"""What `GET /metrics` says: names, units and labels as a Prometheus server reads them."""
+"""The text of `GET /metrics`: names, units and labels as a Prometheus server reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rack is, and how far two machines are apart."""
+"""Racks, and how far two machines are apart."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ async def test_many_calls_share_a_client() -> None:
 
 @on_both_loops
 async def test_a_node_that_is_busy_for_a_moment_turns_no_connection_away() -> None:
-    """What does not fit into its queue is lost, and comes again after one second, three, seven."""
+    """A connection that does not fit into its queue is lost, and comes again after 1, 3 and 7 s."""
     count = min(300, int(Path("/proc/sys/net/core/somaxconn").read_text()))
     async with node() as address:
         with ExitStack() as stack:  # its event loop stands still meanwhile

@@ -1,4 +1,4 @@
-"""What a server does and refuses before it starts."""
+"""The work of a server before it starts, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When no descriptor is left: what must not fail gets one of the reserve, a thread waits.
+"""No descriptor is left: what must not fail gets one of the reserve, a thread waits.
 
 Run by `test_descriptors.py`, in a process of its own.
 """

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it said."""
+    """The exit code of a command that ended, and its output."""
 
     code: int
     out: str
@@ -65,7 +65,7 @@ def ctrl_c() -> Iterator[CtrlC]:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether the main thread of a process waits for something: proc(5)."""
+    """True if the main thread of a process waits for something: proc(5)."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a cluster and in front of it reaches the user of the command as one line.
+"""Anything that goes wrong reaches the user of the command as one line.
 
 Real processes all the way: wrong paths and words are in the tests of each verb.
 """

@@ -64,7 +64,9 @@ def test_an_error_line_is_one_line_whatever_the_name(fs: Paxosblock) -> None:
 def test_ls_shows_a_directory_as_it_was_at_one_time(
     fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What moves in front of the pages that were read would be missing, behind them be twice."""
+    """Otherwise a name that moves in front of the pages that were read would be missing, and one
+    that moves behind them would be there twice.
+    """
     for name in "abcd":
         client.mkdirs(f"{folder}/{name}")
     ask, moves = Invocation.call, [("d", "0"), ("a", "z")]

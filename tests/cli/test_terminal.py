@@ -1,4 +1,4 @@
-"""What somebody at a terminal sees of verbs that wait or ask: processes on a pseudo-terminal."""
+"""Verbs that wait or ask, as somebody at a terminal sees them: processes on a pseudo-terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command says without a cluster: help, wrong usage, nobody there, bugs."""
+"""Output of the command without a cluster: help, wrong usage, nobody there, bugs."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ WORDS: Final = (
     ("AsyncDataNode", "DataNode"),
     ("AsyncClient", "Client"),
 )
-"""What is called otherwise where nothing is awaited."""
+"""Words that have another name where nothing is awaited."""
 
 WRAPPED: Final = ("FileWriter", "FileReader", "DataNode")
 """Objects that live on the other thread, each behind one of the caller's."""
@@ -118,7 +118,7 @@ def _work(node: Method) -> tuple[str, ...]:
 
 
 def _imports(source: str, body: str) -> Iterator[str]:
-    """What the signatures name, from where the source has it."""
+    """Yield imports of the names in the signatures, from where the source has them."""
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     used -= {"FileReader", "FileWriter", "DataNode"}
     for node in ast.parse(source).body:

@@ -89,7 +89,7 @@ class _File:
     writer: WriterId
     blocks: list[BlockId] = field(default_factory=list)
     ahead: list[BlockId] = field(default_factory=list)
-    """What was made ahead and has no place yet."""
+    """Blocks that were made ahead and have no place yet."""
 
 
 class MemoryCluster:
@@ -100,7 +100,7 @@ class MemoryCluster:
         self.by_storage = {node.storage: node for node in self.nodes}
         self.dead: set[StorageId] = set()
         self.silent: set[StorageId] = set()
-        """Whose heartbeats do not arrive, dead or not."""
+        """Storages whose heartbeats do not arrive, dead or not."""
         self.datanodes = DataNodes(stale_after_s=1000, dead_after_s=1000)
         self.records: dict[BlockId, BlockRecord] = {}
         self.files: dict[str, _File] = {}
@@ -109,16 +109,16 @@ class MemoryCluster:
         self.unsent: list[bool] = []
         """For each close, whether the writer says that nobody heard of the block made with it."""
         self.left_alone = ""
-        """Why no block is opened again."""
+        """The reason that no block is opened again; "" while blocks are."""
         self.page_blocks = PAGE_BLOCKS
         self.tell_members = True
-        """Whether members are told at once that a block is finalized."""
+        """True if members are told at once that a block is finalized."""
         self.forgotten_bytes = 0
-        """What the length of a file lacks when it is closed."""
+        """Bytes that are missing from the length of a file when it is closed."""
         self.answers_lost: set[str] = set()
         """Control calls that are carried out, but whose answers do not arrive."""
         self.distances: dict[tuple[str, StorageId], int] = {}
-        """How far a storage is from a machine, as this NameNode knows it."""
+        """Distances of storages from a machine, as this NameNode knows them."""
         self.warming_up = False
         """It has just started, and rebuilds no block."""
         self.disk_full = False
@@ -206,7 +206,7 @@ class MemoryCluster:
         return StorageReport(node.storage, 1 << 40, 1 << 40, 0)
 
     def content(self, path: str) -> bytes:
-        """What a file holds: every block from its first live member that finalized it."""
+        """Return the bytes of a file: each block from its first live member that finalized it."""
         return b"".join(self._block_content(block) for block in self.files[path].blocks)
 
     def _block_content(self, block: BlockId) -> bytes:
@@ -385,7 +385,7 @@ class MemoryCluster:
         return Renewed(lost, tuple(each.block for each in request.open_blocks if self._rolls(each)))
 
     def _rolls(self, told: OpenBlock) -> bool:
-        """Whether the next block would have more members, or as many, all in service."""
+        """True if the next block would have more members, or as many, all in service."""
         members, now_s = self._record(told.block).members, time.monotonic()
         (wanted,) = (f.status.replication for f in self.files.values() if told.block in f.blocks)
         stay = all(

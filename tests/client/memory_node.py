@@ -69,7 +69,7 @@ _REPLIES = MessageTable(STREAM_REPLIES)
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong at a node; nothing at first."""
+    """The faults of a node; none at first."""
 
     drop_after_chunks: int | None = None
     """Cut all connections instead of voting for one more chunk than this."""
@@ -99,7 +99,7 @@ class MemoryDataNode:
         self.replicas: dict[BlockId, Replica] = {}
         self.frames: defaultdict[BlockId, list[bytes]] = defaultdict(list)
         self.synced: defaultdict[BlockId, int] = defaultdict(int)
-        """How many chunks a power cut would leave."""
+        """Number of chunks that a power cut would leave."""
         self.chunks_received = 0
         self.calls: list[str] = []
         """The messages that make replicas."""
@@ -133,7 +133,7 @@ class MemoryDataNode:
             await runner.cleanup()
 
     def restart(self, *, power_cut: bool = False) -> None:
-        """What the end of the process, or of the machine's power, does to the replicas (D8).
+        """Do to the replicas as the end of the process does, or that of the machine's power (D8).
 
         Connections stay: a writer that lost one would end the block.
         """

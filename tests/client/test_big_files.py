@@ -44,7 +44,7 @@ async def look(core: ClientCore, path: str) -> ReadableFile:
 
 
 def pages_asked(cluster: MemoryCluster) -> int:
-    """How often the NameNode was asked for blocks of a file, since this was asked last."""
+    """Return how often the NameNode was asked for blocks of a file, since the last call of this."""
     count = cluster.calls.count("get_file")
     cluster.calls.clear()
     return count

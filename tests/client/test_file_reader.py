@@ -172,7 +172,7 @@ async def test_chunks_in_the_wrong_place_are_not_served() -> None:
 
 
 async def test_sound_chunks_of_another_size_than_announced_are_not_served() -> None:
-    """Where they belong is not sure: another replica's bytes take their place."""
+    """Their place in the block is not sure: another replica's bytes take it."""
     async with stored() as (cluster, fs):
         cluster.nodes[0].faults.short_chunks = True
         for _ in range(4):

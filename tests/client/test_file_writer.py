@@ -493,7 +493,7 @@ async def test_an_error_that_is_raised_again_and_again_does_not_grow() -> None:
 
 
 async def test_giving_up_does_not_wait_long_for_namenodes_that_do_not_answer() -> None:
-    """Who gives up has often waited in vain already; the lease ends the file anyway."""
+    """A program that gives up has often waited in vain already; the lease ends the file anyway."""
     async with memory_cluster(retry_for_s=60.0) as (cluster, fs):
         out = await fs.create("/a")
         await out.write(b"hello")

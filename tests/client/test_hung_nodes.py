@@ -1,4 +1,4 @@
-"""What a writer does about a DataNode that hangs, and about one whose votes are late."""
+"""Writers with a DataNode that hangs, or with one whose votes are late."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Interrupted:
 
     @property
     def happened(self) -> bool:
-        """Whether there were that many moments."""
+        """True if there were that many moments."""
         return self._left <= 0
 
     def __enter__(self) -> Self:

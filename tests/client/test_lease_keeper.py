@@ -1,4 +1,4 @@
-"""What a user hears while the leases of writers cannot be renewed."""
+"""The user is told while the leases of writers cannot be renewed."""
 
 from __future__ import annotations
 

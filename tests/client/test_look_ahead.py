@@ -39,7 +39,7 @@ async def write_three_of_four(cluster: MemoryCluster, out: AsyncFileWriter) -> N
 
 
 def asked(cluster: MemoryCluster) -> list[str]:
-    """What the NameNode was asked since, for blocks."""
+    """Return what the NameNode was asked since, for blocks."""
     return [name for name in cluster.calls if name in {"add_block", "finalize_block", "close_file"}]
 
 
@@ -120,7 +120,7 @@ async def test_a_block_made_ahead_whose_member_died_is_left_alone() -> None:
 
 
 async def test_a_block_that_fails_after_the_next_was_made_is_followed_by_a_new_one() -> None:
-    """What it kept is kept, what it did not comes first in the next one."""
+    """Chunks that it kept stay there; those that it did not come first in the next one."""
     async with memory_cluster(4) as (cluster, fs):
         out = await created(fs)
         await write_three_of_four(cluster, out)
@@ -147,7 +147,7 @@ async def test_a_step_that_was_carried_out_but_not_answered_is_repeated() -> Non
 
 
 async def test_the_file_goes_on_while_the_end_of_a_block_is_recorded() -> None:
-    """What the next block gets meanwhile is acknowledged when the end of this one is."""
+    """Bytes that the next block gets meanwhile are acknowledged when the end of this one is."""
     async with memory_cluster() as (cluster, fs):
         out = await created(fs)
         await write_three_of_four(cluster, out)

@@ -1,4 +1,4 @@
-"""Whom a call on the NameNode goes to, when it is repeated, and what is told in the end."""
+"""Calls on the NameNode: where they go, when they are repeated, and what is told in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts of a URL are this cluster."""
+"""The hosts of a URL that are this cluster."""
 
 from __future__ import annotations
 

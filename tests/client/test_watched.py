@@ -27,7 +27,7 @@ LATEST_S = HUNG_S + BEAT_S
 
 
 class NodeEnd(asyncio.Transport):
-    """What the client sends to a node, taken down instead of sent."""
+    """Takes down the bytes that the client sends to a node, instead of sending them."""
 
     def __init__(self) -> None:
         super().__init__()

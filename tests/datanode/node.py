@@ -50,7 +50,7 @@ def chunk(index: int, size: int = 100, salt: int = 0) -> bytes:
 
 
 def name(index: int, size: int = 100, salt: int = 0) -> ChunkName:
-    """What `chunk` with the same arguments is called."""
+    """Return the name of what `chunk` makes of the same arguments."""
     return ChunkName(ChunkIndex(index), size, crc32c(chunk(index, size, salt)))
 
 
@@ -78,7 +78,7 @@ def frame(
 
 
 def refusal(answer: object) -> Reason:
-    """Why the node refused, which it must have done."""
+    """Return why the node refused, which it must have done."""
     assert isinstance(answer, Nack), answer
     return answer.reason
 

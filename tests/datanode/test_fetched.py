@@ -1,4 +1,4 @@
-"""What a holder sends is checked before a recovery or a finalization counts on it (D4, D5, D9)."""
+"""Chunks of a holder are checked before a recovery or finalization counts on them (D4, D5, D9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a heartbeat says of a volume that is late, hangs, answers again, or fails then."""
+"""Heartbeats tell of a volume that is late, hangs, answers again, or fails then."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def hanging(folder: Path, error: str = "") -> Fault:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is late is so at once."""
+    """Count a look that has to wait as late at once."""
     monkeypatch.setattr(look_module, "PATIENCE_S", 0.0)
     monkeypatch.setattr(look_module, "LATE_S", 0.1)
 

@@ -59,7 +59,7 @@ KINDS = (Write, Create, Write, Write, Write, Write, NextGS, RecoveryWrite, Final
 
 
 def sent(request: RecoveryWrite | Finalize, chunks: range) -> tuple[ChunkName, ...]:
-    """What of `chunks` another replica sends: all or nothing, and no other log than was decided."""
+    """Return those of `chunks` that another replica sends: all or none, of the decided log only."""
     names = tuple(name(index) for index in chunks if index < HOLDS)
     full_copy = isinstance(request, Finalize) and chunks == range(request.length)
     if full_copy and sum(each.size_bytes for each in names) != request.size_bytes:
@@ -183,7 +183,7 @@ class Both:
             assert files_below(self.folder / PREVIOUS, CURRENT, RBW) == self.saved_files
 
     async def check_bytes(self) -> None:
-        """What another DataNode would be sent is what the log names, byte for byte."""
+        """Check that another DataNode would be sent what the log names, byte for byte."""
         if self.replica is None or not self.replica.length:
             return
         accepted = (self.replica.registers.accepted_generation,)
@@ -269,7 +269,7 @@ def drawn_recovery(
 
 
 def drawn_log(pair: Both, draw: st.DataObject) -> ChunkLog:
-    """What the replica has, as far as it goes, or what another one has."""
+    """Draw the log that the replica has, as far as it goes, or one that another replica has."""
     own = pair.replica is not None and draw.draw(st.booleans())
     log = pair.replica.log if pair.replica is not None and own else ChunkLog()
     length = draw.draw(st.integers(0, HOLDS))

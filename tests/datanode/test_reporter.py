@@ -1,4 +1,4 @@
-"""What NameNodes hear from a DataNode, over real control calls."""
+"""Messages that NameNodes get from a DataNode, over real control calls."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Listener:
     reported: Reported = field(default_factory=Reported)
     again_after_s: float = 0.0
     takes: Callable[[BlockReport], Awaitable[None]] | None = None
-    """What is done with a report before it is answered."""
+    """Is awaited with a report before that is answered."""
     runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> str:

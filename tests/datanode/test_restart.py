@@ -1,4 +1,4 @@
-"""What a replica is after its process, or its machine, starts again (D8, 2.9)."""
+"""A replica after its process, or its machine, starts again (D8, 2.9)."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_storage_keeps_its_id_for_ever(tmp_path: Path) -> None:
 
 
 async def test_an_emptied_folder_comes_back_as_another_storage(tmp_path: Path) -> None:
-    """What lost its data does not answer under the name of what had it."""
+    """A storage that lost its data does not answer under the name of the one that had it."""
     async with running(tmp_path / "volume") as node:
         await node.create()
         before = node.storage

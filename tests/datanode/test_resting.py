@@ -35,7 +35,7 @@ def owner(node: Node, block: BlockId) -> Block:
 
 
 def objects(node: Node) -> int:
-    """How many blocks of the node there are as objects."""
+    """Return how many blocks of the node there are as objects."""
     gc.collect()
     return sum(isinstance(one, Block) and one.volume in node.volumes for one in gc.get_objects())
 

@@ -1,4 +1,4 @@
-"""What a scrubber finds, when it reads, when it waits, and what it remembers."""
+"""The scrubber: damage that it finds, when it reads, when it waits, and what it remembers."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ CHANGES: dict[str, tuple[Change, int]] = {
     "an append": (append, 4),
     "an append that is given up, and a cut": (both, 1),
 }
-"""What may come while a replica of three chunks is read, and the chunks it has then."""
+"""Changes that may come while a replica of three chunks is read, and the chunks it has then."""
 
 
 METADATA = "/current/blk_7.meta"

@@ -164,7 +164,7 @@ async def test_a_reader_that_does_not_read_is_answered_nothing_at_once() -> None
 async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(
     tmp_path: Path,
 ) -> None:
-    """What a client has in flight then, and whether it arrived, is told by each beat."""
+    """Each beat tells the client what it has in flight, and whether that arrived."""
     disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, _):
         await node.create()

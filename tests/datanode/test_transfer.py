@@ -1,4 +1,4 @@
-"""What a DataNode fetches from a holder, which may lie, for a NameNode, which may, too."""
+"""Chunks that a DataNode fetches from a holder, which may lie, for a NameNode, which may, too."""
 
 from __future__ import annotations
 

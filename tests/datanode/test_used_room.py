@@ -1,4 +1,4 @@
-"""What a volume says that its blocks use: exactly the bytes of its block files."""
+"""The room that a volume says its blocks use: exactly the bytes of its block files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a disk, in words that mean the same of a simulated and of a real one."""
+"""Faults of a disk, in words that mean the same of a simulated and of a real one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ CALLS: Final = ("open", "read", "write", "truncate", "sync", "rename", "remove")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What happens to some calls of a disk."""
+    """A fault that some calls of a disk meet."""
 
     calls: tuple[str, ...]
-    """Which of `CALLS`."""
+    """Names in `CALLS`."""
     path: str = ""
     """A part of the absolute path of the file; "" is in all of them."""
     error: str = ""
     """Name of the errno that it fails with, such as "EIO"; "": it does what it should."""
     delay_s: float = 0.0
-    """How late it is in seconds, unless the fault is over before."""
+    """The call is late by this, in seconds, unless the fault is over before."""
     times: int = 0
-    """How many calls are met after the faults were told last; 0: all."""
+    """Number of calls that are met after the faults were told last; 0: all."""
     partly: bool = False
     """A write that fails has put half of its bytes into the file."""
 

@@ -1,4 +1,4 @@
-"""What a power cut leaves of files in memory.
+"""Files in memory, as a power cut leaves them.
 
 What is durable is only what was synced: a file's bytes by `sync`, a name, or that it is gone, by
 `sync_folder` of its own folder. Of everything else any part may be there: each write whole, torn,
@@ -83,7 +83,7 @@ class Named:
             names[self.target] = self.file
 
     def synced(self, folder: Path) -> tuple[Named | None, Named | None]:
-        """What of it is durable once `folder` is synced, and what is still pending."""
+        """Return what of it is durable once `folder` is synced, and what is still pending."""
         leaves, comes = _is_in(self.source, folder), _is_in(self.target, folder)
         if not leaves and not comes:
             return None, self
@@ -101,7 +101,7 @@ def _is_in(path: Path | None, folder: Path) -> bool:
 
 
 class Fate(enum.Enum):
-    """What becomes of a change that was not synced."""
+    """The outcome of a change that was not synced."""
 
     DONE = "done"
     MISSING = "missing"
@@ -111,7 +111,7 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is durable at some point, and what is pending; `note` is what a test wrote down."""
+    """The durable and the pending changes at some point; `note` is what a test wrote down."""
 
     names: dict[Path, File]
     renames: tuple[Named, ...]
@@ -119,7 +119,7 @@ class Moment:
     note: object = None
 
     def states(self, at_most: int, seed: int) -> Iterator[Files]:
-        """What may be on the disk when the power fails here: every combination of fates.
+        """Yield what may be on the disk when the power fails here: every combination of fates.
 
         All of them when there are not more than `at_most`, else so many at random, of which one is
         "nothing but what was synced" and one "all of it".
@@ -146,8 +146,9 @@ class Moment:
         return {path: contents[file] for path, file in names.items()}
 
     def tears(self, chance: random.Random) -> Iterator[Files]:
-        """What may be left: every subset of the names, and one file at a time torn at each of its
-        bytes, with zeros or garbage behind, or whole pieces of it missing."""
+        """Yield what may be left: every subset of the names, and one file at a time torn at each of
+        its bytes, with zeros or garbage behind, or whole pieces of it missing.
+        """
         whole = {file: _all(*content) for file, content in self.contents.items()}
         for happened in itertools.product((False, True), repeat=len(self.renames)):
             yield self._named(iter(happened), whole)

@@ -22,7 +22,7 @@ ROOMY = 1 << 40
 
 
 class Burns(enum.Enum):
-    """When the power goes, of the operation that it hits."""
+    """The moment at which the power goes, before, during or after the operation that it hits."""
 
     BEFORE = "before"
     HALFWAY = "halfway"
@@ -51,10 +51,10 @@ class SimulatedDisk:
         self.remembers = True
         """The system has all files in memory."""
         self.refusals = 0
-        """How often there was no room."""
+        """Number of times that there was no room."""
         self.plan = FaultPlan()
         self.met: list[str] = []
-        """Which calls met a fault, oldest first."""
+        """Calls that met a fault, oldest first."""
         self.synced: list[Path] = []
         """Files, in the order in which they were synced."""
         self.operations = 0
@@ -121,7 +121,7 @@ class SimulatedDisk:
         return SimulatedDisk(self.files()) if self.dead else self.next_process()
 
     def moment(self, note: object = None) -> Moment:
-        """What a power cut could leave now."""
+        """Return what a power cut could leave now."""
         with self._mutex:
             files = [*self.names_durable.values(), *(rename.file for rename in self.pending)]
             contents = {file: (file.durable, tuple(file.changes)) for file in files}
@@ -136,7 +136,7 @@ class SimulatedDisk:
         return {path: bytes(file.data) for path, file in self.names_now.items()}
 
     def used_bytes(self) -> int:
-        """What the files take."""
+        """Return how many bytes the files take."""
         return sum(len(file.data) for file in self.names_now.values())
 
     # -- `Disk` ---------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class SimulatedDisk:
         return NoSpaceError("No space left on device")
 
     def _fitting(self, size: int, gap: int) -> int:
-        """How much of a write of `size` bytes fits, which begins `gap` after the file's end."""
+        """Return how much of a write of `size` bytes, begun `gap` after the file's end, fits."""
         if self.capacity_bytes is None:
             return size
         lacking = size + gap - max(0, self.capacity_bytes - self.used_bytes())

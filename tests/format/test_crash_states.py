@@ -52,7 +52,7 @@ STATES_PER_POINT = 60
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What was answered so far: this replica, of which `synced` chunks were told to be durable.
+    """The answers so far: this replica, of which `synced` chunks were told to be durable.
 
     No replica: one may be there or not, unless it was told that it is `gone`. It may be `dead`.
     """
@@ -234,7 +234,7 @@ async def opened_again_and_again(scenario: Scenario) -> None:
 
 
 async def opened_again_and_deleted(scenario: Scenario) -> None:
-    """What it left in the folder that it moved from is as gone as it is, and what comes is new."""
+    """The files in the folder that it moved from are as gone as it is, and what comes is new."""
     node = scenario.node
     await open_again(scenario)
     scenario.claim_nothing()
@@ -433,7 +433,7 @@ SCENARIOS = [
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What must and what may be on the disk at some point of a journal."""
+    """The content that must be on the disk at some point of a journal, and the content that may."""
 
     claim: Claim
     issued: frozenset[Issued]

@@ -83,7 +83,7 @@ async def heal(node: Node) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """What was on the disk at each moment from the damage on; `before` is what was promised."""
+    """The disk at each moment from the damage on; `before` is what was promised."""
 
     before: Replica
     damaged: Files

@@ -85,7 +85,7 @@ async def test_each_segment_but_the_last_has_an_index_and_a_start_without_makes_
 
 
 async def test_a_start_with_indexes_reads_no_records_of_other_segments_than_the_last() -> None:
-    """What is damaged in one costs the replicas whose bytes are read, when they are."""
+    """Damage in one costs the replicas whose bytes are read, when they are."""
     files = await written()
     first = segments(files)[0]
     files[first] = files[first][:HEADER_BYTES] + bytes(len(files[first]) - HEADER_BYTES)

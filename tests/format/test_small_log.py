@@ -216,7 +216,7 @@ async def test_votes_that_wait_for_no_disk_are_written_out(
 async def test_votes_do_not_wait_for_a_disk_that_hangs_while_a_segment_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the segment before has is synced, and once more what a vote appended meanwhile."""
+    """The content of the segment before is synced, and once more what a vote appended meanwhile."""
     disk, hanging = SimulatedDisk(), Fault(SYNCS, path=str(SEGMENT), delay_s=HELD)
     async with running(FOLDER, disk=disk) as node:
         for block in BLOCKS:

@@ -79,7 +79,7 @@ def replicas(files: Files, folder: Path = FOLDER) -> dict[str, bytes]:
 
 
 def recorded(files: Files, work: Callable[[SimulatedDisk], object]) -> list[Moment]:
-    """What may be left after each step of `work`."""
+    """Return what may be left after each step of `work`."""
     disk = SimulatedDisk(files, records=True)
     disk.note("begin")
     work(disk)

@@ -45,7 +45,7 @@ async def ended_by_writer(scene: Scene, view: BlockView, length: int) -> None:
 
 
 def states(scene: Scene, view: BlockView) -> tuple[HdfsReplicaState, ...]:
-    """What HDFS calls the replicas of the two that live."""
+    """Return what HDFS calls the replicas of the two that live."""
     block = view.record.block
     return tuple(
         hdfs_state(scene.network.reach[member].replicas[block])

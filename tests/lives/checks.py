@@ -1,4 +1,4 @@
-"""What must hold of every block all the time, and of all of them after a while of quiet.
+"""Rules that must hold of every block all the time, and of all of them after a while of quiet.
 
 Looks at the disks and at what the processes know of them, with an arithmetic of its own: a replica
 is *whole* when it is finalized with the recorded length on a disk that is not gone; what the
@@ -44,7 +44,7 @@ class Held:
     file: File | None
     """The file with its bytes, which others share if it is the log of small replicas."""
     place: range
-    """Where in it they are, if damage there can be told from a torn write."""
+    """The part of it where they are, if damage there can be told from a torn write."""
     known_dead: bool
     """Its DataNode knows that it is damaged."""
     accepted: Generation
@@ -72,17 +72,17 @@ _Version = tuple[bool, Generation, int]
 
 @dataclass(slots=True)
 class Checker:
-    """What is known of all replicas, and what was known at the last look."""
+    """Knows all replicas, as they are and as they were at the last look."""
 
     world: World
     cluster: Cluster
     blocks: dict[BlockId, Wanted] = field(default_factory=dict)
     held: dict[BlockId, dict[StorageId, Held]] = field(default_factory=dict)
     damaged: set[tuple[File, BlockId]] = field(default_factory=set)
-    """What the world damaged: the replica of which block in which file."""
+    """Replicas that the world damaged, each by its file and block."""
     counts: Counter[str] = field(default_factory=Counter)
     _lost: dict[StorageId, float] = field(default_factory=dict)
-    """When the world took a storage away."""
+    """The times at which the world took storages away."""
     _sound: dict[BlockId, tuple[_Version, frozenset[StorageId]]] = field(default_factory=dict)
     _wanted: dict[BlockId, int] = field(default_factory=dict)
 

@@ -71,13 +71,13 @@ class Machine:
     leaving: bool = False
     """An operator wants it to leave, and shall be obeyed in the end."""
     maintained_until_s: float = 0.0
-    """When the last maintenance that an operator asked for is over."""
+    """The time at which the last maintenance that an operator asked for is over."""
     broken: set[Path] = field(default_factory=set)
     """Volumes that have failed for good."""
 
     @property
     def address(self) -> str:
-        """Where its process is reached; each has a port of its own."""
+        """The address of its process; each has a port of its own."""
         return f"{self.name}:{9864 + self.lives}"
 
     @property

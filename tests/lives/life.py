@@ -33,7 +33,7 @@ LEADER_CHANCE: Final = 0.8
 """That what happens to a NameNode happens to the one that leads."""
 ELECTED_WITHIN_S: Final = 4.0
 THRESHOLD: Final = BLOCK_BYTES / ROOMY
-"""How far the use of a storage may be from the mean, for those who ask for balance."""
+"""The distance of a storage's use from the mean that those allow who ask for balance."""
 INSIDE_CHANCE: Final = 0.6
 """That a process ends between two steps of what it does, not while it waits."""
 TROUBLE_S: Final = 75.0
@@ -44,8 +44,9 @@ WHOLE_WITHIN_S: Final = 200.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a life showed: `mistakes` is empty when everything held all the time, `unfinished` when
-    all was whole after the quiet."""
+    """The result of a life: `mistakes` is empty when everything held all the time, `unfinished`
+    when all was whole after the quiet.
+    """
 
     seed: int
     mistakes: tuple[str, ...]
@@ -74,7 +75,7 @@ class Life:
         """One of them at a time: a minority, where there are several."""
         self._no_loss_before_s = 0.0
         self._to_return: list[Callable[[], None]] = []
-        """What is to come back in the end at the latest."""
+        """Calls that bring back, in the end at the latest, what is away."""
 
     async def run(self) -> Outcome:
         """Live to the end."""
@@ -284,7 +285,7 @@ class Life:
         self._later(self.rng.uniform(1, 8), self._heal_networks)
 
     def _slow_streams(self) -> None:
-        """What takes an instant takes seconds for a while: copies overlap with all that happens."""
+        """Make streams take seconds for a while, so that copies overlap with all that happens."""
         self._happens("streams slow")
         self.world.network.weather = Weather(late=0.6, late_s=3.0)
         self._later(self.rng.uniform(4, 16), self._heal_networks)

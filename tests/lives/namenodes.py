@@ -56,7 +56,7 @@ class NameNodes:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where they are reached."""
+        """The addresses of all NameNodes."""
         return tuple(seat.address for seat in self.seats)
 
     def leading(self) -> Seat | None:

@@ -35,7 +35,7 @@ _STEP_S = 1e-9
 
 @dataclass(slots=True)
 class Weather:
-    """What may happen to a message: probabilities, and delays in seconds."""
+    """Things that may happen to a message: probabilities, and delays in seconds."""
 
     lost: float = 0.0
     """With its connection, as TCP gives it up: whoever asks hears of that a while later."""
@@ -56,7 +56,7 @@ class Listener:
 
 
 class Network:
-    """Who is reached where. Processes on one machine are cut off together, by its `name`."""
+    """Knows where everybody is reached; processes of one `name` (machine) are cut off together."""
 
     def __init__(self, loop: VirtualTimeLoop, rng: random.Random) -> None:
         self.loop = loop
@@ -203,7 +203,7 @@ class Network:
 
 
 class _Socket:
-    """What `tune_socket` tunes."""
+    """A socket for `tune_socket`."""
 
     def setsockopt(self, *_: object) -> None:
         """Nothing to tune."""

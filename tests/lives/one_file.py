@@ -61,7 +61,7 @@ class OneFile:
     _moving: bool = False
     """It may be under the other name by now."""
     _late: tuple[Version, ...] = ()
-    """What a truncate that was asked for, and not answered, may still make of it."""
+    """Versions that a truncate that was asked for, and not answered, may still make of it."""
     _sessions: int = 0
     _left: list[AsyncFileWriter] = field(default_factory=list)
     """Writers whose owner was killed or gave up: nobody is there to be warned of them."""

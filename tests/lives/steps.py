@@ -33,7 +33,7 @@ PATIENCE_S: Final = 120.0
 
 
 class Blow(enum.Enum):
-    """What happens in the middle of a step."""
+    """An event in the middle of a step."""
 
     KILL = "kill"
     POWER_CUT = "power cut"
@@ -54,8 +54,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of it: what broke a promise, what was not as it should be in the end, and how many
-    changes each disk saw (the NameNode's last); `met` if the blow fell."""
+    """The result of a step: what broke a promise, what was not as it should be in the end, and how
+    many changes each disk saw (the NameNode's last); `met` if the blow fell.
+    """
 
     mistakes: tuple[str, ...]
     unfinished: tuple[str, ...]

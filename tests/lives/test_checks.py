@@ -1,4 +1,4 @@
-"""What the checker of the lives knows of replicas that nobody can ask."""
+"""The checker of the lives knows of replicas that nobody can ask."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ DURABILITIES: Final = (Durability.DISK, Durability.MEMORY)
 
 @dataclass(slots=True)
 class File:
-    """What its users know of a file: its bytes are those of `content(path)`."""
+    """A file as its users know it: its bytes are those of `content(path)`."""
 
     path: str
     replication: int

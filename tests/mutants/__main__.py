@@ -35,7 +35,7 @@ FAILED: Final = 1
 
 
 class Verdict(enum.Enum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     LIVES = "LIVES"

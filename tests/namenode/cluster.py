@@ -114,7 +114,7 @@ class Acceptor:
             )
 
     def find_chunk(self, wanted: FindChunk) -> FoundChunk:
-        """Where a chunk of a version begins."""
+        """Return where a chunk of a version begins."""
         state = None if wanted.block in self.dead else self.answer(Read(wanted.block))
         if not isinstance(state, ReadReply) or not holds(wanted.version, state):
             raise NotFoundError(f"storage {self.storage}: does not hold it", block=wanted.block)
@@ -123,7 +123,7 @@ class Acceptor:
         return FoundChunk(index, log.start_of(index), log.size_bytes)
 
     def summary(self, block: BlockId) -> ReplicaSummary:
-        """What the block report says of a replica."""
+        """Return what the block report says of a replica."""
         replica = self.replicas[block]
         state = self.answer(Read(block))
         assert isinstance(state, ReadReply)
@@ -131,7 +131,7 @@ class Acceptor:
         return ReplicaSummary(self.storage, state, hdfs_state(replica).value, last)
 
     def dead_replica(self, block: BlockId) -> DeadReplica:
-        """What the block report says of a dead one."""
+        """Return what the block report says of a dead one."""
         promised = self.replicas[block].registers.max_generation
         return DeadReplica(block, promised, "a bit has flipped")
 
@@ -222,5 +222,5 @@ class Network:
 
 
 def forget_votes(replica: Replica, keep: int) -> Replica:
-    """What a machine crash leaves of a replica whose votes were in memory only."""
+    """Return what a machine crash leaves of a replica whose votes were in memory only."""
     return replace(replica, log=replica.log.truncate(keep))

@@ -1,4 +1,4 @@
-"""What most tests of the NameNode begin with."""
+"""The node that most tests of the NameNode begin with."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class NamedCatalog(Catalog):
     def __init__(self, store: KeyValueStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(store, lambda _: self.all_held, clock_ms)
         self.all_held = False
-        """Whether the writer of every open file renews."""
+        """True if the writer of every open file renews."""
 
     async def make_directories(self, request: MakeDirectories) -> FileStatus:
         ids, once = len(split(request.path)), request.once

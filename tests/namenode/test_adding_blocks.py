@@ -1,4 +1,4 @@
-"""Where new blocks go: the choice made from what DataNodes have said so far."""
+"""Places of new blocks: the choice made from what DataNodes have said so far."""
 
 from __future__ import annotations
 

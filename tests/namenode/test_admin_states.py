@@ -136,7 +136,7 @@ async def test_the_next_namenode_knows_who_leaves_also_of_nodes_that_it_never_sa
 
 
 async def rolls(scene: Scene, *paths: str) -> list[bool]:
-    """Which files' open blocks should be left for another one now."""
+    """Return, for each file, whether its open block should be left for another one now."""
     blocks = [(await scene.node.catalog.unfinished(int(path)))[0].record.block for path in paths]
     told = tuple(OpenBlock(block) for block in blocks)
     answer = await scene.service.call(RENEW_LEASES, RenewLeases((ANN,), told))

@@ -1,4 +1,4 @@
-"""What the balancer plans: it ends, it helps, and no block is worse off for it."""
+"""The balancer's plans: they end, they help, and no block is worse off for them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def clusters(draw: st.DrawFn) -> tuple[Evenness, list[Replicated]]:
 
 
 def unevenness(of: Evenness) -> float:
-    """What every move must lower: the squares of the distances from the mean, by room."""
+    """Return what every move must lower: the squares of the distances from the mean, by room."""
     return sum(v.total_bytes * (v.use - of.mean) ** 2 for v in of.volumes.values())
 
 

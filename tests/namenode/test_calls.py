@@ -51,7 +51,7 @@ async def test_every_row_is_found_on_the_network() -> None:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the table logged, without times."""
+    """Return the lines that the table logged, without times."""
     made = (LineFormatter("nn").format(each) for each in caplog.records if "calls" in each.name)
     return [line.partition(" nn ")[2] for line in made]
 

@@ -43,7 +43,7 @@ class Model:
         return [p for p in (*self.directories, *self.files) if p.startswith(stem) and p != path]
 
     def blocked(self, path: str) -> bool:
-        """Whether a file is on the way."""
+        """True if a file is on the way."""
         return any(parent in self.files for parent in self.parents(path))
 
     def mkdirs(self, path: str, parents: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What a NameNode that stops between two steps leaves behind, and how the next one goes on."""
+"""The catalog of a NameNode that stopped between two steps, and how the next one goes on."""
 
 from __future__ import annotations
 

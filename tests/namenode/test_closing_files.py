@@ -1,4 +1,4 @@
-"""How the writing of a file ends: close, take-over, expired leases. No state is stuck."""
+"""The end of writing a file: close, take-over, expired leases. No state is stuck."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def written(scene: Scene, path: str = "/f", *counts: int) -> tuple[int, Bl
 
 
 def last_of(block: BlockId, length: int = 2) -> FinalizeBlock:
-    """What its writer ends the block with."""
+    """Return the message with which its writer ends the block."""
     return FinalizeBlock(block, ANN, FIRST_GENERATION, length, length * CHUNK_BYTES)
 
 
@@ -128,7 +128,7 @@ async def test_a_close_without_any_report_says_what_is_missing_and_may_be_repeat
 
 
 async def entries_made(scene: Scene, call: Awaitable[object]) -> int:
-    """How many entries the catalog's log grows by while `call` is answered."""
+    """Return how many entries the catalog's log grows by while `call` is answered."""
     before = (await scene.node.catalog.view()).revision
     await call
     return (await scene.node.catalog.view()).revision - before

@@ -160,7 +160,7 @@ OTHER_DISKS = (report(StorageId("other")),)
 def start(
     incarnation: str, port: int = 9864, *storages: StorageReport, cluster: str = ""
 ) -> Register:
-    """What a process of the name "dn" registers with; without storages it has those of "dn"."""
+    """Return what a process of the name "dn" registers with, by default the storages of "dn"."""
     disks = storages or (report(S1), report(S2))
     return Register("dn", f"dn:{port}", incarnation, disks, cluster)
 

@@ -1,4 +1,4 @@
-"""What ends by itself: directories with a time to live, versions of applications."""
+"""Things that end by themselves: directories with a time to live, versions of applications."""
 
 from __future__ import annotations
 

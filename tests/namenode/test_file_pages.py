@@ -274,7 +274,7 @@ class File:
 
 @dataclass
 class Reader:
-    """Who opened a file when it had these blocks."""
+    """A reader that opened a file when it had these blocks."""
 
     file: File
     spans: list[tuple[BlockId, int, int]]
@@ -375,7 +375,7 @@ class PagesMachine(RuleBasedStateMachine):
 
     @rule(reader=readers, fraction=st.floats(0, 1, exclude_max=True), limit=st.integers(1, 4))
     def read(self, reader: Reader, fraction: float, limit: int) -> None:
-        """What a reader finds for a byte of the file that it opened is what was there then."""
+        """Check that a reader finds, at a byte of the file that it opened, what was there then."""
         if not reader.spans:
             return
         offset = int(fraction * reader.size_bytes)

@@ -1,5 +1,5 @@
-"""What was unlinked goes with nothing left behind: at once if nothing is below it, else by the
-sweep. What either takes for empty must be empty when its edit is applied.
+"""Unlinked files and directories go with nothing left behind: at once if nothing is below them,
+else by the sweep. A directory that either takes for empty must be so when its edit is applied.
 """
 
 from __future__ import annotations

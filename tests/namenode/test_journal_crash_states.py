@@ -67,7 +67,7 @@ class Workload:
         self._adopt(storage)
 
     def _find_no_room(self, storage: StoreFolder) -> None:
-        """What is refused leaves nothing behind that a later start could take for an entry."""
+        """A refused edit leaves nothing behind that a later start could take for an entry."""
         payload = encode_edit(Edit(puts=((b"refused", bytes(50)),)))
         self.disk.full = True
         try:

@@ -80,7 +80,7 @@ async def opened(
 
 
 def found(folder: Path) -> list[bytes]:
-    """What a start finds in the journal."""
+    """Return the entries that a start finds in the journal."""
     return [bytes(payload) for _, payload in replay(OsDisk(), folder, 0)]
 
 

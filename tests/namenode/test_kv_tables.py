@@ -334,7 +334,7 @@ def test_a_batch_of_the_database_that_flushes_by_itself_is_the_map_after_an_entr
 
 
 def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
-    """What a version without a database left: a snapshot of entry 3, and a journal to entry 5."""
+    """Make the folder of a version before RocksDB: a snapshot of entry 3, a journal to entry 5."""
     store = open_store(OsDisk(), folder, Limits(segment_bytes=100), open_memory)
     with closing(store):
         for index in range(1, 6):

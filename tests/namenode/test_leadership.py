@@ -90,7 +90,7 @@ class Log:
 
 
 TROUBLE_HERE: ContextVar[list[PaxosBlockError]] = ContextVar("TROUBLE_HERE")
-"""What the next reads fail with that the test itself leads to, and no background work."""
+"""Errors of the next reads that the test itself leads to, and no background work."""
 
 
 class MemberStore(MemoryStore):
@@ -111,7 +111,7 @@ class MemberStore(MemoryStore):
         self.readable = asyncio.Event()
         self.readable.set()
         self.hears_leader = False
-        """Whether it learns from the leader what was committed, when it follows."""
+        """True if it learns from the leader what was committed, when it follows."""
 
     async def commit(self, edit: Edit) -> Committed | Conflict:
         self._check()
@@ -430,7 +430,7 @@ async def close_and_delete(member: Member) -> None:
 
 
 class LaggingStore(MemoryStore):
-    """What is applied here is nothing; the rest of the cluster is further."""
+    """Has applied nothing; the rest of the cluster is further."""
 
     def view(self) -> View:
         return StateMachine(MemoryTable())

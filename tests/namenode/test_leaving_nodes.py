@@ -1,4 +1,4 @@
-"""What holds a DataNode up that is to leave, and when it may go."""
+"""DataNodes that are to leave: what holds them up, and when they may go."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def say(scene: Scene, storage: str, admin: AdminState, for_s: float = 0) -
 
 
 async def look(scene: Scene) -> dict[str, LeavingNode]:
-    """How far the nodes are, by storage, after a look."""
+    """Return how far the nodes are, by storage, after a look."""
     scene.node.leaving.changed()
     scene.node.leaving._changed.clear()
     await scene.node.leaving.look()

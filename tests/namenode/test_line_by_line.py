@@ -33,7 +33,7 @@ from tests.namenode.test_reopening import (
 from tests.waiting import wait_until_async
 
 NEXT = WriterId("next")
-"""Who appends after Bob."""
+"""The writer that appends after Bob."""
 
 
 @dataclass

@@ -152,7 +152,7 @@ def renames(paths: list[str]) -> Iterator[Operation]:
 
 
 async def work_in_each_turn(twice: Twice) -> list[int]:
-    """What decisions did in each turn of the loop, until this is cancelled."""
+    """Return the work of decisions in each turn of the loop, until this is cancelled."""
     seen = [0]
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What a finalized block needs, for every standing that a member may have."""
+"""The needs of a finalized block, for every standing that a member may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a path is, and what it is told when it is none."""
+"""Paths, and what is said of a text that is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where blocks go: what holds of every choice, and what is said when there is none."""
+"""Places for blocks: what holds of every choice, and what is said when there is none."""
 
 from __future__ import annotations
 

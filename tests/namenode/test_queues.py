@@ -43,7 +43,7 @@ class Asking:
         self.heard = Counter[type]()
         self.ended = Counter[int]()
         self.failing: dict[int, PaxosBlockError | None] = {}
-        """What comes of these questions instead of an answer, if they are asked together."""
+        """Errors in place of the answers to these questions, if they are asked together."""
         self.dead = {DEAD}
         self.failures_left = 1 << 30
         self.done = True

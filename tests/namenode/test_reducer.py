@@ -67,7 +67,7 @@ def chosen(
     full: dict[StorageId, float] | None = None,
     preferred: StorageId | None = None,
 ) -> Leaver | None:
-    """Who leaves a block that all hold and have reported, but for what is said otherwise."""
+    """Return who leaves a block that all hold and have reported, but for what is said otherwise."""
     record = decided(*members)
     held = members if holders is None else holders
     need = needs.assess(record, wanted, held, view, damaged)

@@ -109,7 +109,7 @@ async def reopened(scene: Scene, asked: ReopenBlock) -> BlockRecord:
 
 
 async def left_alone(scene: Scene, asked: ReopenBlock) -> str:
-    """Why the block is left alone; the writer begins a new one, and nothing is in its way."""
+    """Return why the block is left alone; the writer begins a new one, as nothing is in its way."""
     answer = await scene.service.call(REOPEN_BLOCK, asked)
     assert answer.view is None
     record = await record_of(scene, asked.block)
@@ -267,7 +267,7 @@ async def test_a_block_at_a_node_that_is_to_leave_is_left_alone(scene: Scene) ->
 
 
 async def test_in_safe_mode_no_member_is_left_out(scene: Scene) -> None:
-    """What it held would go, and safe mode lets nothing go."""
+    """Its replica would go, and safe mode lets nothing go."""
     asked = await written(scene)
     await scene.node.catalog.enter_safe_mode()
     short = replace(asked, excluded=(Excluded(S3, 0.1),))
@@ -296,7 +296,7 @@ async def test_a_damaged_member_is_left_out(scene: Scene) -> None:
 
 
 async def test_without_most_of_its_members_a_block_is_left_alone(scene: Scene) -> None:
-    """Who is left out is no member any more: his replica goes, before it was copied."""
+    """A storage that is left out is no member any more: its replica goes, before it was copied."""
     asked = await written(scene)
     scene.clock.now += 3600
     await scene.beat("s1")

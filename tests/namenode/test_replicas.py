@@ -1,4 +1,4 @@
-"""What a block report means: a verdict per replica, and who holds what."""
+"""The meaning of a block report: a verdict per replica, and who holds what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a storage stands, by what was heard of its DataNode and what an operator said."""
+"""The standing of a storage, by what was heard of its DataNode and what an operator said."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seen(
     reported: bool = True,
     admin: AdminState = AdminState.IN_SERVICE,
 ) -> StoragePlace:
-    """Where the storage of a DataNode stands that was last heard of so long ago."""
+    """Return where the storage of a DataNode stands that was last heard of so long ago."""
     nodes = DataNodes(3.0, DEAD_AFTER_S)
     nodes.register(registration(S1, failed), 1000.0)
     if reported:

@@ -105,7 +105,7 @@ class Behind(MemoryStore):
 
 
 async def test_one_that_follows_takes_in_nobody_who_may_have_forgotten_something() -> None:
-    """What it has not heard of yet may be the very thing that was forgotten."""
+    """An entry that it has not heard of yet may be the very thing that was forgotten."""
     follower = Catalog(Behind())
     for told in (ROLLED_BACK, UPGRADED, TAKEN_IN):
         with pytest.raises(UnavailableError):
@@ -126,7 +126,7 @@ async def test_timelines_outlive_the_namenode(tmp_path: Path) -> None:
 
 
 def register(*timelines: Timeline, cluster: str = "", address: str = "dn:9864") -> Register:
-    """What a DataNode registers with."""
+    """Return the registration of a DataNode."""
     room = (StorageReport(STORAGE, 1000, 1000, 0),)
     return Register("dn", address, "run-1", room, cluster, timelines=timelines)
 

@@ -8,7 +8,7 @@ import sys
 
 
 def run(script: str, *arguments: str, **environment: str) -> str:
-    """What a program prints. It must end by itself, without an error, and close what it opened.
+    """Return what a program prints. It must end by itself, without an error, and close its files.
 
     Its log may say that this machine is slow.
     """

@@ -1,4 +1,4 @@
-"""What is hidden: files that were not published."""
+"""Hidden files: those that were not published."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from paxosblock.client.fsspec import PaxosBlockFileSystem
 
 
 class Fixtures(suites.AbstractFixtures):  # type: ignore[misc] # fsspec has no types
-    """What the suites want to know: the file system is the one of conftest.py."""
+    """Answers the suites' questions: the file system is the one of conftest.py."""
 
     @pytest.fixture
     def fs(self, fs: PaxosBlockFileSystem) -> PaxosBlockFileSystem:

@@ -13,7 +13,7 @@ from paxosblock.local.cluster import LocalCluster
 
 
 class Oops(Exception):
-    """What the tests raise in the middle of a block."""
+    """An error that the tests raise in the middle of a block."""
 
 
 @pytest.fixture

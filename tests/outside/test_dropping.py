@@ -29,7 +29,7 @@ LOST = "was not published, what was written is lost"
 
 
 class Oops(Exception):
-    """What the tests raise while a file is open."""
+    """An error that the tests raise while a file is open."""
 
 
 def end(script: str, url: str) -> subprocess.CompletedProcess[str]:

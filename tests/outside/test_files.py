@@ -28,7 +28,7 @@ DATA = os.urandom(100_000)
 
 
 class Oops(Exception):
-    """What the tests raise in the middle of a block."""
+    """An error that the tests raise in the middle of a block."""
 
 
 def test_what_was_written_in_pieces_is_read_at_any_position(

@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 
 
 class Oops(Exception):
-    """What the tests raise in the middle of a block."""
+    """An error that the tests raise in the middle of a block."""
 
 
 def test_what_is_published_leaves_no_record_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What can happen at clients: writers send, fail, learn and close; readers ask."""
+"""Moves of clients: writers send, fail, learn and close; readers ask."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def heard(model: Model, cell: Cell[Writer], message: Grant | Answer) -> Cell[Wri
 
 
 def is_counted(model: Model, cell: Cell[Writer], bit: int) -> bool:
-    """Whether the reply in letter `bit` changes nothing at this writer, now and later."""
+    """True if the reply in letter `bit` changes nothing at this writer, now and later."""
     writer, reply = cell.value, model.letter(bit).message
     assert isinstance(reply, Created | Vote)
     if isinstance(reply, Created):

@@ -1,4 +1,4 @@
-"""What can happen at a DataNode: a request arrives, its process or its machine crashes."""
+"""Moves of a DataNode: a request arrives, its process or its machine crashes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Chunks = tuple[ChunkName, ...]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request did at a storage; `mail` is the bit of the reply if somebody awaits it."""
+    """A storage after a request; `mail` is the bit of the reply if somebody awaits it."""
 
     disk: Cell[Disk]
     reply: Reply
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def synced_after(disk: Disk, after: register.Replica | None, effect: Effect | None) -> int:
-    """How many chunks are on stable storage once `effect` is done."""
+    """Return how many chunks are on stable storage once `effect` is done."""
     if after is None:
         return 0
     match effect:
@@ -152,7 +152,7 @@ def _delivered(
 def _supplies(
     model: Model, world: World, at: int, bit: int, request: Request
 ) -> tuple[Chunks, ...]:
-    """What the shell may have fetched when it lets the request in: the chunks of some holder.
+    """Return what the shell may have fetched when it lets the request in: some holder's chunks.
 
     With no holder it lets it in with nothing.
     """
@@ -196,8 +196,9 @@ def _serves(
 def is_dead(
     model: Model, disks: tuple[Cell[Disk], ...], bit: int, forgetting: tuple[int, ...]
 ) -> bool:
-    """Whether a request will be refused for ever: every storage it is for has promised more, and
-    none of them may forget that."""
+    """True if a request will be refused for ever: every storage it is for has promised more, and
+    none of them may forget that.
+    """
     return all(
         at not in forgetting and model.once(_refuses, model, at, disks[at], bit)
         for at in model.letter(bit).to

@@ -65,7 +65,7 @@ from tests.protocol.world import (
 
 @dataclass(slots=True)
 class Result:
-    """What an exploration found. `fault` is None when every state is as it must be."""
+    """The result of an exploration. `fault` is None when every state is as it must be."""
 
     states: int = 0
     depth: int = 0
@@ -205,7 +205,7 @@ class Search:
         return self.result
 
     def representative(self, world: World) -> World:
-        """What stands for `world`: settled, and renamed if storages may be."""
+        """Return what stands for `world`: settled, and renamed if storages may be."""
         return self.symmetry.representative(settled(self.model, world))
 
     def _next_level(self, level: list[World]) -> list[World]:

@@ -29,7 +29,7 @@ MEMORY = Durability.MEMORY
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is replaced, where it shows, and what the checks say then."""
+    """A replacement, where it shows, and what the checks say then."""
 
     owner: ModuleType | type
     name: str

@@ -1,4 +1,4 @@
-"""What can happen at the NameNode: generations are allocated, proposers learn, the KV decides."""
+"""Moves of the NameNode: generations are allocated, proposers learn, the KV decides."""
 
 from __future__ import annotations
 
@@ -139,8 +139,9 @@ def _leave(model: Model, world: World) -> Iterator[Move]:
 
 
 def _has_reported(model: Model, world: World, member: StorageId) -> bool:
-    """Whether `member` may have said Finalized, whatever was promised or accepted, or damaged,
-    since: the report that the NameNode goes by may be old."""
+    """True if `member` may have said Finalized, whatever was promised or accepted, or damaged,
+    since: the report that the NameNode goes by may be old.
+    """
     replica = world.disks[model.index(member)].value.replica
     decided = world.record.value.finalized_generation
     return replica is not None and replica.registers.finalized_generation == decided
@@ -346,7 +347,7 @@ def closed(record: BlockRecord, history: History, request: CloseRequest) -> Bloc
 
 
 def is_late(world: World, request: CloseRequest | RebuildRequest) -> bool:
-    """Whether a writer's request comes after its epoch, and the NameNode refuses it for that."""
+    """True if a writer's request comes after its epoch, and the NameNode refuses it for that."""
     record = world.record.value
     if request.generation >= record.writer_generation:
         return False

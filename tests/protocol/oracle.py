@@ -1,4 +1,4 @@
-"""What an outside observer notes, and what it demands of it (the properties of every exploration).
+"""An outside observer: what it notes and demands (the properties of every exploration).
 
 Nothing here uses a rule of the code under test: quorums, prefixes and lengths are worked out again
 from what the logs say.
@@ -34,7 +34,7 @@ def demand(condition: bool, text: str, *facts: object) -> None:
 
 
 def comparable(one: Content, other: Content) -> bool:
-    """Whether one of the two is a prefix of the other."""
+    """True if one of the two is a prefix of the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 

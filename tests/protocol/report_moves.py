@@ -1,4 +1,4 @@
-"""What block reports lead to: the NameNode's own `judge` looks at every replica of every state."""
+"""Block reports: the NameNode's own `judge` looks at every replica of every state."""
 
 from __future__ import annotations
 

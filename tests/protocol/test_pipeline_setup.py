@@ -71,7 +71,7 @@ def promised(length: int, generation: int) -> Replica:
 
 
 def opened_again(generation: int) -> Replica:
-    """What the append before has left: rbw of a newer GS, with the pre-append length."""
+    """Return what the append before has left: rbw of a newer GS, with the pre-append length."""
     step = register.answer(A, finalized(PRE_APPEND, 1), append_of(generation))
     assert step.replica is not None
     return step.replica

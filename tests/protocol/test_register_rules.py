@@ -371,7 +371,7 @@ def test_d8_a_machine_crash_makes_only_memory_replicas_weak() -> None:
 
 
 def test_d8_a_second_restart_does_not_make_a_weak_replica_strong() -> None:
-    """What the first crash lost does not come back with the second start."""
+    """Votes that the first crash lost do not come back with the second start."""
     once = restarted(replica(1, durability=MEMORY), same_boot=False)
     assert restarted(once, same_boot=True).registers.weak
 

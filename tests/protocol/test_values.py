@@ -1,4 +1,4 @@
-"""What the protocol says and keeps are values: nobody can change one, and equal ones are one."""
+"""Messages and states of the protocol are values: nobody can change one, and equal ones are one."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Cell(Generic[T]):
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """What a storage holds, and how many chunks would survive a power cut.
+    """The content of a storage, and how many chunks would survive a power cut.
 
     Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows, but
     the `epoch` of its log.
@@ -115,7 +115,7 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """What has happened, seen from outside: the checks compare the world with it.
+    """The past, seen from outside: the checks compare the world with it.
 
     `must`: longest prefix that was acknowledged, returned by a read or finalized.
     `sent`: per writer epoch, all chunks its writer ever sent. `accepted`: per recovery generation,
@@ -134,7 +134,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How often each costly event may still happen."""
+    """The number of times that each costly event may still happen."""
 
     seals: int = 0
     rebuilds: int = 0
@@ -205,7 +205,7 @@ class Model:
         self.letters: list[Letter] = []
         self.fired: Counter[str] = Counter()
         self.doing: tuple[object, ...] = ()
-        """What is being tried, for the trace when it breaks an invariant."""
+        """The move that is being tried, for the trace when it breaks an invariant."""
         self._bits: dict[Letter, int] = {}
         self._cells: dict[object, Cell[object]] = {}
         self._memo: dict[object, object] = {}
@@ -285,7 +285,7 @@ class Model:
 
 
 def content(log: ChunkLog) -> Content:
-    """What a log says."""
+    """Return the content of a log."""
     return tuple(name.crc for name in log)
 
 

@@ -86,7 +86,7 @@ class Client:
         self.history.add(key, Operation("read", value, called, self.loop.now))
 
     def _patience_s(self) -> float:
-        """How long to wait for one member, which may stand still, before asking another."""
+        """Return how long to wait for one member, which may stand still, before asking another."""
         return self.rng.uniform(0.05, 0.5)
 
     async def _change(self, kind: str, key: bytes) -> None:
@@ -138,7 +138,7 @@ class Client:
 
 
 async def _get(store: ReplicatedStore, key: bytes) -> Versioned:
-    """What a process does to answer a read."""
+    """Read as a process does to answer a client."""
     view = await store.read_barrier()
     return view.get(key)
 
@@ -150,7 +150,7 @@ async def _once(
     sequence: int,
     latest: int | None,
 ) -> Committed | Conflict:
-    """What a process does to apply a request once. It may come late."""
+    """Apply a request once, as a process does for a client. It may come late."""
     if latest is None:
         found = (await store.barrier()).get(key)
         latest = found.revision

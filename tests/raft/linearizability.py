@@ -19,7 +19,7 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a client asked of one key, and what it was told; values are unique.
+    """A client's question about one key, and the answer; values are unique.
 
     `called` and `answered` are times; `answered` is None when the outcome is unknown. By `kind`:
 
@@ -57,7 +57,7 @@ class Operation:
 
 
 def is_linearizable(history: Sequence[Operation]) -> bool:
-    """Whether an order exists that starts with an absent key.
+    """True if an order exists that starts with an absent key.
 
     Raises:
         UndecidedError: the search was given up.

@@ -26,7 +26,7 @@ from tests.raft.virtual_time import Host, VirtualTimeLoop
 
 STALL_S = 1.5
 FLUSHES = 0.03
-"""How often a table flushes by itself after an entry."""
+"""The probability that a table flushes by itself after an entry."""
 
 
 def node_of(store: ReplicatedStore) -> RaftNode:

@@ -274,7 +274,7 @@ def followers_do_not_compare_terms(patch: pytest.MonkeyPatch) -> None:
 
 
 def followers_commit_what_the_leader_did_not_send(patch: pytest.MonkeyPatch) -> None:
-    """What lies beyond the message may be an older leader's."""
+    """Entries beyond the message may be an older leader's."""
     receive: Any = RaftFollower.on_receive_append_entries
 
     def hasty(self: Any, data: Any) -> None:
@@ -360,7 +360,7 @@ def directed_tests() -> list[Callable[[], None]]:
 
 
 def fails(test: Callable[[], None]) -> bool:
-    """Whether the test notices; whatever it raises, it does."""
+    """True if the test notices; whatever it raises, it does."""
     try:
         test()
     except (Exception, pytest.fail.Exception):

@@ -13,7 +13,7 @@ from tests.raft.virtual_time import Host, VirtualTimeLoop
 
 @dataclass(slots=True)
 class Weather:
-    """What may happen to a message: probabilities, and delays in seconds."""
+    """Things that may happen to a message: probabilities, and delays in seconds."""
 
     lost: float = 0.0
     repeated: float = 0.0
@@ -24,7 +24,7 @@ class Weather:
 
 @dataclass(slots=True)
 class Network:
-    """Who hears whom. `on_send` sees every message first."""
+    """Knows who hears whom. `on_send` sees every message first."""
 
     loop: VirtualTimeLoop
     rng: random.Random

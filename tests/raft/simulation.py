@@ -29,12 +29,12 @@ FULL_DISKS_EVERY = 8
 """In one of so many seeds disks run full, too; the others run as they would without that fault."""
 MESSAGES_MAX = 300_000
 RATES = (0.3, 0.7, 1.0, 1.0, 1.4, 3.0)
-"""How fast a member's clock may go."""
+"""Rates at which a member's clock may go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a seed showed: `violations` is empty when every rule held."""
+    """The result of a seed: `violations` is empty when every rule held."""
 
     seed: int
     violations: tuple[str, ...]

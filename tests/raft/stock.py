@@ -142,7 +142,7 @@ async def run(cluster: StockCluster, clients: int, cut_off: bool) -> Counter[str
 
 @contextmanager
 def shims(folder: Path, seed: int) -> Iterator[None]:
-    """What stock code needs to run here; all of it is taken back."""
+    """Patch what stock code needs to run here; all of it is taken back."""
     before = dict(vars(config))
     config.configure({**SETTINGS, "log_path": str(folder), "serializer": JSONSerializer})
     errors = mock.patch("asyncio.futures.InvalidStateError", asyncio.InvalidStateError, create=True)

@@ -243,7 +243,7 @@ def test_l13_a_read_waits_for_a_majority_that_still_follows() -> None:
 
 
 def test_a_follower_commits_only_what_it_knows_to_be_the_leaders() -> None:
-    """What lies beyond the message may be left from an older leader."""
+    """Entries beyond the message may be left from an older leader."""
     with rig() as member:
         member.append([entry(1), entry(1, b"of an older leader")])
         member.append([], term=2, previous=(1, 1), commit=2, leader="n2:1")

@@ -33,7 +33,7 @@ LEFTOVERS = range(6)
 
 @dataclass(slots=True)
 class Promised:
-    """What had been said to be durable when the power went: terms by index, snapshot, vote."""
+    """Promises made by the time the power went: terms by index, snapshot, vote."""
 
     terms: dict[int, int] = field(default_factory=dict)
     snapshot: int = 0
@@ -46,7 +46,7 @@ def _never_full(error: NoSpaceError | None) -> None:
 
 @dataclass(slots=True)
 class Life:
-    """What a log goes through until the power goes."""
+    """A log, and all it goes through until the power goes."""
 
     disk: SimulatedDisk
     promised: Promised = field(default_factory=Promised)

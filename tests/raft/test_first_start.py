@@ -1,5 +1,6 @@
-"""Which folders may take part: an empty one is a lost one, unless the operator says that the
-cluster is new; one that went by other members counts other majorities."""
+"""Folders that may take part: an empty one is a lost one, unless the operator says that the cluster
+is new; one that went by other members counts other majorities.
+"""
 
 from __future__ import annotations
 

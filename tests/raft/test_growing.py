@@ -43,7 +43,7 @@ def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
 
 
 def catalog_of(disk: SimulatedDisk, *, replicated: bool) -> dict[bytes, bytes]:
-    """What a start of either kind finds."""
+    """Return what a start of either kind finds."""
     if not replicated:
         store = open_store(disk, KV, Limits(), MEMORY.open)
         found = dict(store.machine.scan(b"", b""))

@@ -44,7 +44,7 @@ class Watched(CutShort):
         super().__init__()
         self.look = look
         self.seen: list[str] = []
-        """What the changes were part of, in order."""
+        """Steps that the changes were part of, in order."""
 
     def _step(self) -> None:
         super()._step()
@@ -169,7 +169,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def checked_here(path: Path) -> int:
-    """What another process does in the product, which takes longer to start."""
+    """Check here what another process checks in the product, which takes longer to start."""
     with closing(RocksTable(OsDisk(), path, read_only=True)) as table:
         table.check()
         return table.revision

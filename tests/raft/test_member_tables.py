@@ -135,7 +135,7 @@ def test_a_flush_ahead_of_the_own_log_is_gone_on_from(tmp_path: Path) -> None:
 
 
 def stream_after(index: int, folder: Path) -> bytes:
-    """What a member that has applied `index` entries sends."""
+    """Return what a member that has applied `index` entries sends."""
     with closing(opened(folder)) as member:
         apply_to(member, index)
         checkpoint = member.machine.checkpoint().make()
@@ -144,7 +144,7 @@ def stream_after(index: int, folder: Path) -> bytes:
 
 
 def install(member: OpenedFolder, stream: bytes) -> None:
-    """What `RaftNode` does with the folder when a leader sends its table."""
+    """Do with the folder as `RaftNode` does when a leader sends its table."""
     receiver = member.receive()
     for begin in range(0, len(stream), 10_000):
         receiver.write(stream[begin : begin + 10_000])

@@ -89,7 +89,7 @@ class Cluster:
         return call(self.addresses[member], "GET", "/status") or {}
 
     def are_level(self) -> bool:
-        """Whether all of them have applied the same entries."""
+        """True if all of them have applied the same entries."""
         applied = {self.status(member).get("applied_index") for member in range(3)}
         return len(applied) == 1 and None not in applied
 

@@ -1,4 +1,4 @@
-"""What a new member of a grown cluster begins with: who gets it, and that it is what was sent."""
+"""The map that a new member of a grown cluster begins with: who gets it, and that it is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why there is a subclass for nearly everything: stock raftos 0.2.6 fails in the same simulator."""
+"""Stock raftos 0.2.6 fails in the same simulator, so there is a subclass for nearly everything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_p4_stock_containers_share_their_content() -> None:
 
 def test_s1_a_stock_log_cannot_be_read_from_term_10_on(tmp_path: Path) -> None:
     class Readable(MessagePackSerializer):  # type: ignore[misc]  # raftos has no types
-        """What P2 means to do."""
+        """Does what P2 means to do."""
 
         unpack = staticmethod(__import__("msgpack").unpackb)
 

@@ -1,4 +1,4 @@
-"""What a member keeps on disk: the vote, the log with its cuts, the snapshot."""
+"""A member's files on disk: the vote, the log with its cuts, the snapshot."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_table_whose_check_was_killed_is_checked_again_and_not_fetched_again(
 
 
 def test_a_table_whose_check_is_killed_each_time_is_fetched_again() -> None:
-    """What it holds may be the reason."""
+    """Its content may be the reason."""
     with rig() as member:
         checks = kill_checks(member, CHECKS_MAX)
         member.append([])

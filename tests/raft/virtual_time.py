@@ -19,11 +19,11 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _HOST: ContextVar[Host | None] = ContextVar("host", default=None)
-"""Whose callback or task this is. Whatever it starts inherits it."""
+"""The host of this callback or task. Whatever it starts inherits it."""
 
 
 LATE_S = 0.002
-"""How late a timer may be after its process stood still."""
+"""The most that a timer may be late after its process stood still."""
 
 RESOLUTION_S = 1e-9
 """The shortest wait."""
@@ -54,12 +54,13 @@ class Host:
     # -- its clock ------------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """What its clock shows now."""
+        """Return what its clock shows now."""
         return self._showed + (self._loop.now - self._set_at) * self._rate
 
     def world_time(self, shown: float) -> float:
-        """When its clock will show this; what is to come is not now, as numbers are rounded, or
-        who waits for it would look again and again."""
+        """Return when its clock will show this; what is to come is not now, as numbers are rounded,
+        or a caller that waits for it would look again and again.
+        """
         left_s = (shown - self.clock()) / self._rate
         return self._loop.now + (max(left_s, RESOLUTION_S) if left_s > 0 else left_s)
 
@@ -159,7 +160,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._lose)
 
     def time(self) -> float:
-        """What the clock of whoever asks shows; `now` is the world's."""
+        """Return what the clock of the caller shows; `now` is the world's."""
         host = _HOST.get()
         return self.now if host is None else host.clock()
 

@@ -304,7 +304,7 @@ def tell_replica(replica: Replica | None) -> str:
 
 
 def tell_flags(told: Replica | ReadReply) -> str:
-    """What keeps it from taking Writes, or from being counted."""
+    """Return what keeps it from taking Writes, or from being counted."""
     weak = " weak" if told.registers.weak else ""
     return weak + (" restarted" if told.restarted else "")
 

@@ -132,7 +132,7 @@ def _path(file: int | str | os.PathLike[str]) -> str:
 
 
 def met_file(control: Path) -> Path:
-    """Where the node tells which calls were met, one in each line."""
+    """Return the file in which the node tells which calls were met, one in each line."""
     return control.with_suffix(".met")
 
 
@@ -159,7 +159,7 @@ class FaultyCluster(LocalCluster):
         self._control(node.name).unlink(missing_ok=True)
 
     def met(self, node: Node) -> list[str]:
-        """Which calls met a fault, oldest first: the name in `os`, a space, the file's path."""
+        """Return the calls that met a fault, oldest first: name in `os`, space, the file's path."""
         try:
             return met_file(self._control(node.name)).read_text().splitlines()
         except FileNotFoundError:

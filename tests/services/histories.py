@@ -241,7 +241,7 @@ class Campaign:
 
     @property
     def folder(self) -> str:
-        """Where clients work at present."""
+        """Return the folder in which clients work at present."""
         return f"/h/{self._round}"
 
     @property

@@ -41,7 +41,7 @@ READ_BYTES: Final = 256 * 1024
 
 
 class Way(enum.Enum):
-    """Where bytes go, as seen from a node."""
+    """The direction of bytes, as seen from a node."""
 
     IN = "in"
     OUT = "out"

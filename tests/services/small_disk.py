@@ -33,7 +33,7 @@ class SmallDisk:
 
     @property
     def free_bytes(self) -> int:
-        """What an ordinary process may still write."""
+        """Return how much an ordinary process may still write."""
         found = os.statvfs(self.folder)
         return found.f_bavail * found.f_frsize
 

@@ -174,7 +174,7 @@ def append_while_one_hangs(cluster: LocalCluster, fs: Client, path: str, block: 
 
 
 def of_append(cluster: LocalCluster, block: BlockId) -> str:
-    """What the NameNodes say first of opening the block again."""
+    """Return what the NameNodes say first of opening the block again."""
     for node in cluster.namenodes:
         for line in node.log.read_text(encoding="utf-8").splitlines():
             named = f"block={block} " in line

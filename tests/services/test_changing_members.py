@@ -24,7 +24,7 @@ class Changing(LocalCluster):
         return super().namenodes[: self.members]
 
     def terms(self) -> set[int]:
-        """What those that answer say, as in `paxosblock admin report`."""
+        """Return the terms that those that answer tell, as in `paxosblock admin report`."""
         seen = (self.standing(node) for node in self.namenodes)
         return {each.term for each in seen if each is not None}
 

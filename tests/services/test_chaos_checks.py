@@ -1,4 +1,4 @@
-"""What the chaos campaign checks after its failures is noticed when it is not so."""
+"""The checks after a chaos campaign's failures notice when something is not as it should be."""
 
 from __future__ import annotations
 

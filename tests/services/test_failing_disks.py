@@ -267,7 +267,7 @@ def blocks(fs: Client, path: str) -> list[BlockId]:
 
 
 def failed_volumes(cluster: FaultyCluster) -> list[str]:
-    """Why volumes are not used any more."""
+    """Return why volumes are not used any more."""
     return [at.failed for node in cluster.status().datanodes for at in node.storages if at.failed]
 
 
@@ -353,7 +353,7 @@ NO_ROOM = Fault(WRITES, path="/raft/", error="ENOSPC", partly=True)
 
 
 def troubles(cluster: FaultyCluster) -> list[str]:
-    """What the NameNodes say of their disks, in the order of their numbers."""
+    """Return what the NameNodes say of their disks, in the order of their numbers."""
     standings = [cluster.standing(node) for node in cluster.namenodes]
     return [standing.trouble if standing else "silent" for standing in standings]
 

@@ -83,7 +83,7 @@ def storage_of(cluster: LocalCluster, node: Node) -> StorageId:
 
 
 def failures(cluster: LocalCluster) -> list[str]:
-    """Why volumes are not used any more."""
+    """Return why volumes are not used any more."""
     return [at.failed for node in cluster.status().datanodes for at in node.storages if at.failed]
 
 

@@ -109,7 +109,7 @@ def refuses(command: list[str], words: str) -> None:
 
 
 def heard_of_both(node: Node) -> bool:
-    """Whether a NameNode wrote down that it heard of both others."""
+    """True if a NameNode wrote down that it heard of both others."""
     joined = node.volumes[0] / "raft" / "joined"
     return joined.exists() and len(joined.read_text().split()) == 3  # the format, too
 

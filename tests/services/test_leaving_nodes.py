@@ -30,7 +30,7 @@ QUICK = {
     },
     "datanode": {"heartbeat_interval": "200ms"},
 }
-"""What takes a minute otherwise takes seconds."""
+"""Settings by which that takes seconds which otherwise takes a minute."""
 WITHIN_S = 90.0
 """On a machine that is busy."""
 
@@ -65,7 +65,7 @@ def nodes(cluster: LocalCluster, path: str) -> set[str]:
 
 
 def live(cluster: LocalCluster, path: str) -> list[int]:
-    """How many live members each block of a file has."""
+    """Return how many live members each block of a file has."""
     return [sum(member.live for member in block.members) for block in blocks(cluster, path)]
 
 
@@ -134,12 +134,12 @@ def test_a_node_leaves_through_kills_and_a_fail_over_and_no_block_has_too_few(
 
 
 def on(cluster: LocalCluster, paths: dict[str, bytes], name: str) -> int:
-    """How many of these files a DataNode holds."""
+    """Return how many of these files a DataNode holds."""
     return sum(name in nodes(cluster, path) for path in paths)
 
 
 def is_whole_without(cluster: LocalCluster, path: str, name: str) -> bool:
-    """Whether a file of one block has three live members, and none on this DataNode."""
+    """True if a file of one block has three live members, and none on this DataNode."""
     return live(cluster, path) == [3] and name not in nodes(cluster, path)
 
 

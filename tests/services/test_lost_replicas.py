@@ -76,7 +76,7 @@ def blocks_of(cluster: LocalCluster, path: str) -> list[BlockView]:
 
 
 def replicas_at(nodes: list[Node]) -> Counter[BlockId]:
-    """How often each block is there as a finalized replica."""
+    """Return how often each block is there as a finalized replica."""
     listed = [control.call(node.address, LIST_REPLICAS, ListReplicas()).replicas for node in nodes]
     return Counter(
         found.state.block
@@ -190,7 +190,7 @@ def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(
 def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
     blocks: int, copies: int
 ) -> None:
-    """What the old leader had copied becomes a member, or a member too many that leaves again."""
+    """Copies that the old leader made become members, or a member too many that leaves again."""
     patience_s, files = WHOLE_WITHIN_S + blocks / 5, [f"/{number}" for number in range(8)]
     each = blocks // len(files)
     with LocalCluster(5, 3, settings=QUICK) as cluster, Client(cluster.url) as fs:

@@ -280,7 +280,7 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
 
 
 def metrics(node: Node) -> dict[str, float]:
-    """What a NameNode counts, by name without the prefix."""
+    """Return what a NameNode counts, by name without the prefix."""
     with urlopen(f"http://{node.address}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     prefix = "paxosblock_namenode_"

@@ -101,7 +101,7 @@ async def test_a_datanode_that_is_killed_before_the_step_costs_no_byte_and_leave
 
 
 def added_blocks(cluster: LocalCluster) -> float:
-    """How often the NameNode was asked for a block since it started."""
+    """Return how often the NameNode was asked for a block since it started."""
     with urlopen(f"http://{cluster.namenode.address}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     asked = 'paxosblock_namenode_calls_total{call="add_block",outcome="done"}'

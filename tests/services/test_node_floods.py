@@ -50,7 +50,7 @@ def ended(connection: socket.socket) -> bool:
 
 
 def refusals(node: Node) -> dict[str, float]:
-    """What the node has refused, by reason."""
+    """Return how much the node has refused, by reason."""
     with urlopen(f"http://{node.address}/metrics", timeout=20) as answer:
         lines = answer.read().decode().splitlines()
     start = f'paxosblock_{node.member.role.value}_refusals_total{{reason="'

@@ -25,7 +25,7 @@ from tests.services.partitions import PartitionedCluster, Way
 from tests.waiting import PATIENCE_S, wait_until
 
 PATIENT = ClientConfig(vote_timeout_s=60.0, rpc_timeout_s=60.0)
-"""What ends sooner than a minute was ended by silence."""
+"""A call that ends sooner than a minute was ended by silence."""
 SOON_S = PATIENCE_S / 3
 """About a second on a quiet machine."""
 

@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def known(cluster: LocalCluster) -> list[int]:
-    """How many finalized replicas of each DataNode the NameNode knows."""
+    """Return how many finalized replicas of each DataNode the NameNode knows."""
     return [node.blocks for node in cluster.status().datanodes]
 
 

@@ -77,7 +77,7 @@ class Application:
 
 
 def registrations(cluster: LocalCluster, node: Node) -> int:
-    """How often the NameNode took note of a process of this DataNode."""
+    """Return how often the NameNode took note of a process of this DataNode."""
     lines = cluster.namenode.log.read_text().splitlines()
     return sum(f" datanode={node.name} " in each for each in lines if "DataNode registered" in each)
 

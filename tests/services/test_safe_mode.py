@@ -31,7 +31,7 @@ def ask(cluster: LocalCluster, action: SafeModeAction = SafeModeAction.GET) -> S
 
 
 def metric(namenode: Node) -> float:
-    """What a NameNode tells of it in `/metrics`."""
+    """Return what a NameNode tells of it in `/metrics`."""
     with urlopen(f"http://{namenode.address}/metrics") as response:
         lines = response.read().decode().splitlines()
     (line,) = (line for line in lines if line.startswith("paxosblock_namenode_safe_mode "))

@@ -254,7 +254,7 @@ async def test_a_file_with_very_many_blocks_behind_the_cut_is_cut_in_steps(
 
 @dataclass
 class Change:
-    """What a file was, and becomes: an append shows any part of what it adds meanwhile."""
+    """A file before and after: an append shows any part of what it adds meanwhile."""
 
     before: bytes
     after: bytes

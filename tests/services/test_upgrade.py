@@ -55,7 +55,7 @@ def datanode(cluster: LocalCluster, node: Node, *words: str) -> subprocess.Compl
 
 
 def report(cluster: LocalCluster) -> str:
-    """What `admin report` shows."""
+    """Return what `admin report` shows."""
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         run(["admin", "report", "--namenodes", cluster.namenode.address])
     return shown.getvalue()

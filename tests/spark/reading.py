@@ -1,4 +1,4 @@
-"""What is in the cluster after a job, read by the client and pyarrow: without Spark."""
+"""The content of the cluster after a job, read by the client and pyarrow: without Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Place:
         return [entry.path.removeprefix(f"{self.path}/") for entry in found]
 
     def leftovers(self) -> list[str]:
-        """What is still there of jobs' work."""
+        """Return what is still there of jobs' work."""
         return [name for name in self.names() if TEMPORARY in name]
 
     def files(self) -> list[Place]:
@@ -56,7 +56,7 @@ class Place:
         return pa.concat_tables(pq.read_table(io.BytesIO(each.content())) for each in self.files())
 
     def ids(self) -> Counter[int]:
-        """How often each value of the column `id` is in the parquet files of the directory."""
+        """Return how often each value of the column `id` is in the directory's parquet files."""
         return Counter(self.parquet().column("id").to_pylist())
 
     def arrow(self) -> pa.Table:
@@ -67,5 +67,5 @@ class Place:
         return pa.concat_tables(tables)
 
     def lines(self) -> Counter[str]:
-        """How often each line is in the file."""
+        """Return how often each line is in the file."""
         return Counter(self.content().decode().splitlines())

@@ -52,7 +52,7 @@ def replicas(cluster: LocalCluster, block: int) -> list[Path]:
 
 
 def check(cluster: LocalCluster, fs: Client, path: str) -> Checked:
-    """What one task would find in a short file."""
+    """Return what one task would find in a short file."""
     (unit,) = units_of(fs.stat(path))
     (found,) = check_units(cluster.addresses, [unit])
     return found

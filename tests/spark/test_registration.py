@@ -1,5 +1,4 @@
-"""How PySpark learns of the data source. That it does, every other test here shows: none registers
-it."""
+"""PySpark learns of the data source: every other test here shows it, too, for none registers it."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ print(sorted({"aiohttp", "msgspec", "pyarrow", "asyncio"} & set(sys.modules)))
 
 
 def said(folder: Path, program: str, path: str = "") -> list[str]:
-    """What a program prints that runs elsewhere, with `path` before the installed packages."""
+    """Return what a program prints, run elsewhere with `path` before the installed packages."""
     run = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,

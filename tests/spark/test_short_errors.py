@@ -1,4 +1,4 @@
-"""How much of an error reaches a user of Spark."""
+"""The part of an error that reaches a user of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of which files, asked as Spark asks but without a Spark session."""
+"""The parts of files that are read, asked as Spark asks but without a Spark session."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ TYPES: dict[str, DataType] = {
 
 
 def struct(text: str) -> StructType:
-    """What Spark makes of such a text; asking Spark takes a session."""
+    """Return what Spark makes of such a text; asking Spark takes a session."""
     columns = [column.split(" ") for column in text.split(", ")]
     return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
 

@@ -1,4 +1,4 @@
-"""Which lines a split takes, and how they become arrays. No Spark and no cluster."""
+"""The lines that a split takes, and how they become arrays. No Spark and no cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def read(data: bytes, split: Split, piece_size: int) -> list[bytes]:
-    """What a task that reads the split makes of it."""
+    """Return what a task that reads the split makes of it."""
     found = whole_lines(split, pieces(data[first_byte(split) :], piece_size))
     return [line for lines in found for line in line_array(lines).cast(pa.binary()).to_pylist()]
 

@@ -1,4 +1,4 @@
-"""Which files a stream of a directory takes when, and where a batch of lines ends: no Spark."""
+"""The files that a stream of a directory takes, and where a batch of lines ends: no Spark."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ LIMITS = st.one_of(
 
 
 class Stream:
-    """What a stream has read so far, as (file id, number of the change that linked it)."""
+    """The files that a stream has read, as (file id, number of the change that linked it)."""
 
     def __init__(self, limit: ReadLimit) -> None:
         self.at = Progress(directory_id=1)

@@ -1,4 +1,4 @@
-"""What the driver finds at the path before a task starts: asked without a Spark session."""
+"""The path as the driver finds it before a task starts: asked without a Spark session."""
 
 from __future__ import annotations
 

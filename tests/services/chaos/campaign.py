@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 DATANODES: Final = 5
 HOLD_S: Final = 2.0
-"""How long the only NameNode is away, as no writer may begin a block meanwhile."""
+"""The only NameNode is away for so long, as no writer may begin a block meanwhile."""
 IN_A_ROUND: Final = (1, 2, 3, 5)
 LOG: Final = "/chaos/log"
 TURN_CHANCE: Final = 0.5
@@ -121,7 +121,7 @@ class Campaign:
             writer.wait_success(now_s)
 
     def _read_idle(self, failure: Failure) -> None:
-        """What idle writers flushed is there, whatever lasts at present."""
+        """Check that all that idle writers flushed is there, whatever lasts at present."""
         for writer in self._idle:
             begun_s = time.monotonic()
             checks.check_bytes(self.fs, writer)

@@ -1,4 +1,4 @@
-"""What must be true when all failures are over: the cluster is whole, and so is every file."""
+"""Checks of what must be true when all failures are over: cluster and files are whole."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wait_whole(cluster: LocalCluster) -> None:
 
 
 def troubles(cluster: LocalCluster) -> list[str]:
-    """What is not as it should be; nobody is asked to help."""
+    """Return what is not as it should be; nobody is asked to help."""
     ended = [node for node in cluster.nodes if not node.alive]
     if ended:
         return [f"{node.name} has ended: {node.log_tail()}" for node in ended]
@@ -191,7 +191,7 @@ def wait_full(writer: Writer) -> float:
 
 
 def check_begun_blocks(fs: Client, writer: Writer) -> int:
-    """What a steady writer begins from now on has all its replicas; how many blocks it began."""
+    """Check that a steady writer's new blocks have all replicas; return how many it began."""
     known = set(blocks_of(fs, writer.path))
 
     def begun() -> list[BlockId]:

@@ -1,4 +1,4 @@
-"""What fails: a table of failures, how each begins and how it ends."""
+"""A table of failures, how each begins and how it ends."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class ChaosCluster(Restricted, FaultyCluster, PartitionedCluster):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where failures happen; `go_on` waits until writers have something acknowledged that they
-    began after the call."""
+    """The place of failures; `go_on` waits until writers have something acknowledged that they
+    began after the call.
+    """
 
     cluster: ChaosCluster
     go_on: Callable[[], None]
@@ -69,7 +70,7 @@ class Scene:
 
 
 class Target(enum.Enum):
-    """Whom a failure meets."""
+    """The process that a failure meets."""
 
     DATANODE = "datanode"
     """A member of a block that is being written."""

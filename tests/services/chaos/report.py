@@ -1,4 +1,4 @@
-"""What a campaign did and found, so that an empty one cannot pass for a success."""
+"""The actions and results of a campaign, so that an empty one cannot pass for a success."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Report:
 
     @property
     def failures(self) -> dict[str, int]:
-        """How often each took effect."""
+        """Return how often each took effect."""
         return {name: len(outages) for name, outages in self.outages_s.items()}
 
     def lines(self) -> Iterator[str]:
