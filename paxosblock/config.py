@@ -30,6 +30,7 @@ from paxosblock.settings import (
     BytesOrZero,
     BytesPerSecond,
     Count,
+    File,
     Flag,
     Host,
     Rack,
@@ -95,6 +96,14 @@ class NodeConfig(Config):
     """Bytes of long requests (above 16 KiB) that may be under way; a further one gets the answer to
     try again.
     """
+    access_file: File = ""
+    """A file with the secret of this cluster's callers and nodes, or several while it is changed, a
+    line each: this node serves those only who
+    prove that they know it, and calls nobody else. `PAXOSBLOCK_ACCESS_FILE` sets it for all
+    sections. Without a file it serves everybody."""
+    access_required: Flag = True
+    """False, while a cluster that runs is given its first secret: this node proves that it knows
+    it, but also serves those, and calls those, who have none."""
 
     def check(self) -> None:
         """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""
@@ -279,6 +288,10 @@ class ClientConfig(Config):
     """Bytes a sequential reader fetches ahead."""
     host: Host = field(default_factory=socket.gethostname)
     """This machine's name: its DataNodes, those with the same one, are near."""
+    access_file: File = ""
+    """A file with the secret of this cluster's callers and nodes, or several while it is changed, a
+    line each: the client calls only nodes that
+    prove that they know it. `PAXOSBLOCK_ACCESS_FILE` sets it for all sections."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
@@ -293,6 +306,8 @@ class ClientConfig(Config):
 
 C = TypeVar("C", bound=Config)
 
+SHARED: Final = ("access_file",)
+"""Settings that all sections have, which `PAXOSBLOCK_<NAME>` sets in all of them."""
 SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
 
 
@@ -352,6 +367,9 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def _from_environment(kind: type[Config], environment: Mapping[str, str]) -> Iterator[_Written]:
+    for name in SHARED:
+        if (variable := f"{ENVIRONMENT_PREFIX}_{name.upper()}") in environment:
+            yield variable, name, environment[variable]
     prefix = f"{ENVIRONMENT_PREFIX}_{kind.section.upper()}_"
     for variable in sorted(environment):
         if variable.startswith(prefix):

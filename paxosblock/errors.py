@@ -9,6 +9,7 @@
     ├── NotDirectoryError (NotADirectoryError)    a file where a directory is meant
     ├── DirectoryNotEmptyError (OSError)          delete without `recursive`
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
+    ├── AccessDeniedError (PermissionError)       one end does not know the access secret
     ├── LeaseError                                the file is being written by somebody else
     ├── TruncatedError (OSError)                  the file was truncated after it was opened
     ├── FencedError                               a newer generation took over: outcome UNKNOWN
@@ -148,6 +149,14 @@ class InvalidRequestError(PaxosBlockError, ValueError):
 
     outcome = Outcome.NEVER
     http_status = 400
+
+
+class AccessDeniedError(PaxosBlockError, PermissionError):
+    """The node serves those only who know the cluster's access secret, or does not know ours."""
+
+    outcome = Outcome.NEVER
+    http_status = 403
+    _number = errno.EACCES
 
 
 class LeaseError(PaxosBlockError):

@@ -165,6 +165,12 @@ _RACKS: Final = SettingKind(
     parse=_read_racks,
     allows=lambda value: isinstance(value, tuple),
 )
+_FILE: Final = SettingKind(
+    suffix="",
+    expected="the path of a file",
+    parse=lambda written: written,
+    allows=lambda value: isinstance(value, str) and "\0" not in value,
+)
 _HOST: Final = SettingKind(
     suffix="",
     expected="a machine's name, without spaces",
@@ -203,3 +209,4 @@ Share = Annotated[float, _SHARE]
 Rack = Annotated[str, _RACK]
 Racks = Annotated[tuple[tuple[str, str], ...], _RACKS]
 Host = Annotated[str, _HOST]
+File = Annotated[str, _FILE]

@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.bodies import STALL_S
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.refusals import Refusals
@@ -62,10 +63,11 @@ async def node(
     *,
     stall_s: float = STALL_S,
     refusals: Refusals | None = None,
+    access: Access = OPEN,
 ) -> AsyncIterator[int]:
     """A server with a data stream; gives its port."""
     app = web.Application()
-    upgrade = upgrade_handler(app, make_handler, stall_s=stall_s, refusals=refusals)
+    upgrade = upgrade_handler(app, make_handler, stall_s=stall_s, refusals=refusals, access=access)
     app.router.add_get("/stream", upgrade)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -13,6 +13,7 @@ import pytest
 
 from paxosblock import errors
 from paxosblock.errors import (
+    AccessDeniedError,
     ConfigError,
     CorruptionError,
     DeadlineError,
@@ -49,6 +50,7 @@ KINDS: dict[type[PaxosBlockError], tuple[Outcome, bool, int, int | None]] = {
     NotDirectoryError: (NEVER, False, 409, errno.ENOTDIR),
     DirectoryNotEmptyError: (NEVER, False, 409, errno.ENOTEMPTY),
     InvalidRequestError: (NEVER, False, 400, None),
+    AccessDeniedError: (NEVER, False, 403, errno.EACCES),
     LeaseError: (NEVER, False, 409, None),
     TruncatedError: (NEVER, False, 409, errno.ESTALE),
     FencedError: (UNKNOWN, False, 409, None),

@@ -26,7 +26,8 @@ from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.leaving_nodes import describe_progress
 from paxosblock.cli.safemode import describe_safe_mode
 from paxosblock.cli.text import counted
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import AccessDeniedError, PaxosBlockError
+from paxosblock.net.access import Access
 
 ANSWER_WITHIN_S = 2.0
 _LEAVING_NODES = "paxosblock.cli.leaving_nodes"
@@ -49,6 +50,7 @@ admin = DashGroup(
         "fsck": Entry(
             "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
         ),
+        "token": Entry("paxosblock.cli.token", "Make a token for requests over HTTP."),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )
@@ -122,16 +124,18 @@ def ask_all(invocation: Invocation) -> dict[str, NameNodeStatus | None]:
     while waiting:
         address = waiting.pop(0)
         if address not in standings:
-            standings[address] = found = _ask(address)
+            standings[address] = found = _ask(address, invocation.access)
             waiting += found.members if found else ()
     return standings
 
 
-def _ask(address: str) -> NameNodeStatus | None:
+def _ask(address: str, access: Access) -> NameNodeStatus | None:
     from paxosblock.net.control import call
 
     try:
-        return call(address, NAMENODE_STATUS, NameNodeStatusRequest(), ANSWER_WITHIN_S)
+        return call(address, NAMENODE_STATUS, NameNodeStatusRequest(), ANSWER_WITHIN_S, access)
+    except AccessDeniedError:
+        raise
     except PaxosBlockError:
         return None
 

@@ -47,7 +47,8 @@ def backup(invocation: Invocation, *, folder: Path, source: str | None) -> None:
             raise UnavailableError(f"{source} does not answer")
     if not chosen:
         raise UnavailableError("no NameNode leads: wait, or name one with --from")
-    found = take_backup(chosen[0], folder, standings[chosen[0]].cluster)
+    leader = chosen[0]
+    found = take_backup(leader, folder, standings[leader].cluster, invocation.access)
     invocation.say(f"{folder} holds the catalog up to entry {found.entry}", found)
 
 

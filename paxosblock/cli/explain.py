@@ -18,6 +18,7 @@ from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import counted, table
 from paxosblock.errors import PaxosBlockError
+from paxosblock.net.access import Access
 from paxosblock.net.control import call
 from paxosblock.protocol.replica_state import HdfsReplicaState
 from paxosblock.protocol.types import NO_GENERATION, BlockId
@@ -119,25 +120,28 @@ def _blocks(invocation: Invocation, named: str) -> Iterator[BlockId]:
 
 def _story(invocation: Invocation, block: BlockId) -> BlockStory:
     explanation = invocation.call(EXPLAIN, BlockRequest(block))
-    lines = _replica_lines(block, explanation.view.members)
+    lines = _replica_lines(invocation.access, block, explanation.view.members)
     path = explanation.path
     wanted = invocation.call(STAT, PathRequest(path)).replication if path else None
     return BlockStory(explanation, wanted, lines)
 
 
-def _replica_lines(block: BlockId, members: tuple[BlockMember, ...]) -> tuple[ReplicaLine, ...]:
+def _replica_lines(
+    access: Access, block: BlockId, members: tuple[BlockMember, ...]
+) -> tuple[ReplicaLine, ...]:
     """Ask all members at once: several that hang cost the time of one."""
+    ask = partial(_replica_line, block, access)
     with ThreadPoolExecutor(max(1, len(members))) as asking:
-        return tuple(asking.map(partial(_replica_line, block), members))
+        return tuple(asking.map(ask, members))
 
 
-def _replica_line(block: BlockId, member: BlockMember) -> ReplicaLine:
+def _replica_line(block: BlockId, access: Access, member: BlockMember) -> ReplicaLine:
     if not member.address:
         return ReplicaLine(member, None, "its DataNode is not known")
     try:
         wanted = FindReplica(block, member.storage)
         timeout_s = _TIMEOUT_S if member.live else _TIMEOUT_NOT_LIVE_S
-        found = call(member.address, FIND_REPLICA, wanted, timeout_s).replicas
+        found = call(member.address, FIND_REPLICA, wanted, timeout_s, access).replicas
     except PaxosBlockError as error:
         return ReplicaLine(member, None, str(error))
     return ReplicaLine(member, found[0], "") if found else ReplicaLine(member, None, _NOTHING)

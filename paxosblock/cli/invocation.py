@@ -29,6 +29,7 @@ from paxosblock.units import format_duration, parse_duration
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
     from paxosblock.client import Client
+    from paxosblock.net.access import Access
     from paxosblock.net.control import NameNodes
 
 Q = TypeVar("Q")
@@ -178,7 +179,19 @@ class Invocation:
         from paxosblock.net.control import NameNodes
 
         retry_for_s = self.timeout_s
-        return NameNodes(self.addresses, retry_for_s or DEFAULT_TIMEOUT_S, retry_for_s)
+        timeout_s = retry_for_s or DEFAULT_TIMEOUT_S
+        return NameNodes(self.addresses, timeout_s, retry_for_s, self.access)
+
+    @cached_property
+    def access(self) -> Access:
+        """Return the secret that this command and the cluster's nodes prove to each other."""
+        from paxosblock.net.access import OPEN, Access
+
+        if not any(name.endswith("_ACCESS_FILE") for name in os.environ):
+            return OPEN  # without the import of all settings: a command must start fast
+        from paxosblock.config import ClientConfig, load_config
+
+        return Access.of(load_config(ClientConfig).access_file)
 
     @contextmanager
     def client(self, cluster: str | None = None) -> Iterator[Client]:

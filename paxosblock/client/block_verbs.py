@@ -297,7 +297,7 @@ class AsyncDataNode:
         request = NextGS(
             block, generation, record.writer_generation, record.window, record.durability
         )
-        async with RpcClient() as rpc:
+        async with RpcClient(self._core.rpc.access) as rpc:
             answer = await rpc.call(
                 self.member.address,
                 ACCEPT.name,

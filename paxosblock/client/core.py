@@ -10,6 +10,7 @@ from paxosblock.client.tender import Tending
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
+from paxosblock.net.access import Access
 from paxosblock.net.rpc import RpcClient
 
 
@@ -29,16 +30,20 @@ class ClientCore:
     @classmethod
     def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> ClientCore:
         """Return those of a client of the cluster whose NameNodes have these addresses; nothing is
-        connected yet."""
-        rpc = RpcClient()
+        connected yet.
+
+        Raises ConfigError if the file with the access secret is not as it should be.
+        """
+        access = Access.of(config.access_file)
+        rpc = RpcClient(access)
         namenodes = NameNodes(
             addresses, rpc, timeout_s=config.rpc_timeout_s, retry_for_s=config.retry_for_s
         )
         return cls(
             config,
             namenodes,
-            WritingConnections(config),
-            DataConnections(config.connect_timeout_s),
+            WritingConnections(config, access),
+            DataConnections(config.connect_timeout_s, access),
             LeaseKeeper(namenodes, config.lease_interval_s),
             Tending(),
             rpc,

@@ -22,6 +22,7 @@ from paxosblock.api.datanode import (
 from paxosblock.checksum import Buffer
 from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.calls import CallChannel, ChunkSink
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.control import split_address
@@ -53,9 +54,10 @@ class VoteListener(Protocol):
 class DataConnection:
     """The data stream to one DataNode: chunks out, votes in, and calls."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access = OPEN) -> None:
         """Not connected yet; `connect` is called once."""
         self.address = address
+        self._access = access
         self._channel = CallChannel(_CALLS, _REPLIES, self)
         self._listeners: dict[BlockId, VoteListener] = {}
         self._lost: PaxosBlockError | None = None
@@ -65,7 +67,9 @@ class DataConnection:
     async def connect(self, timeout_s: float) -> None:
         """Raises UnavailableError or ProtocolError when there is no DataNode at the address."""
         host, port = split_address(self.address)
-        self._channel.connection = await connect(host, port, self._channel, timeout_s=timeout_s)
+        self._channel.connection = await connect(
+            host, port, self._channel, timeout_s=timeout_s, access=self._access
+        )
 
     @property
     def closed(self) -> bool:
@@ -172,7 +176,8 @@ class DataConnection:
 class DataConnections:
     """One connection per DataNode address; a lost one is replaced when it is asked for again."""
 
-    def __init__(self, connect_timeout_s: float) -> None:
+    def __init__(self, connect_timeout_s: float, access: Access = OPEN) -> None:
+        self.access = access
         self._connect_timeout_s = connect_timeout_s
         self._open: dict[str, DataConnection] = {}
         self._connecting: dict[str, asyncio.Task[DataConnection]] = {}
@@ -224,7 +229,7 @@ class DataConnections:
             self._open[address] = tried.result()
 
     async def _connect(self, address: str) -> DataConnection:
-        connection = DataConnection(address)
+        connection = DataConnection(address, self.access)
         await connection.connect(self._connect_timeout_s)
         return connection
 

@@ -16,6 +16,7 @@ from paxosblock.client.patience import Patience, RunningClock
 from paxosblock.client.transport import DataConnection, DataConnections, VoteListener
 from paxosblock.config import BEATS_PER_SILENCE, ClientConfig
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.beats import arrived_bytes, beat_wish
 from paxosblock.net.calls import ChunkSink
 from paxosblock.net.wire import Header
@@ -33,9 +34,9 @@ QUICK_VOTES_SHARE: Final = 0.5
 class WritingConnections(DataConnections):
     """`DataConnections` that take a DataNode that hangs for one that is lost."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, access: Access = OPEN) -> None:
         """Uses `connect_timeout`, `hung_after` and `vote_timeout`."""
-        super().__init__(config.connect_timeout_s)
+        super().__init__(config.connect_timeout_s, access)
         self.beat_every_s = config.hung_after_s / BEATS_PER_SILENCE
         self.clock = RunningClock(self.beat_every_s / TICKS_PER_BEAT)
         self.votes = Patience(QUICK_VOTES_SHARE * config.vote_timeout_s, config.vote_timeout_s)
@@ -66,7 +67,7 @@ class WatchedConnection(DataConnection):
 
     def __init__(self, address: str, pool: WritingConnections, silence: Patience) -> None:
         """`silence` is how long this DataNode may be silent before it counts as hung."""
-        super().__init__(address)
+        super().__init__(address, pool.access)
         self._pool = pool
         self._clock = pool.clock
         self._silence = silence

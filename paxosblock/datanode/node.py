@@ -74,6 +74,7 @@ class DataNode:
             Transfer(
                 pace=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
                 reserved_bytes=config.reserved_space_bytes,
+                access=client.access,
             ),
             self._reporter,
             reserved_bytes=config.reserved_space_bytes,

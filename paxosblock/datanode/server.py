@@ -28,6 +28,7 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
+from paxosblock.net.access_server import without_token
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import (
@@ -94,7 +95,7 @@ async def running(
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(RpcClient())
+        client = await stack.enter_async_context(RpcClient(guard.access))
         disk = OsDisk()
         hung = await find_hung(disk, paths, config.volume_hung_after_s)
         opened = open_volumes(disk, paths, node_id, config, boot_id(), upgrade=upgrade, hung=hung)
@@ -130,11 +131,14 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", show_metrics)
+    for path in ("/healthz", "/metrics"):
+        without_token(app, path)
     upgrade = upgrade_handler(
         app,
         lambda _: node.new_stream(),
         stall_s=guard.bodies.limits.stall_s,
         refusals=guard.refusals,
+        access=guard.access,
     )
     app.router.add_get(STREAM_PATH, upgrade)
     return app

@@ -28,6 +28,7 @@ from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.logs import facts
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.calls import CallChannel, open_channel
 from paxosblock.net.control import split_address
 from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
@@ -54,13 +55,17 @@ _log = logging.getLogger(__name__)
 class Transfer:
     """The `Fetcher` of a DataNode."""
 
-    def __init__(self, *, pace: Pace | None = None, reserved_bytes: int = 0) -> None:
+    def __init__(
+        self, *, pace: Pace | None = None, reserved_bytes: int = 0, access: Access = OPEN
+    ) -> None:
         """Connections are opened for each transfer: recoveries are rare.
 
         `pace` is that of copies to this node; they keep `reserved_bytes` of each volume free.
+        `access` has the secret that holders and this node prove to each other.
         """
         self._pace = pace or Pace()
         self._reserved_bytes = reserved_bytes
+        self._access = access
         self._repairs = asyncio.Semaphore(MAX_TRANSFERS)
         self._copies = asyncio.Semaphore(MAX_COPIES)
 
@@ -115,7 +120,9 @@ class Transfer:
     async def _fill_from(self, holder: StorageAddress, task: _Task) -> None:
         host, port = split_address(holder.address)
         volume, draft, request = task.volume, task.draft, task.request
-        channel = await open_channel(host, port, _CALLS, _REPLIES, timeout_s=TIMEOUT_S)
+        channel = await open_channel(
+            host, port, _CALLS, _REPLIES, timeout_s=TIMEOUT_S, access=self._access
+        )
         try:
             while draft.stop < task.stop:
                 generations = _generations(request)

@@ -31,6 +31,7 @@ from paxosblock.api.status import (
     NameNodeStatusRequest,
 )
 from paxosblock.chance import CHANCE
+from paxosblock.config import NameNodeConfig, load_config
 from paxosblock.errors import (
     ConfigError,
     DeadlineError,
@@ -44,6 +45,7 @@ from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.namenode.growing import grow_folder
 from paxosblock.net import control
+from paxosblock.net.access import Access
 
 HOST: Final = "127.0.0.1"
 STANDING_TIMEOUT_S: Final = 1.0
@@ -183,6 +185,12 @@ class LocalCluster:
         return "paxosblock://" + ",".join(self.addresses)
 
     @property
+    def _access(self) -> Access:
+        """The secrets that are in their file now: nodes read them when they start."""
+        config = load_config(NameNodeConfig, self._folder.config)
+        return Access.of(config.access_file)
+
+    @property
     def alive(self) -> bool:
         """True if any of its nodes runs."""
         return any(node.alive for node in self.nodes)
@@ -234,13 +242,18 @@ class LocalCluster:
 
     def status(self) -> ClusterStatus:
         """Return the cluster as the leading NameNode sees it."""
-        return control.NameNodes(self.addresses, 5.0).call(CLUSTER_STATUS, ClusterStatusRequest())
+        asking = control.NameNodes(self.addresses, 5.0, access=self._access)
+        return asking.call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def standing(self, node: Node) -> NameNodeStatus | None:
         """Return the state of one of the NameNodes; None if it does not answer."""
         with contextlib.suppress(*_NO_ANSWER):
             return control.call(
-                node.address, NAMENODE_STATUS, NameNodeStatusRequest(), STANDING_TIMEOUT_S
+                node.address,
+                NAMENODE_STATUS,
+                NameNodeStatusRequest(),
+                STANDING_TIMEOUT_S,
+                self._access,
             )
         return None
 

@@ -29,6 +29,7 @@ import msgspec
 from paxosblock.decoders import json_decoder
 from paxosblock.disk import Disk, OsDisk, read_file
 from paxosblock.errors import (
+    AccessDeniedError,
     ConfigError,
     CorruptionError,
     PaxosBlockError,
@@ -48,6 +49,9 @@ from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Table, pieces
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
+from paxosblock.net.access import OPEN, Access
+from paxosblock.net.upgrade import MAX_HANDSHAKE_BYTES
+from paxosblock.net.wire import decode_error
 from paxosblock.units import MIB
 
 BACKUP_PATH: Final = "/backup"
@@ -77,16 +81,18 @@ class Backup(msgspec.Struct, frozen=True):
 _BACKUP: Final = json_decoder(Backup)
 
 
-def take_backup(address: str, folder: Path, cluster: str) -> Backup:
+def take_backup(address: str, folder: Path, cluster: str, access: Access = OPEN) -> Backup:
     """Write what the NameNode at `address` has applied to a folder, and read it back; blocks.
 
     Args:
         address: host:port of a NameNode, which may lead or not.
         folder: new, or empty.
         cluster: the id of its cluster.
+        access: makes the token that the NameNode may demand.
 
     Raises:
         ConfigError: the folder is not empty.
+        AccessDeniedError: the NameNode demands a token, or another one.
         UnavailableError: the NameNode does not answer, or cannot give it now; or the process that
             read what came was ended.
         CorruptionError: what came is damaged.
@@ -97,7 +103,7 @@ def take_backup(address: str, folder: Path, cluster: str) -> Backup:
     disk.make_folder(folder)
     receiver = FileReceiver(disk, folder / _DRAFT)
     try:
-        _fetch(address, receiver)
+        _fetch(address, receiver, access)
         receiver.finish()
         found = Backup(check_apart(receiver.folder), cluster)
         disk.rename(receiver.folder, folder / _DATABASE)
@@ -193,12 +199,14 @@ def _read(disk: Disk, folder: Path) -> Backup:
     return found
 
 
-def _fetch(address: str, receiver: FileReceiver) -> None:
+def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
     """Write to `receiver` what the NameNode gives. Raises as `take_backup`."""
     host, _, port = address.rpartition(":")
     try:
         with closing(HTTPConnection(host.strip("[]"), int(port), timeout=_SILENCE_S)) as connection:
-            connection.request("GET", BACKUP_PATH)
+            connection.request(
+                "GET", BACKUP_PATH, headers=access.token_header(wall_clock_ms() / 1000)
+            )
             for piece in _body(address, connection.getresponse()):
                 receiver.write(piece)
     except PaxosBlockError:
@@ -209,6 +217,8 @@ def _fetch(address: str, receiver: FileReceiver) -> None:
 
 
 def _body(address: str, answer: HTTPResponse) -> Iterator[bytes]:
+    if answer.status == AccessDeniedError.http_status:
+        raise decode_error(answer.read(MAX_HANDSHAKE_BYTES))
     if answer.status != 200:
         words = " ".join(answer.read(1000).decode(errors="replace").split())
         raise UnavailableError(f"{address} gives no backup: {words} ({answer.status})")

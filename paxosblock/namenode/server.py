@@ -25,6 +25,7 @@ from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.net.access_server import without_token
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
@@ -85,7 +86,7 @@ async def running(
         engine = one_of(config, path, peers) if peers else alone(config, path, listen)
         store = engine.store
         stack.push_async_callback(store.close)
-        client = await stack.enter_async_context(RpcClient())
+        client = await stack.enter_async_context(RpcClient(guard.access))
         clock_s = asyncio.get_running_loop().time
         reach = over_rpc(client, config.recovery_timeout_s)
         node = NameNode(node_id, config, store, clock_s, reach)
@@ -123,6 +124,8 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Applicatio
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", show_metrics)
+    for path in ("/healthz", "/metrics"):
+        without_token(app, path)
     return app
 
 

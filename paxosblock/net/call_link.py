@@ -17,6 +17,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net import upgrade
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.call_frames import (
     CALLS_PATH,
     NAME_BYTES_MAX,
@@ -242,12 +243,22 @@ class CallLink(asyncio.Protocol):
 
 
 async def open_link(
-    address: str, timeout_s: float, on_lost: Callable[[CallLink], None]
+    address: str,
+    timeout_s: float,
+    on_lost: Callable[[CallLink], None],
+    access: Access = OPEN,
 ) -> CallLink:
     """Connect to the node at `address`. Raises what `split_address` and `upgrade.call` do."""
     host, port = split_address(address)
     sock, _ = await upgrade.call(
-        host, port, CALLS_PATH, UPGRADE, {}, timeout_s=timeout_s, tune=lambda _: None
+        host,
+        port,
+        CALLS_PATH,
+        UPGRADE,
+        {},
+        timeout_s=timeout_s,
+        tune=lambda _: None,
+        access=access,
     )
     link = CallLink(address, on_lost)
     await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)

@@ -16,6 +16,8 @@ from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net import upgrade_server
+from paxosblock.net.access import OPEN, Access
+from paxosblock.net.access_server import without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.bodies import PROGRESS_BYTES, Bodies
 from paxosblock.net.call_frames import (
@@ -26,6 +28,7 @@ from paxosblock.net.call_frames import (
     CallFrames,
     pack,
 )
+from paxosblock.net.doorkeeper import Doorkeeper
 from paxosblock.net.refusals import Refusal
 from paxosblock.net.rpc import RpcRouter, answer
 from paxosblock.net.steps import Steps
@@ -47,10 +50,13 @@ SHUTDOWN_S: Final = 2.0
 _CALL: Final = CallFrameKind.CALL
 
 
-def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = None) -> None:
+def add_calls(
+    app: web.Application, router: RpcRouter, bodies: Bodies | None = None, access: Access = OPEN
+) -> None:
     """Let `app` answer `GET /calls`: the calls of `router`, as frames.
 
-    `bodies` bounds incomplete requests; None: the default. When `app` shuts down, it tells callers,
+    `bodies` bounds incomplete requests; None: the default. `access` has the secret that both ends
+    prove. When `app` shuts down, it tells callers,
     and the calls under way have `SHUTDOWN_S` to end.
     """
     bounds = bodies or Bodies()
@@ -59,12 +65,17 @@ def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = N
     async def upgrade(request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() != UPGRADE:
             return upgrade_server.unknown_protocol(CALLS_PATH, UPGRADE)
+        try:
+            doorkeeper = Doorkeeper.of(access, request, bounds.refusals)
+        except PaxosBlockError as error:
+            return upgrade_server.refusal(error)
         transport = request.transport
         if transport is not None:
             calls = ServedCalls(router, bounds, served.discard)
             served.add(calls)
             answer = {"Upgrade": UPGRADE}
-            calls.hold(upgrade_server.take_over(request, transport, calls, answer))
+            slot = upgrade_server.take_over(request, transport, calls, answer, doorkeeper)
+            calls.hold(slot)
         return web.Response(status=101)  # only the access log sees it: the connection is gone
 
     async def close_all(_app: web.Application) -> None:
@@ -73,6 +84,7 @@ def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = N
             await asyncio.wait(closing)
 
     app.router.add_get(CALLS_PATH, upgrade)
+    without_token(app, CALLS_PATH)
     app.on_shutdown.append(close_all)
 
 

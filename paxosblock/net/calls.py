@@ -24,6 +24,7 @@ from paxosblock.errors import (
     UnavailableError,
     internal_error,
 )
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.stream import connect
 from paxosblock.net.wire import (
@@ -277,11 +278,12 @@ async def open_channel(
     votes: VoteHandler | None = None,
     *,
     timeout_s: float = 5.0,
+    access: Access = OPEN,
 ) -> CallChannel:
     """Return a `CallChannel` on a new data stream to host:port. Raises what `stream.connect`
     raises."""
     channel = CallChannel(calls, replies, votes)
-    channel.connection = await connect(host, port, channel, timeout_s=timeout_s)
+    channel.connection = await connect(host, port, channel, timeout_s=timeout_s, access=access)
     return channel
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
-from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
@@ -28,6 +27,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net import upgrade
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.call_frames import (
     CALLS_PATH,
     UPGRADE,
@@ -46,24 +46,31 @@ A = TypeVar("A")
 READ_BYTES: Final = 1 << 16
 
 
-def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0) -> A:
+def call(
+    address: str,
+    method: Method[Q, A],
+    request: Q,
+    timeout_s: float = 60.0,
+    access: Access = OPEN,
+) -> A:
     """Ask the node at `address` (host:port) and return its answer.
 
     Raises:
         PaxosBlockError: what the node reported.
         InvalidRequestError: the request cannot be encoded.
+        AccessDeniedError: the node does not know our secret, or wants one that we lack.
         UnavailableError: nothing takes calls there; nothing was done.
         OutcomeUnknownError, DeadlineError: the request was sent and no answer came.
         ProtocolError: something else than a paxosblock node answers there.
     """
-    with Line(address, timeout_s) as line:
+    with Line(address, timeout_s, access) as line:
         return line.ask(method, request, timeout_s)
 
 
 class Line:
     """A connection to a node for control calls, one after the other."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
+    def __init__(self, address: str, timeout_s: float, access: Access = OPEN) -> None:
         """Connect. Raises what `call` raises before it sends the request."""
         self._address = address
         self._frames = CallFrames()
@@ -73,7 +80,7 @@ class Line:
         except OSError as error:
             raise _unreachable(address, error) from error
         try:
-            self._begin(timeout_s)
+            self._begin(timeout_s, access)
         except BaseException:
             self.close()
             raise
@@ -119,17 +126,17 @@ class Line:
         except msgspec.DecodeError as error:
             raise _strange(address, error) from error
 
-    def _begin(self, timeout_s: float) -> None:
+    def _begin(self, timeout_s: float, access: Access) -> None:
         """Agree with the node on the protocol from now on."""
         address, until_s = self._address, time.monotonic() + timeout_s
+        introduction = access.introduction(CALLS_PATH)
         answer = upgrade.answer(address, UPGRADE)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.sendall(upgrade.head(address, CALLS_PATH, UPGRADE, {}))
-            next(answer)
-            with suppress(StopIteration):  # the whole answer has come
-                while True:
-                    answer.send(self._read(until_s, upgrade.READ_BYTES))
+            asked = upgrade.head(address, CALLS_PATH, UPGRADE, introduction.headers)
+            self._socket.sendall(asked)
+            headers = self._read_answer(answer, until_s)
+            self._socket.sendall(introduction.proof(address, headers))
         except PaxosBlockError as error:
             error.with_outcome(Outcome.NEVER)  # whatever it says
             raise
@@ -138,6 +145,15 @@ class Line:
             raise UnavailableError(late, address=address) from error
         except OSError as error:
             raise _unreachable(address, error) from error
+
+    def _read_answer(self, answer: upgrade.Answer, until_s: float) -> dict[str, str]:
+        next(answer)
+        while True:
+            try:
+                answer.send(self._read(until_s, upgrade.READ_BYTES))
+            except StopIteration as whole:
+                headers: dict[str, str] = whole.value
+                return headers
 
     def _read(self, until_s: float, most: int) -> bytes:
         self._socket.settimeout(max(0.001, until_s - time.monotonic()))
@@ -210,13 +226,17 @@ class NameNodes:
     """
 
     def __init__(
-        self, addresses: Sequence[str], timeout_s: float = 10.0, retry_for_s: float = 30.0
+        self,
+        addresses: Sequence[str],
+        timeout_s: float = 10.0,
+        retry_for_s: float = 30.0,
+        access: Access = OPEN,
     ) -> None:
         """Know at least one of them by its address.
 
         A single call may take `timeout_s`, all tries of a request together `retry_for_s`.
         """
-        self._search = LeaderSearch(addresses, _Shell(), timeout_s, retry_for_s)
+        self._search = LeaderSearch(addresses, _Shell(access), timeout_s, retry_for_s)
         self._sessions = Sessions()
 
     def retry_for(self, seconds: float) -> None:
@@ -238,7 +258,8 @@ class NameNodes:
 class _Shell:
     """The shell of a search that blocks: its coroutines never suspend."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: Access) -> None:
+        self._access = access
         self._idle: dict[str, list[Line]] = {}
 
     def now_s(self) -> float:
@@ -265,7 +286,7 @@ class _Shell:
         idle = self._idle.setdefault(address, [])
         line = idle.pop() if idle else None
         if line is None or not line.usable:
-            line = Line(address, timeout_s)
+            line = Line(address, timeout_s, self._access)
         answer = line.ask(method, request, timeout_s)
         idle.append(line)
         return answer

@@ -1,10 +1,11 @@
-"""The guard that keeps floods of connections and requests from a node's port, by its settings."""
+"""The guard that keeps strangers, and floods of connections and requests, from a node's port."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
 from paxosblock.config import NodeConfig
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.admission import Admission, Caps
 from paxosblock.net.bodies import Bodies, BodyLimits
 from paxosblock.net.refusals import Refusal, Refusals
@@ -26,6 +27,7 @@ class Guard:
         *,
         head_timeout_s: float = HEAD_TIMEOUT_S,
         bodies: BodyLimits | None = None,
+        access: Access = OPEN,
     ) -> None:
         """Without arguments it has the default settings, on a machine with many descriptors."""
         self.refusals = Refusals()
@@ -34,15 +36,20 @@ class Guard:
         )
         self.bodies = Bodies(bodies, self.refusals)
         self.head_timeout_s = head_timeout_s
+        self.access = access
 
     @classmethod
     def of(cls, config: NodeConfig, descriptors: int) -> Self:
-        """Make it from a node's settings; its connections may use so many file `descriptors`."""
+        """Make it from a node's settings; its connections may use so many file `descriptors`.
+
+        Raises ConfigError if the file with the access secret is not as it should be.
+        """
         caps = Caps.within(config.max_connections, config.max_connections_per_address, descriptors)
         return cls(
             caps,
             head_timeout_s=config.request_head_timeout_s,
             bodies=BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s),
+            access=Access.of(config.access_file, required=config.access_required),
         )
 
     def add_to(self, metrics: NodeMetrics) -> None:

@@ -27,6 +27,7 @@ class Refusal(enum.Enum):
     BODY_MEMORY = "body_memory"
     MALFORMED = "malformed"
     NO_DESCRIPTOR = "no_descriptor"
+    NO_ACCESS = "no_access"
 
 
 _WORDS: Final = {
@@ -38,6 +39,7 @@ _WORDS: Final = {
     Refusal.BODY_MEMORY: "requests refused: those under way fill the memory for them",
     Refusal.MALFORMED: "requests refused that are no HTTP and no frames of calls",
     Refusal.NO_DESCRIPTOR: "no file descriptor is left for a connection: those that come wait",
+    Refusal.NO_ACCESS: "callers refused who do not know the access secret",
 }
 
 

@@ -26,6 +26,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.call_link import CallLink, Question, open_link
 from paxosblock.net.names import new_name
 
@@ -113,8 +114,9 @@ async def answer(call: Registered, name: str, body: bytes | bytearray) -> bytes:
 class RpcClient:
     """The client's end: it keeps connections open and raises every failure as one of our errors."""
 
-    def __init__(self) -> None:
-        """Start without connections."""
+    def __init__(self, access: Access = OPEN) -> None:
+        """Start without connections; both ends of one prove the secret of `access`."""
+        self.access = access
         self._links: dict[str, CallLink] = {}
         self._open: set[CallLink] = set()
         """These, and others on which a call is still under way."""
@@ -203,6 +205,6 @@ class RpcClient:
                 before.retire()
 
     async def _connect(self, address: str, timeout_s: float) -> CallLink:
-        link = await open_link(address, timeout_s, self._open.discard)
+        link = await open_link(address, timeout_s, self._open.discard, self.access)
         self._open.add(link)
         return link

@@ -12,6 +12,7 @@ import asyncio
 from typing import Final
 
 from paxosblock.net import upgrade
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection, FrameHandler, tune_socket
 
 UPGRADE: Final = "paxosblock-stream/3"
@@ -33,11 +34,16 @@ async def close_connections(connections: tuple[FrameConnection, ...]) -> None:
 
 
 async def connect(
-    host: str, port: int, handler: FrameHandler, *, timeout_s: float = 5.0
+    host: str,
+    port: int,
+    handler: FrameHandler,
+    *,
+    timeout_s: float = 5.0,
+    access: Access = OPEN,
 ) -> FrameConnection:
     """Open a data stream to the node at host:port. Raises what `upgrade.call` does."""
     sock, _ = await upgrade.call(
-        host, port, STREAM_PATH, UPGRADE, {}, timeout_s=timeout_s, tune=tune_socket
+        host, port, STREAM_PATH, UPGRADE, {}, timeout_s=timeout_s, tune=tune_socket, access=access
     )
     peer = f"{host}:{port}"
     connection = FrameConnection(handler, peer)

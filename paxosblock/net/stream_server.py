@@ -9,9 +9,12 @@ from aiohttp import web
 
 from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
 from paxosblock.net import upgrade_server
+from paxosblock.net.access import OPEN, Access
+from paxosblock.net.access_server import without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.bodies import STALL_S
 from paxosblock.net.connection import FrameConnection, FrameHandler
+from paxosblock.net.doorkeeper import Doorkeeper
 from paxosblock.net.http_server import HttpConnection
 from paxosblock.net.refusals import Refusal, Refusals
 from paxosblock.net.stream import STREAM_PATH, UPGRADE, close_connections
@@ -25,17 +28,20 @@ def upgrade_handler(
     *,
     stall_s: float = STALL_S,
     refusals: Refusals | None = None,
+    access: Access = OPEN,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the handler of `GET /stream`, for `app.router.add_get(STREAM_PATH, ...)`.
 
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
-    refuses the connection. When `app` shuts down, the open streams are closed.
+    refuses the connection. `access` has the secret that both ends prove. When `app` shuts down, the
+    open streams are closed.
 
     A connection on which no first frame, or not the rest of a frame, comes for `stall_s` is closed
     and counted in `refusals`; any other may be silent.
     """
     connections: dict[FrameConnection, Slot] = {}
-    watch = _StallWatch(stall_s, refusals or Refusals())
+    refused = refusals or Refusals()
+    watch = _StallWatch(stall_s, refused)
 
     def lost(connection: FrameConnection) -> None:
         connections.pop(connection).release()
@@ -46,13 +52,16 @@ def upgrade_handler(
             return upgrade_server.unknown_protocol(STREAM_PATH, UPGRADE)
         try:
             _refuse_spare(request)
+            doorkeeper = Doorkeeper.of(access, request, refused)
             handler = make_handler(request)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)
         transport = request.transport
         if transport is not None:
             connection = FrameConnection(handler, upgrade_server.peer_of(transport), on_lost=lost)
-            slot = upgrade_server.take_over(request, transport, connection, {"Upgrade": UPGRADE})
+            slot = upgrade_server.take_over(
+                request, transport, connection, {"Upgrade": UPGRADE}, doorkeeper
+            )
             connections[connection] = slot
             watch.begin(connection)
         return web.Response(status=101)  # only the access log sees it: the connection is gone
@@ -61,6 +70,7 @@ def upgrade_handler(
         await close_connections(tuple(connections))
 
     app.on_shutdown.append(close_all)
+    without_token(app, STREAM_PATH)
     return answer
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.wire import decode_error
 from paxosblock.units import KIB
 
@@ -73,10 +74,12 @@ async def call(
     *,
     timeout_s: float,
     tune: Callable[[socket.socket], None],
+    access: Access = OPEN,
 ) -> tuple[socket.socket, dict[str, str]]:
     """Open a connection to the node at host:port that speaks `protocol` from now on.
 
-    `headers` are the caller's own; `tune` sets options of the socket before it connects.
+    `headers` are the caller's own; `tune` sets options of the socket before it connects; `access`
+    has the secret that both ends prove.
 
     Returns:
         The connected socket, which does not block, and the headers of the answer, by their names in
@@ -85,6 +88,7 @@ async def call(
     Raises:
         UnavailableError: nothing answers there within `timeout_s`.
         ProtocolError: something answers that does not speak `protocol`.
+        AccessDeniedError: the node does not know our secret, or wants one that we lack.
         PaxosBlockError: the node refuses the connection and says why.
         In each case nothing was asked yet.
     """
@@ -93,9 +97,13 @@ async def call(
         async with asyncio.timeout(timeout_s):
             sock = await _open_socket(host, port, tune)
             try:
-                request = head(peer, path, protocol, headers)
-                await asyncio.get_running_loop().sock_sendall(sock, request)
-                return sock, await _receive(sock, answer(peer, protocol))
+                loop, introduction = asyncio.get_running_loop(), access.introduction(path)
+                request = head(peer, path, protocol, {**headers, **introduction.headers})
+                await loop.sock_sendall(sock, request)
+                answered = await _receive(sock, answer(peer, protocol))
+                if proof := introduction.proof(peer, answered):
+                    await loop.sock_sendall(sock, proof)
+                return sock, answered
             except BaseException:
                 sock.close()
                 raise

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.admission import Slot
+from paxosblock.net.doorkeeper import Doorkeeper
 from paxosblock.net.http_server import HttpConnection
 from paxosblock.net.upgrade import ERROR_TYPE
 from paxosblock.net.wire import encode_error
@@ -33,14 +34,18 @@ def take_over(
     transport: asyncio.Transport,
     protocol: asyncio.BaseProtocol,
     headers: Mapping[str, str],
+    doorkeeper: Doorkeeper | None = None,
 ) -> Slot:
     """Move the request's transport from aiohttp to `protocol`; to aiohttp it looks closed.
 
-    `headers` of the `101` name the protocol that both speak from now on.
+    `headers` of the `101` name the protocol that both speak from now on. What the
+    `doorkeeper` does not let through is not heard.
 
     Returns:
         The connection's slot, to release when the connection is lost or no longer counts.
     """
+    if doorkeeper is not None:
+        protocol, headers = doorkeeper.before(protocol), {**headers, **doorkeeper.headers}
     http = request.protocol
     slot = http.hand_over() if isinstance(http, HttpConnection) else Slot(None, "")
     # A uvloop transport chooses how to read when reading starts: buffered or not.

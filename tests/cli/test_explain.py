@@ -16,6 +16,7 @@ from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import BlockStory, _lines, _replica_lines
 from paxosblock.errors import FencedError
+from paxosblock.net.access import OPEN as OPEN_ACCESS
 from paxosblock.protocol.types import BlockId, StorageId
 from tests.cli.conftest import Paxosblock, Result
 from tests.namenode.test_replicas import OPEN
@@ -176,6 +177,6 @@ def test_explain_asks_all_members_together() -> None:
             at = f"127.0.0.1:{listening.getsockname()[1]}"
             members.append(BlockMember(StorageId(f"s{number}"), f"n{number}", at, live=True))
             threading.Thread(target=leave, args=(listening,), daemon=True).start()
-        lines = _replica_lines(BlockId(7), tuple(members))
+        lines = _replica_lines(OPEN_ACCESS, BlockId(7), tuple(members))
     assert [line.member for line in lines] == members
     assert not any("did not answer" in line.problem for line in lines)

@@ -21,6 +21,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection, FrameHandler
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.wire import decode_error, encode_error
@@ -175,9 +176,15 @@ class Network:
     # -- data streams -----------------------------------------------------------------------------
 
     async def connect(
-        self, host: str, port: int, handler: FrameHandler, *, timeout_s: float = 5.0
+        self,
+        host: str,
+        port: int,
+        handler: FrameHandler,
+        *,
+        timeout_s: float = 5.0,
+        access: Access = OPEN,
     ) -> FrameConnection:
-        """Open a stream, as `net.stream.connect` does."""
+        """Open a stream, as `net.stream.connect` does; all who are here have access."""
         address = f"{host}:{port}"
         here = running_host()
         assert here is not None, "somebody connects who is no process"

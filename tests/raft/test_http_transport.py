@@ -14,12 +14,13 @@ from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
 from paxosblock.namenode.raft.messages import Message
-from paxosblock.namenode.raft.secure_channel import Handshake, Opener, Sealer
+from paxosblock.namenode.raft.secure_channel import Opener, Sealer
 from paxosblock.net import upgrade
 from paxosblock.net.admission import Caps
 from paxosblock.net.connection import tune_socket
 from paxosblock.net.control import split_address
 from paxosblock.net.guard import Guard
+from paxosblock.net.handshake import Handshake
 from paxosblock.net.rpc import RpcRouter
 from paxosblock.net.serving import listen
 from tests.loops import on_both_loops

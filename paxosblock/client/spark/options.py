@@ -121,6 +121,10 @@ class Options:
     retry_for_s: float = -1.0
     """Seconds a call is repeated while nobody answers; negative: as the client is configured."""
 
+    access_file: str = ""
+    """The file with the cluster's access secret, on each machine; "": as the client is configured.
+    """
+
     @property
     def roots(self) -> tuple[str, ...]:
         """Return what a batch reads: every path or pattern that was named."""
@@ -139,6 +143,7 @@ class Options:
                 "durability": self.durability and self.durability.value,
                 "on_failure": self.on_failure and self.on_failure.value,
                 "replace_on_failure": self.replace_on_failure and self.replace_on_failure.value,
+                "access_file": self.access_file or None,
                 "retry_for": f"{self.retry_for_s:f}s" if self.retry_for_s >= 0 else None,
             },
         )
@@ -246,6 +251,7 @@ OPTIONS: Final = (
     Option("durability", "durability", Use.WRITES, _member(Durability)),
     Option("onFailure", "on_failure", Use.WRITES, _member(OnFailure)),
     Option("replaceOnFailure", "replace_on_failure", Use.WRITES, _member(Replacement)),
+    Option("accessFile", "access_file", Use.ALL, str),
     Option("retryFor", "retry_for_s", Use.ALL, _duration),
 )
 

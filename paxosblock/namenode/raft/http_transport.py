@@ -21,25 +21,16 @@ from aiohttp import web
 from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
-from paxosblock.namenode.raft.secure_channel import (
-    FROM,
-    NONCE,
-    NONCE_BYTES,
-    PROOF,
-    TO,
-    Handshake,
-    Opener,
-    Sealer,
-    nonce_of,
-)
+from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Opener, Sealer
 from paxosblock.net import upgrade, upgrade_server
+from paxosblock.net.access_server import without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.control import split_address
+from paxosblock.net.handshake import NONCE_BYTES, SECRET_BYTES_MIN, Handshake, nonce_of
 from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
 UPGRADE: Final = "paxosblock-raft/4"
-SECRET_BYTES_MIN: Final = 16
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while this much is unsent; the engine repeats those that matter."""
 
@@ -106,6 +97,7 @@ class HttpTransport:
     def add_to(self, app: web.Application) -> None:
         """Add the route; messages that come before `start` are refused."""
         app.router.add_get(RAFT_PATH, self._upgrade)
+        without_token(app, RAFT_PATH)
 
     def start(self, deliver: Deliver) -> None:
         self._deliver = deliver

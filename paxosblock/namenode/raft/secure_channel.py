@@ -10,16 +10,13 @@ the log holds names and sizes of files: a cluster that needs secrecy has TLS in 
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from paxosblock.errors import ProtocolError
 from paxosblock.units import MIB
 
-NONCE_BYTES = 16
 TAG_BYTES = 16
 FRAME_BYTES_MAX = 32 * MIB
 """Longer than any message: an edit (8 MiB) on top of a full batch."""
@@ -31,38 +28,6 @@ _NUMBER = struct.Struct(">Q")
 
 FROM, TO, NONCE, PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
 """Headers of requests between members, and of their answers."""
-
-
-def nonce_of(header: str) -> bytes | None:
-    """Return the nonce in a header; None if it is not one."""
-    with contextlib.suppress(ValueError):
-        nonce = bytes.fromhex(header)
-        return nonce if len(nonce) == NONCE_BYTES else None
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Handshake:
-    """The values that both ends know after they exchanged nonces."""
-
-    caller: str
-    called: str
-    caller_nonce: bytes
-    called_nonce: bytes
-
-    def proof(self, secret: bytes) -> bytes:
-        """Return the answer to the caller's nonce that only a holder of the secret can make."""
-        return self.purpose(secret, b"proof")
-
-    def key(self, secret: bytes) -> bytes:
-        """Return the key of this connection's frames."""
-        return self.purpose(secret, b"frames")
-
-    def purpose(self, secret: bytes, purpose: bytes) -> bytes:
-        """Return bytes that only a holder of the secret can make, for this `purpose` only."""
-        parts = (purpose, self.caller.encode(), self.called.encode())
-        named = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
-        return hmac.digest(secret, named + self.caller_nonce + self.called_nonce, "sha256")
 
 
 class Sealer:

@@ -1,0 +1,41 @@
+"""`paxosblock admin token`: what a person or a program sends over HTTP instead of the secret."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from paxosblock.cli.group import LocalVerb
+from paxosblock.cli.invocation import Invocation
+from paxosblock.errors import ConfigError
+from paxosblock.units import parse_duration
+
+
+@click.command(cls=LocalVerb)
+@click.option(
+    "--for",
+    "lasts",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="The time for which it is good, by the clock of the node that is asked.",
+)
+@click.pass_obj
+def token(invocation: Invocation, *, lasts: str) -> None:
+    """Make a token for requests over HTTP to nodes with an access secret.
+
+    \b
+      $ export PAXOSBLOCK_ACCESS_FILE=/etc/paxosblock/access
+      $ paxosblock admin token --for 10min
+      $ curl -H "Authorization: Bearer $(paxosblock admin token --for 10min)" ...
+
+    It is made of the secret, without asking anybody, and shows nothing of it. Whoever has it may do
+    everything until it ends; it can be taken back only by another secret.
+    """
+    access = invocation.access
+    if not access.secrets:
+        raise ConfigError("no access secret: name its file with PAXOSBLOCK_ACCESS_FILE")
+    until_s = int(time.time() + parse_duration(lasts))
+    made = access.token(until_s)
+    invocation.say(made, {"token": made, "until_s": until_s})

@@ -1,0 +1,205 @@
+"""The access secret: callers and nodes of a cluster prove to each other that they know it. No I/O
+but the reading of its file.
+
+A node that has one (setting `access_file`) serves those only who know it, and a caller that has one
+calls only nodes that know it. On a connection that begins with an Upgrade (`upgrade.py`)::
+
+    caller                                     node
+    GET /calls, Access-Nonce: A           ->
+                                          <-   101, Access-Nonce: B, Access-Proof: proof of node
+    proof of caller, 32 bytes             ->
+    frames                                ->
+
+This takes no further round trip, and no proof is good for a second connection (`handshake.py`). A
+request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead,
+`Authorization: Bearer END.PROOF`, which is good until END by the clock of the node.
+
+Nothing is encrypted, and frames are not signed: whoever can change bytes on their way can use a
+connection that another one began. Against those a cluster needs TLS in front of it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paxosblock.errors import AccessDeniedError, ConfigError
+from paxosblock.net.handshake import NONCE_BYTES, SECRET_BYTES_MIN, Handshake, nonce_of
+
+NONCE: Final = "Access-Nonce"
+PROOF: Final = "Access-Proof"
+"""Headers of an Upgrade and its answer; of proofs there is one for each secret of the node."""
+TOKEN_SCHEME: Final = "Bearer "
+OWN_TOKEN_S: Final = 15 * 60
+"""Seconds for which a token of our own requests is good: clocks may differ by so much."""
+
+_OF_NODE: Final = b"access of node"
+_OF_CALLER: Final = b"access of caller"
+_OF_TOKEN: Final = b"access token "
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The secrets of one process; none: it serves and calls everybody.
+
+    The first one is for tokens. There are several while the secret is changed: any of them is good.
+    """
+
+    secrets: tuple[bytes, ...] = ()
+    required: bool = True
+    """False while a cluster that runs is given its first secret: those who have none are served,
+    and called."""
+
+    @classmethod
+    def of(cls, file: str, *, required: bool = True) -> Access:
+        """Read the secrets, a line each, of at least 16 bytes; "" is no file and no secret.
+
+        Raises:
+            ConfigError: it cannot be read, holds none or a short one, or everybody may read it.
+        """
+        if not file:
+            return OPEN
+        try:
+            lines = Path(file).read_bytes().split(b"\n")
+            for_everybody = Path(file).stat().st_mode & 0o007
+        except OSError as error:
+            raise ConfigError(f"access_file {file}: {error.strerror}") from error
+        if for_everybody:
+            raise ConfigError(f"access_file {file}: everybody may read the secret: chmod o= it")
+        secrets = tuple(line.strip() for line in lines if line.strip())
+        if not secrets:
+            raise ConfigError(f"access_file {file}: it holds no secret")
+        if min(map(len, secrets)) < SECRET_BYTES_MIN:
+            raise ConfigError(
+                f"access_file {file}: a secret, a line of it, has at least {SECRET_BYTES_MIN} bytes"
+            )
+        return cls(secrets, required)
+
+    def __repr__(self) -> str:
+        return f"<Access with {len(self.secrets)} secrets>"
+
+    # -- a connection with an Upgrade --------------------------------------------------------------
+
+    def introduction(self, path: str) -> Introduction:
+        """Begin, as the caller, the handshake of a connection to the `path` of a node."""
+        return Introduction(self, path, os.urandom(NONCE_BYTES))
+
+    def challenge(self, path: str, asked: Mapping[str, str]) -> Challenge | None:
+        """Answer, as the node, the headers of a request for an Upgrade at `path`; None: no proof is
+        wanted.
+
+        Raises:
+            AccessDeniedError: the caller does not offer one.
+        """
+        if not self.secrets or (not self.required and NONCE not in asked):
+            return None
+        nonce = nonce_of(asked.get(NONCE, ""))
+        if nonce is None:
+            raise _not_offered()
+        handshake = Handshake("", path, nonce, os.urandom(NONCE_BYTES))
+        return Challenge(self, handshake)
+
+    # -- a request without ------------------------------------------------------------------------
+
+    def token(self, until_s: int) -> str:
+        """Return a token that is good until that time, in seconds since 1970."""
+        assert self.secrets, "a token is made with a secret"
+        return f"{until_s}.{_of_token(self.secrets[0], until_s)}"
+
+    def token_header(self, now_s: float) -> dict[str, str]:
+        """Return the header of a request that is made now; none without a secret."""
+        if not self.secrets:
+            return {}
+        return {"Authorization": TOKEN_SCHEME + self.token(int(now_s) + OWN_TOKEN_S)}
+
+    def check_token(self, authorization: str, now_s: float) -> None:
+        """Check the header `Authorization` of a request.
+
+        Raises:
+            AccessDeniedError: a token is wanted, and this is none, or one that has ended.
+        """
+        if not self.secrets or not (self.required or authorization):
+            return
+        if not authorization.startswith(TOKEN_SCHEME):
+            raise _not_offered()
+        end, _, proof = authorization.removeprefix(TOKEN_SCHEME).strip().partition(".")
+        until_s = int(end) if end.isascii() and end.isdecimal() and len(end) < NONCE_BYTES else 0
+        proofs = (_of_token(secret, until_s) for secret in self.secrets)
+        if not any(hmac.compare_digest(proof.encode(), each.encode()) for each in proofs):
+            raise AccessDeniedError("the token was not made with the access secret of this cluster")
+        if until_s <= now_s:
+            raise AccessDeniedError("the token has ended: make another one")
+
+
+OPEN: Final = Access()
+"""Access for everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """The caller's part of a handshake."""
+
+    access: Access
+    path: str
+    nonce: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the request."""
+        return {NONCE: self.nonce.hex()} if self.access.secrets else {}
+
+    def proof(self, peer: str, answered: Mapping[str, str]) -> bytes:
+        """Return the bytes to send first, for the headers of the answer, by small letters.
+
+        Raises:
+            AccessDeniedError: the node at `peer` does not prove that it knows a secret of ours.
+        """
+        access = self.access
+        if not access.secrets or (not access.required and NONCE.lower() not in answered):
+            return b""
+        nonce = nonce_of(answered.get(NONCE.lower(), ""))
+        proofs = answered.get(PROOF.lower(), "").encode().split(b",")
+        if nonce is not None:
+            handshake = Handshake("", self.path, self.nonce, nonce)
+            for secret in access.secrets:
+                wanted = handshake.purpose(secret, _OF_NODE).hex().encode()
+                if any(hmac.compare_digest(each, wanted) for each in proofs):
+                    return handshake.purpose(secret, _OF_CALLER)
+        which = "another access secret than ours" if nonce else "no access secret, and we have one"
+        raise AccessDeniedError(f"{peer} has {which}", peer=peer)
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The node's part of a handshake."""
+
+    access: Access
+    handshake: Handshake
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the answer."""
+        proofs = ",".join(proof.hex() for proof in self._proofs(_OF_NODE))
+        return {NONCE: self.handshake.called_nonce.hex(), PROOF: proofs}
+
+    def met_by(self, proof: bytes) -> bool:
+        """Return True if only a holder of one of the secrets could send this."""
+        return any(hmac.compare_digest(proof, each) for each in self._proofs(_OF_CALLER))
+
+    def _proofs(self, purpose: bytes) -> Iterator[bytes]:
+        return (self.handshake.purpose(secret, purpose) for secret in self.access.secrets)
+
+
+def _not_offered() -> AccessDeniedError:
+    return AccessDeniedError(
+        "the node serves those only who know the cluster's access secret: name its file with "
+        "PAXOSBLOCK_ACCESS_FILE, over HTTP send a token (`paxosblock admin token`)"
+    )
+
+
+def _of_token(secret: bytes, until_s: int) -> str:
+    return hmac.digest(secret, _OF_TOKEN + str(until_s).encode(), "sha256").hex()

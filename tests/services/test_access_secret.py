@@ -1,0 +1,147 @@
+"""A cluster with an access secret: real processes that know it, and some that do not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cli.main import run
+from paxosblock.config import ClientConfig
+from paxosblock.errors import AccessDeniedError
+from tests.services.conftest import wait_other_leader
+from tests.waiting import wait_until
+
+OLD, NEW = "the first secret of this cluster", "the secret that comes after it"
+SIZE = 300_000
+DATA = bytes(range(250)) * (SIZE // 250)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    return written(tmp_path / "access", OLD)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, secret: Path) -> Iterator[LocalCluster]:
+    file = {"access_file": str(secret)}
+    settings = {"namenode": file, "datanode": {**file, "heartbeat_interval": "200ms"}}
+    with LocalCluster(3, 3, tmp_path / "cluster", settings=settings) as cluster:
+        yield cluster
+
+
+def written(file: Path, *secrets: str) -> Path:
+    file.write_text("".join(f"{secret}\n" for secret in secrets))
+    file.chmod(0o600)
+    return file
+
+
+def knowing(secret: Path) -> ClientConfig:
+    return ClientConfig(access_file=str(secret), chunk_size_bytes=20_000, retry_for_s=20.0)
+
+
+def read(fs: Client) -> bytes:
+    with fs.open("/a") as file:
+        return file.read()
+
+
+def test_files_are_written_recovered_and_read_by_those_who_know_the_secret(
+    cluster: LocalCluster, secret: Path
+) -> None:
+    data = DATA
+    with Client(cluster.url, knowing(secret)) as fs:
+        with fs.create("/a") as out:
+            out.write(data[: SIZE // 2])
+            out.hflush()
+            cluster.datanodes[0].kill()
+            out.write(data[SIZE // 2 :])
+        assert read(fs) == data
+        cluster.datanodes[0].start()
+        leader = cluster.wait_leader()
+        leader.kill()
+        wait_other_leader(cluster, leader)
+        with fs.append("/a") as out:
+            out.write(data)
+        assert read(fs) == data + data
+
+    with Client(cluster.url) as stranger, pytest.raises(AccessDeniedError, match="access secret"):
+        stranger.stat("/a")
+
+
+def test_commands_read_the_secret_whose_file_is_in_the_environment(
+    cluster: LocalCluster,
+    secret: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
+    for words in (["fs", "ls", "/"], ["admin", "report"], ["fs", "cat", "/a"], ["admin", "token"]):
+        assert run(words) == 1
+        said = capfd.readouterr().err
+        assert "access secret" in said
+        assert said.count("\n") == 1
+
+    monkeypatch.setenv("PAXOSBLOCK_ACCESS_FILE", str(secret))
+    assert run(["fs", "mkdir", "/d"]) == 0
+    assert run(["fs", "put", str(secret), "/d/a"]) == 0
+    assert run(["fs", "cat", "/d/a"]) == 0
+    assert run(["explain", "/d/a"]) == 0
+    assert run(["admin", "report"]) == 0
+    assert run(["admin", "backup", str(tmp_path / "backup")]) == 0
+    assert run(["admin", "token", "--for", "1min"]) == 0
+    *_, token = capfd.readouterr().out.split()
+
+    backup = Request(f"http://{cluster.wait_leader().address}/backup")
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(backup, timeout=30)
+    backup.add_header("Authorization", f"Bearer {token}")
+    with urlopen(backup, timeout=30) as given:
+        assert given.status == 200
+    for path in ("healthz", "metrics"):
+        with urlopen(f"http://{cluster.datanodes[0].address}/{path}", timeout=30) as shown:
+            assert shown.status == 200
+
+
+def test_the_secret_is_changed_while_the_cluster_runs(
+    cluster: LocalCluster, secret: Path, tmp_path: Path
+) -> None:
+    old = written(tmp_path / "old", OLD)
+    new = written(tmp_path / "new", NEW)
+    with Client(cluster.url, knowing(old)) as before, Client(cluster.url, knowing(new)) as after:
+        for secrets in ((OLD, NEW), (NEW,)):
+            written(secret, *secrets)
+            for node in cluster.nodes:
+                node.stop()
+                node.start()
+                cluster.wait_leader()
+            cluster.wait_registered()
+            fs = before if OLD in secrets else after
+            with fs.create("/a", overwrite=True) as out:
+                out.write(DATA)
+            assert read(after) == DATA
+
+
+def test_a_datanode_with_another_secret_is_not_taken_in_and_says_why(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    environment = os.environ | {"PAXOSBLOCK_ACCESS_FILE": str(written(tmp_path / "new", NEW))}
+    log = tmp_path / "log"
+    words = ["datanode", "--namenodes", ",".join(cluster.addresses), "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "paxosblock", *words, "--path", str(tmp_path / "volume")]
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stderr=out, env=environment)
+    try:
+        wait_until(lambda: "has another access secret than ours" in log.read_text())
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert len(cluster.status().datanodes) == 3
+    assert "Traceback" not in log.read_text()

@@ -1,0 +1,303 @@
+"""The access secret: what it takes to call a node that has one, and what a caller makes of one that
+has none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from paxosblock.api.methods import Method
+from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
+from paxosblock.loop import run
+from paxosblock.net import control, upgrade
+from paxosblock.net.access import NONCE, OPEN, PROOF, Access
+from paxosblock.net.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
+from paxosblock.net.control import split_address
+from paxosblock.net.guard import Guard
+from paxosblock.net.handshake import PROOF_BYTES
+from paxosblock.net.refusals import Refusal
+from paxosblock.net.rpc import RpcClient
+from paxosblock.net.stream import STREAM_PATH, connect
+from paxosblock.net.stream import UPGRADE as STREAM
+from paxosblock.net.wire import FrameKind, Header, decode_error
+from tests.streams import Echo, Recorder
+from tests.streams import node as stream_node
+from tests.test_call_server import Text, node
+from tests.waiting import wait_until_async
+
+A, B = b"the secret of one cluster", b"that of another one, or the next"
+ONE, OTHER = Access((A,)), Access((B,))
+WAIT = Method("wait_at_once", Text, str)
+LOOPS = pytest.mark.parametrize("run_on", [run, asyncio.run], ids=["uvloop", "asyncio"])
+Run = Callable[[Any], Any]
+
+
+# -- its file --------------------------------------------------------------------------------------
+
+
+def written(tmp_path: Path, text: bytes, mode: int = 0o640) -> str:
+    file = tmp_path / "access"
+    file.write_bytes(text)
+    file.chmod(mode)
+    return str(file)
+
+
+def test_each_line_of_the_file_is_a_secret(tmp_path: Path) -> None:
+    assert Access.of(written(tmp_path, A + b"\n\n" + B + b"\n")) == Access((A, B))
+    assert Access.of("") == OPEN
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "words"),
+    [
+        (A, 0o644, "everybody may read the secret: chmod o= it"),
+        (b" \n\n", 0o600, "it holds no secret"),
+        (A + b"\nshort\n", 0o600, "a secret, a line of it, has at least 16 bytes"),
+    ],
+)
+def test_a_file_that_is_no_secret_is_refused_in_one_line(
+    tmp_path: Path, text: bytes, mode: int, words: str
+) -> None:
+    file = written(tmp_path, text, mode)
+    with pytest.raises(ConfigError) as refused:
+        Access.of(file)
+    assert str(refused.value) == f"access_file {file}: {words}"
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="none: No such file or directory"):
+        Access.of(str(tmp_path / "none"))
+
+
+def test_what_is_shown_of_an_access_shows_no_secret() -> None:
+    assert A.decode() not in repr(ONE)
+
+
+# -- the handshake ---------------------------------------------------------------------------------
+
+
+def hands_shaken(caller: Access, called: Access, path: str = "/calls") -> bool:
+    """Both ends of a handshake, without a connection; raises what each of them raises."""
+    introduction = caller.introduction("/calls")
+    challenge = called.challenge(path, introduction.headers)
+    answered = {} if challenge is None else challenge.headers
+    proof = introduction.proof("host:1", {name.lower(): text for name, text in answered.items()})
+    return challenge is None or challenge.met_by(proof)
+
+
+def test_two_that_know_one_secret_of_several_understand_each_other() -> None:
+    assert hands_shaken(ONE, ONE)
+    assert hands_shaken(Access((A, B)), OTHER)
+    assert hands_shaken(ONE, Access((B, A)))
+    assert hands_shaken(OPEN, OPEN)
+
+
+@pytest.mark.parametrize(
+    ("caller", "called", "words"),
+    [
+        (OPEN, ONE, "the node serves those only who know the cluster's access secret"),
+        (ONE, OTHER, "host:1 has another access secret than ours"),
+        (ONE, OPEN, "host:1 has no access secret, and we have one"),
+    ],
+)
+def test_who_does_not_know_the_secret_of_the_other_is_refused(
+    caller: Access, called: Access, words: str
+) -> None:
+    with pytest.raises(AccessDeniedError, match=words) as refused:
+        hands_shaken(caller, called)
+    assert refused.value.outcome is Outcome.NEVER
+    assert not refused.value.retriable
+
+
+def test_a_proof_is_good_for_one_connection_to_one_path_only() -> None:
+    introduction = ONE.introduction(CALLS_PATH)
+    first, second = (ONE.challenge(CALLS_PATH, introduction.headers) for _ in range(2))
+    elsewhere = ONE.challenge(STREAM_PATH, introduction.headers)
+    assert first is not None
+    assert second is not None
+    assert elsewhere is not None
+    proof = introduction.proof("host:1", {n.lower(): text for n, text in first.headers.items()})
+    assert first.met_by(proof)
+    assert not second.met_by(proof)
+    assert not elsewhere.met_by(proof)
+    assert not first.met_by(bytes.fromhex(first.headers[PROOF]))
+
+
+def test_the_first_secret_of_a_running_cluster_is_not_required_at_once() -> None:
+    on_the_way = Access((A,), required=False)
+    for other in (OPEN, ONE, on_the_way):
+        assert hands_shaken(on_the_way, other)
+        assert hands_shaken(other, on_the_way)
+    with pytest.raises(AccessDeniedError, match="another access secret"):
+        hands_shaken(on_the_way, OTHER)
+
+
+# -- tokens ----------------------------------------------------------------------------------------
+
+
+def test_a_token_is_good_until_its_end() -> None:
+    header = "Bearer " + ONE.token(1000)
+    ONE.check_token(header, 999.9)
+    Access((B, A)).check_token(header, 999.9)
+    OPEN.check_token("", 0)
+    with pytest.raises(AccessDeniedError, match="the token has ended: make another one"):
+        ONE.check_token(header, 1000)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer 2000." + ONE.token(1000).partition(".")[2],
+        "Bearer " + OTHER.token(2000),
+        "Bearer " + ONE.token(2000)[:-1],
+        "Bearer ²." + ONE.token(2).partition(".")[2],
+        "Bearer " + "9" * 5000 + ".é",
+        "Bearer ",
+    ],
+)
+def test_a_token_that_others_made_or_changed_is_refused(header: str) -> None:
+    with pytest.raises(AccessDeniedError, match="not made with the access secret"):
+        ONE.check_token(header, 0)
+
+
+@pytest.mark.parametrize("header", ["", "Basic 1234", ONE.token(2000)])
+def test_a_request_without_a_token_is_told_what_to_send(header: str) -> None:
+    with pytest.raises(AccessDeniedError, match="over HTTP send a token"):
+        ONE.check_token(header, 0)
+
+
+# -- at a node -------------------------------------------------------------------------------------
+
+
+@LOOPS
+def test_calls_are_answered_to_those_who_know_the_secret(run_on: Run) -> None:
+    async def scenario() -> None:
+        async with node(Guard(access=ONE)) as served, RpcClient(ONE) as client:
+            served.gate.open.set()
+            calls = (
+                client.call(served.address, WAIT.name, Text(text), str, 10) for text in ("a", "b")
+            )
+            assert await asyncio.gather(*calls) == ["a", "b"]
+            by_command = asyncio.to_thread(control.call, served.address, WAIT, Text("c"), 10.0, ONE)
+            assert await by_command == "c"
+
+    run_on(scenario())
+
+
+@pytest.mark.parametrize(("caller", "refused"), [(OPEN, 1), (OTHER, 0)])
+def test_calls_of_others_are_refused_before_anything_is_done(caller: Access, refused: int) -> None:
+    async def scenario() -> None:
+        async with node(Guard(access=ONE)) as served, RpcClient(caller) as client:
+            with pytest.raises(AccessDeniedError) as by_client:
+                await client.call(served.address, WAIT.name, Text("a"), str, 10)
+            with pytest.raises(AccessDeniedError):
+                await asyncio.to_thread(control.call, served.address, WAIT, Text("a"), 10.0, caller)
+            assert by_client.value.outcome is Outcome.NEVER
+            assert served.gate.begun == 0
+            assert served.count(Refusal.NO_ACCESS) == 2 * refused
+
+    run(scenario())
+
+
+async def stranger(address: str, path: str, protocol: str) -> tuple[Any, Any]:
+    """The connection of one who asks as if it knew the secret."""
+    reader, writer = await asyncio.open_connection(*split_address(address))
+    asked = {NONCE: "00" * 16}
+    writer.write(upgrade.head(address, path, protocol, asked))
+    assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+@LOOPS
+def test_a_call_behind_a_wrong_proof_is_not_heard(run_on: Run) -> None:
+    async def scenario() -> None:
+        async with node(Guard(access=ONE)) as served:
+            reader, writer = await stranger(served.address, CALLS_PATH, UPGRADE)
+            writer.write(bytes(PROOF_BYTES) + pack(CallFrameKind.CALL, 1, b"", b"wait_at_once"))
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 20) == b""
+            assert served.gate.begun == 0
+            assert served.count(Refusal.NO_ACCESS) == 1
+            writer.close()
+
+    run_on(scenario())
+
+
+@LOOPS
+def test_a_proof_may_come_in_pieces_and_together_with_the_first_call(run_on: Run) -> None:
+    async def scenario() -> None:
+        async with node(Guard(access=ONE)) as served:
+            served.gate.open.set()
+            introduction = ONE.introduction(CALLS_PATH)
+            reader, writer = await asyncio.open_connection(*split_address(served.address))
+            writer.write(upgrade.head(served.address, CALLS_PATH, UPGRADE, introduction.headers))
+            answered = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+            headers = dict(line.split(": ") for line in answered if ": " in line)
+            proof = introduction.proof("host:1", headers)
+            writer.write(proof[:5])
+            await writer.drain()
+            call = pack(CallFrameKind.CALL, 1, b"\x81\xa4text\xa1a", b"wait_at_once")
+            writer.write(proof[5:] + call)
+            assert (await asyncio.wait_for(reader.read(100), 20)).endswith(b"\xa1a")
+            writer.close()
+
+    run_on(scenario())
+
+
+@LOOPS
+def test_a_stream_carries_frames_for_those_who_know_the_secret(run_on: Run) -> None:
+    async def scenario() -> None:
+        async with stream_node(lambda _: Echo(), access=ONE) as port:
+            heard = Recorder()
+            connection = await connect("127.0.0.1", port, heard, access=ONE)
+            payload = bytes(range(256)) * 4096
+            connection.send_frame(Header.of(FrameKind.REPLY, payload), payload)
+            _, frame = await asyncio.wait_for(heard.frames.get(), 20)
+            assert frame.endswith(payload)
+            connection.close()
+            for other in (OPEN, OTHER):
+                with pytest.raises(AccessDeniedError):
+                    await connect("127.0.0.1", port, Recorder(), access=other)
+
+    run_on(scenario())
+
+
+def test_a_stream_on_which_no_proof_comes_is_closed() -> None:
+    async def scenario() -> None:
+        handlers: list[Echo] = []
+
+        def make(_: object) -> Echo:
+            handlers.append(Echo())
+            return handlers[-1]
+
+        async with stream_node(make, access=ONE, stall_s=0.05) as port:
+            _, writer = await stranger(f"127.0.0.1:{port}", STREAM_PATH, STREAM)
+            await wait_until_async(lambda: handlers[0].lost is not None)
+            writer.close()
+
+    run(scenario())
+
+
+def test_over_http_a_call_wants_a_token() -> None:
+    async def scenario() -> None:
+        async with node(Guard(access=ONE)) as served, aiohttp.ClientSession() as http:
+            served.gate.open.set()
+            url = f"http://{served.address}/rpc/wait"
+            body = b"\x81\xa4text\xa1a"
+            async with http.post(url, data=body) as refused:
+                assert refused.status == 403
+                error: PaxosBlockError = decode_error(await refused.read())
+            assert isinstance(error, AccessDeniedError)
+            async with http.post(url, data=body, headers=ONE.token_header(1e12)) as answered:
+                assert (answered.status, await answered.read()) == (200, b"\xa1a")
+            async with http.get(f"http://{served.address}/nothing/here") as unknown:
+                assert unknown.status == 403
+            assert served.count(Refusal.NO_ACCESS) == 2
+
+    run(scenario())
