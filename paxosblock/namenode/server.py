@@ -60,9 +60,9 @@ async def serve(
     if peers and peers.joins:
         await join(path, peers)  # before the wait for signals, as it may be killed at any step
     stop = stop_signal()
+    gc.collect()  # of all that was imported, before others wait for this NameNode
     async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
         # Imported and loaded objects stay, so no full collection need visit them again.
-        gc.collect()
         collect_seldom()
         await until_stopped(stop, node, "namenode")
         _log.info("NameNode closes")
