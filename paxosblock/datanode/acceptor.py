@@ -172,22 +172,20 @@ class Acceptor:
             block.vote(header, frame, reply)
 
     def begin_whole(self, request: CreateAndWrite) -> asyncio.Future[Reply] | None:
-        """D1 and D2 as one step of a small replica; None: it is for `create_and_write`."""
+        """D1 and D2 as one step of a small replica; None: it is for `create_then_write`."""
         try:
             sent = SentChunk(first_chunk(request), memoryview(request.frame))
         except PaxosBlockError:
             return None
         return self._begin(request.storage, request.create, sent)
 
-    async def create_and_write(self, request: CreateAndWrite) -> Reply:
-        """D1, then D2: in one step, or as two requests, when whatever comes between them is let in.
+    async def create_then_write(self, request: CreateAndWrite) -> Reply:
+        """D1, then D2, as two requests: whatever comes between them is let in.
 
         Raises:
             ProtocolError, CorruptionError: there is no first chunk of the block in the frame.
             NoSpaceError, StorageError: the volume is full or has failed.
         """
-        if (begun := self.begin_whole(request)) is not None:
-            return await begun
         frame, header = memoryview(request.frame), first_chunk(request)
         created = await self.take(Envelope(request.storage, request.create))
         if not isinstance(created, Created):

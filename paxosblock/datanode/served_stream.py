@@ -175,7 +175,7 @@ class ServedStream:
             case Envelope():
                 return await self._acceptor.take(request)
             case CreateAndWrite():
-                answer = await self._acceptor.create_and_write(request)
+                answer = await self._acceptor.create_then_write(request)
                 self._count(answer)
                 return answer
             case Watch():

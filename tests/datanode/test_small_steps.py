@@ -157,24 +157,28 @@ def both(
     return CreateAndWrite(node.storage, Create(block, 4, durability, small=True), sent)
 
 
+async def sent_whole(node: Node, request: CreateAndWrite) -> Reply:
+    """Answer as a data stream does: in one step, or in two if it cannot be one."""
+    voting = node.acceptor.begin_whole(request)
+    return await voting if voting else await node.acceptor.create_then_write(request)
+
+
 async def test_a_replica_is_made_and_its_chunk_voted_for_in_one_message(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
-        answer = await node.acceptor.create_and_write(both(node, frame(0)[1]))
+        answer = await sent_whole(node, both(node, frame(0)[1]))
         assert answer == Vote(BLOCK, FIRST_GENERATION, name(0).index, node.storage, synced=True)
-        again = await node.acceptor.create_and_write(both(node, frame(0)[1]))
+        again = await sent_whole(node, both(node, frame(0)[1]))
         assert again == answer
         assert isinstance(await node.finalize(1, [name(0)]), Finalized)
 
 
 async def test_whichever_of_the_two_is_refused_answers(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
-        other = await node.acceptor.create_and_write(both(node, frame(0, generation=1)[1]))
+        other = await sent_whole(node, both(node, frame(0, generation=1)[1]))
         assert refusal(other) is Reason.FENCED
         assert seen(node) == (ReplicaState.RBW, 0)
         await node.next_gs(2)
-        assert refusal(await node.acceptor.create_and_write(both(node, frame(0)[1]))) is (
-            Reason.FENCED
-        )
+        assert refusal(await sent_whole(node, both(node, frame(0)[1]))) is Reason.FENCED
         assert seen(node) == (ReplicaState.RBW, 0)
 
 
@@ -192,21 +196,21 @@ async def test_whichever_of_the_two_is_refused_answers(tmp_path: Path) -> None:
 async def test_what_is_no_chunk_of_the_block_makes_no_replica(tmp_path: Path, sent: bytes) -> None:
     async with running(tmp_path) as node:
         with pytest.raises((ProtocolError, CorruptionError)):
-            await node.acceptor.create_and_write(both(node, sent))
+            await sent_whole(node, both(node, sent))
         assert seen(node) is None
 
 
 async def test_a_damaged_chunk_that_comes_with_create_is_not_voted_for(tmp_path: Path) -> None:
     damaged = frame(0)[1][:-1] + b"!"
     async with running(tmp_path) as node:
-        answer = await node.acceptor.create_and_write(both(node, damaged))
+        answer = await sent_whole(node, both(node, damaged))
         assert refusal(answer) is Reason.CORRUPT
         assert seen(node) == (ReplicaState.RBW, 0)
 
 
 async def test_an_asker_who_leaves_takes_nothing_back(tmp_path: Path) -> None:
     async with held(tmp_path) as (node, kernel):
-        asking = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        asking = begun(sent_whole(node, both(node, frame(0)[1])))
         await turns()
         asking.cancel()
         await asyncio.wait([asking])
@@ -222,7 +226,7 @@ async def test_a_replica_and_its_chunk_wait_for_one_sync_and_let_nobody_in(
     tmp_path: Path, durability: Durability
 ) -> None:
     async with held(tmp_path) as (node, kernel):
-        voting = begun(node.acceptor.create_and_write(both(node, frame(0)[1], durability)))
+        voting = begun(sent_whole(node, both(node, frame(0)[1], durability)))
         await turns()
         assert (voting.done(), seen(node), len(kernel.taken)) == (False, None, 1)
         assert refusal(await node.send(frame(0, chunk(0, salt=1)))) is Reason.FENCED
@@ -241,7 +245,7 @@ async def test_a_replica_and_its_chunk_wait_for_one_sync_and_let_nobody_in(
 
 async def test_what_came_with_create_is_not_there_if_the_sync_fails(tmp_path: Path) -> None:
     async with held(tmp_path) as (node, kernel):
-        voting = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        voting = begun(sent_whole(node, both(node, frame(0)[1])))
         await turns()
         kernel.taken.pop()(OSError(errno.EIO, os.strerror(errno.EIO)))
         with pytest.raises(StorageError, match="Input/output error"):
@@ -258,7 +262,7 @@ async def test_if_only_the_chunk_finds_no_room_the_replica_is_made(
             raise NoSpaceError("no room")
 
         monkeypatch.setattr(node.volumes[0].store, "append", full)
-        asking = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        asking = begun(sent_whole(node, both(node, frame(0)[1])))
         await turns()
         assert not asking.done(), "it is told of a replica that must be durable"
         kernel.taken.pop()(None)
@@ -271,7 +275,7 @@ async def test_if_only_the_chunk_finds_no_room_the_replica_is_made(
 
 async def test_a_node_that_closes_waits_for_steps_that_were_begun(tmp_path: Path) -> None:
     async with held(tmp_path) as (node, kernel):
-        voting = begun(node.acceptor.create_and_write(both(node, frame(0)[1])))
+        voting = begun(sent_whole(node, both(node, frame(0)[1])))
         await turns()
         closing = asyncio.ensure_future(node.acceptor.close())
         await turns()
