@@ -201,16 +201,21 @@ class Acceptor:
 
     # -- control requests -----------------------------------------------------------------------
 
+    def _found_or_new(self, block: BlockId, storage: StorageId) -> Block | None:
+        """Return the block at `storage`, a new one if there is nothing of it on this node; None if
+        the storage is not here, or the block is at another one."""
+        found, volume = self._owner(block), self._volumes.get(storage)
+        if volume is None or (found is not None and found.volume is not volume):
+            return None
+        return found or Block(block, volume, self)
+
     def _begin(
         self, storage: StorageId, request: Control, sent: SentChunk | None = None
     ) -> asyncio.Future[Reply] | None:
         """Begin to answer a message that takes but a record of a small replica; None: it is for
         `take`."""
-        volume, block = self._volumes.get(storage), self._owner(request.block)
-        if volume is None or (block is not None and block.volume is not volume):
+        if (block := self._found_or_new(request.block, storage)) is None:
             return None
-        if block is None:
-            block = Block(request.block, volume, self)
         begun = self._steps.begin(block, request, sent)
         if begun is not None:
             self._blocks[request.block] = block
@@ -223,17 +228,14 @@ class Acceptor:
             NoSpaceError, StorageError: the volume is full or has failed.
         """
         storage, request = envelope.storage, envelope.message
-        volume = self._volumes.get(storage)
-        if volume is not None:
+        if (volume := self._volumes.get(storage)) is not None:
             volume.check()
-        block = self._owner(request.block)
-        if volume is None or (block is not None and block.volume is not volume):
-            # A storage that is not here is lost; no other may answer in its name (PROTOCOL.md 1).
-            return register.nack(storage, request.block, register.generation_of(request))
         if isinstance(request, Read):
             return await self.read(request, storage)
+        block = self._found_or_new(request.block, storage)
         if block is None:
-            block = Block(request.block, volume, self)
+            # A storage that is not here is lost; no other may answer in its name (PROTOCOL.md 1).
+            return register.nack(storage, request.block, register.generation_of(request))
         self._blocks[request.block] = block
         begun = self._steps.begin(block, request)
         if begun is None:
