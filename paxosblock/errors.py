@@ -189,11 +189,6 @@ class OutcomeUnknownError(PaxosBlockError):
     http_status = 503
 
 
-def internal_error() -> OutcomeUnknownError:
-    """Return the answer to a request that failed by our own mistake; the log has the mistake."""
-    return OutcomeUnknownError("internal error; the node's log tells more")
-
-
 class DeadlineError(PaxosBlockError, TimeoutError):
     """Time ran out before an answer came; the request may have happened."""
 

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Final, TextIO
 
-from paxosblock.errors import ConfigError
+from paxosblock.errors import ConfigError, OutcomeUnknownError, PaxosBlockError
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -49,6 +49,17 @@ def log_event(log: logging.Logger, message: str, extra: dict[str, dict[str, obje
 def _usual(name: str, message: str) -> dict[str, object]:
     """Return what all records of one event have in common."""
     return vars(logging.LogRecord(name, logging.INFO, "", 0, message, (), None))
+
+
+def error_for_peer(error: BaseException, what: str, log: logging.Logger) -> PaxosBlockError:
+    """Return the error that a peer is told when `what` failed with `error`.
+
+    One that nobody raised on purpose is our own mistake: it goes to `log`, and the peer is told so.
+    """
+    if isinstance(error, PaxosBlockError):
+        return error
+    log.error("%s failed", what, exc_info=error)
+    return OutcomeUnknownError("internal error; the node's log tells more")
 
 
 def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) -> None:

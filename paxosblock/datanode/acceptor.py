@@ -28,13 +28,8 @@ from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import (
-    NotReadyError,
-    PaxosBlockError,
-    ProtocolError,
-    internal_error,
-)
-from paxosblock.logs import facts
+from paxosblock.errors import NotReadyError, PaxosBlockError, ProtocolError
+from paxosblock.logs import error_for_peer, facts
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Reply, Vote
@@ -317,10 +312,7 @@ def _answered(taking: asyncio.Future[Any]) -> Answer | NoAnswer:
     if error is None:
         answer: Answer = taking.result()
         return answer
-    if not isinstance(error, PaxosBlockError):
-        _log.error("failed", exc_info=error)
-        error = internal_error()
-    return NoAnswer(encode_error(error))
+    return NoAnswer(encode_error(error_for_peer(error, "one of several messages", _log)))
 
 
 def first_chunk(request: CreateAndWrite) -> Header:

@@ -22,8 +22,8 @@ from paxosblock.errors import (
     PaxosBlockError,
     ProtocolError,
     UnavailableError,
-    internal_error,
 )
+from paxosblock.logs import error_for_peer
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.stream import connect
@@ -392,8 +392,5 @@ class CallServer:
 
 
 def _refuse(connection: FrameConnection, header: Header, request: object, error: Exception) -> None:
-    if not isinstance(error, PaxosBlockError):
-        what = type(request).__name__
-        _log.error("%s from %s failed", what, connection.peer, exc_info=error)
-        error = internal_error()
-    connection.send_error(error, header.request)
+    what = f"{type(request).__name__} from {connection.peer}"
+    connection.send_error(error_for_peer(error, what, _log), header.request)

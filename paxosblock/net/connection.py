@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from paxosblock.checksum import Buffer
-from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, internal_error
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
+from paxosblock.logs import error_for_peer
 from paxosblock.net.wire import (
     HEADER_BYTES,
     FrameKind,
@@ -266,11 +267,8 @@ class FrameConnection(asyncio.BufferedProtocol):
             else:
                 self._sunk += nbytes
             self._deliver()
-        except PaxosBlockError as error:
-            self.close(error)
-        except Exception:
-            _log.exception("a frame from %s could not be handled", self.peer)
-            self.close(internal_error())
+        except Exception as error:
+            self.close(error_for_peer(error, f"a frame from {self.peer}", _log))
 
     def discard_payload(self) -> None:
         """Release the buffer from `payload_buffer` at once; the rest of the payload is dropped."""
