@@ -117,7 +117,7 @@ def _simulated(world: World) -> Iterator[None]:
         (next_block, "AHEAD_FROM_BYTES", 0),  # blocks are small here
         (calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
-        (core, "RpcClient", lambda: SimulatedRpc(world.network)),
+        (core, "RpcClient", lambda _access: SimulatedRpc(world.network)),
         (time, "monotonic", lambda: world.loop.now),
         (time, "time", lambda: BEGAN_S + world.loop.now),
         (time, "time_ns", lambda: int((BEGAN_S + world.loop.now) * 1e9)),
