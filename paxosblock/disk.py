@@ -410,6 +410,24 @@ def cut_file(disk: Disk, path: Path, size_bytes: int) -> None:
         disk.sync(file)
 
 
+def prove(disk: Disk, path: Path) -> None:
+    """Write a few bytes to a new file `path`, sync and read them back, and remove it.
+
+    Raises:
+        NoSpaceError: there is no room for them.
+        StorageError: the disk does not work.
+    """
+    content, file = path.name.encode(), disk.create(path)
+    try:
+        disk.write(file, content, 0)
+        disk.sync(file)
+        if disk.read_stored(file, len(content), 0) != content:
+            raise StorageError("the disk does not return what was written")
+    finally:
+        disk.close(file)
+        disk.remove(path)
+
+
 def publish(
     disk: Disk,
     draft: Path,

@@ -16,6 +16,7 @@ from paxosblock.checksum import crc32c
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode import snapshot
 from paxosblock.datanode.damaged_file import write_damaged
+from paxosblock.datanode.first_reads import read_first
 from paxosblock.datanode.node import open_volumes
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError
@@ -66,7 +67,10 @@ def open_volume(folder: Path) -> int:
     async def load() -> int:
         volumes, _ = open_volumes(OsDisk(), [folder], "node-1", DataNodeConfig(), "boot-1")
         try:
-            return sum(not each.corrupt for each in (await volumes[0].load(30.0)).loaded)
+            volume, found = volumes[0], await volumes[0].load(30.0)
+            await read_first(volume, found.unread)
+            loaded = (*found.loaded, *map(volume.store.wake, found.unread))
+            return sum(not each.corrupt for each in loaded)
         finally:
             volumes[0].close()
 

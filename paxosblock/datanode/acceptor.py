@@ -24,11 +24,18 @@ from paxosblock.api.datanode import (
     NoAnswer,
 )
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.first_reads import read_first, read_now
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import NotReadyError, PaxosBlockError, ProtocolError
+from paxosblock.errors import (
+    NoSpaceError,
+    NotReadyError,
+    PaxosBlockError,
+    ProtocolError,
+    StorageError,
+)
 from paxosblock.logs import error_for_peer, facts
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
 from paxosblock.protocol import register
@@ -42,9 +49,9 @@ _NOWHERE: Final = StorageId("")
 class Acceptor:
     """Every block of this node; it passes on to a `Listener` what they say.
 
-    Most blocks are finalized and at rest in the log of a volume. For those it only remembers the
-    volume, and makes the `Block` when somebody asks for it. That one is shared by all who hold it
-    and goes with the last: so there is at most one at any time.
+    Most blocks are finalized and at rest. For those it only remembers the volume, and makes the
+    `Block` when somebody asks for it. That one is shared by all who hold it and goes with the last:
+    so there is at most one at any time. After a start some are not even read (`ready`).
     """
 
     def __init__(
@@ -62,6 +69,8 @@ class Acceptor:
         self._blocks: dict[BlockId, Block | Volume] = SortedDict()  # block reports go by order
         self._awake: WeakValueDictionary[BlockId, Block] = WeakValueDictionary()
         """The blocks at rest that somebody holds at this moment."""
+        self._late: set[asyncio.Task[None]] = set()
+        """Chunks of blocks that are being read for the first time."""
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
@@ -74,17 +83,20 @@ class Acceptor:
             for loaded in found.loaded:
                 block = Block(loaded.block, volume, self)
                 block.load(loaded)
-                self._add(block)
-            twice = [one for one in found.resting if one in self._blocks]
-            alone = dict.fromkeys(found.resting, volume)
-            for one in twice:
+                await self._add(block)
+            alone = dict.fromkeys((*found.resting, *found.unread), volume)
+            for one in [one for one in alone if one in self._blocks]:
                 del alone[one]
-                block = Block(one, volume, self)
-                block.load(volume.store.wake(one), at_rest=True)
-                self._add(block)
-            self._blocks.update(alone)
+                with suppress(StorageError):  # the volume has failed
+                    if volume.store.is_unread(one):
+                        await read_first(volume, [one])
+                    await self._add(self._woken(one, volume))
+            if not volume.failed:
+                self._blocks.update(alone)
 
-    def _add(self, block: Block) -> None:
+    async def _add(self, block: Block) -> None:
+        with suppress(StorageError):  # then that volume has failed, and has nothing
+            await self.ready(block.id)
         other = self._owner(block.id)
         if other is not None:
             block, other = _later(block, other)
@@ -96,6 +108,7 @@ class Acceptor:
 
     async def close(self) -> None:
         """Let the control steps that are under way end, then close every file."""
+        await asyncio.gather(*self._late, return_exceptions=True)
         await self._steps.close()
         for block in (*self._blocks.values(), *self._awake.values()):
             if isinstance(block, Block):
@@ -122,11 +135,33 @@ class Acceptor:
         """Return every block that this node knows, the dead ones too."""
         return (found for block in tuple(self._blocks) if (found := self._owner(block)))
 
-    def behind(self, block: BlockId) -> Iterator[Block]:
-        """Yield the blocks with greater ids than `block`, in order, until the next await."""
+    def behind(self, block: BlockId, storage: StorageId) -> Iterator[tuple[BlockId, Block | None]]:
+        """Yield the greater ids than `block`, in order, until the next await; each with its block,
+        if that is at `storage`. Replicas of other storages may be unread."""
         ordered: SortedDict = self._blocks
-        later = ordered.irange(block, inclusive=(False, True))
-        return (found for each in later if (found := self._owner(each)))
+        volume = self._volumes.get(storage)
+        for each in ordered.irange(block, inclusive=(False, True)):
+            found = self._blocks[each]
+            here = found if isinstance(found, Volume) else found.volume
+            yield each, self._owner(each) if here is volume else None
+
+    def _unread_at(self, block: BlockId) -> Volume | None:
+        found = self._blocks.get(block)
+        return found if isinstance(found, Volume) and found.store.is_unread(block) else None
+
+    def is_unread(self, block: BlockId) -> bool:
+        """True if nothing can be said of the block before it was read (`ready`)."""
+        return self._unread_at(block) is not None
+
+    async def ready(self, block: BlockId) -> None:
+        """Wait until the replica of the block is read, if nobody has read it since the start.
+
+        Raises:
+            NoSpaceError: it cannot be read for lack of a file descriptor.
+            StorageError: its volume has failed.
+        """
+        if (volume := self._unread_at(block)) is not None:
+            await read_first(volume, [block])
 
     @property
     def open_count(self) -> int:
@@ -150,9 +185,20 @@ class Acceptor:
             return found
         awake = self._awake.get(block)
         if awake is None:
-            awake = self._awake[block] = Block(block, found, self)
-            awake.load(found.store.wake(block), at_rest=True)
+            awake = self._woken(block, found)
+            if awake.corrupt:
+                self._blocks[block] = awake
+            else:
+                self._awake[block] = awake
         return awake
+
+    def _woken(self, block: BlockId, volume: Volume) -> Block:
+        """Return the block of a replica that rests at the volume."""
+        if volume.store.is_unread(block):  # the ways in have let it be read in a thread
+            read_now(volume, block)
+        loaded, made = volume.store.wake(block), Block(block, volume, self)
+        made.load(loaded, at_rest=not loaded.corrupt)
+        return made
 
     # -- votes ----------------------------------------------------------------------------------
 
@@ -160,11 +206,26 @@ class Acceptor:
         self, header: Header, frame: memoryview, reply: Callable[[Vote | Nack], None]
     ) -> None:
         """D2: `Block.vote` for the chunk in `frame`; without its block there is no vote."""
+        if self.is_unread(header.block):  # finalized, so that a refusal comes late
+            late = asyncio.create_task(self._write_late(header, bytes(frame), reply))
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+            return
         block = self._owner(header.block)
         if block is None:
             reply(register.nack(_NOWHERE, header.block, header.generation))
         else:
             block.vote(header, frame, reply)
+
+    async def _write_late(
+        self, header: Header, frame: bytes, reply: Callable[[Vote | Nack], None]
+    ) -> None:
+        try:
+            await self.ready(header.block)
+        except (NoSpaceError, StorageError):
+            reply(register.nack(_NOWHERE, header.block, header.generation))
+        else:
+            self.write(header, memoryview(frame), reply)
 
     def begin_whole(self, request: CreateAndWrite) -> asyncio.Future[Reply] | None:
         """D1 and D2 as one step of a small replica; None: it is for `create_then_write`."""
@@ -209,6 +270,8 @@ class Acceptor:
     ) -> asyncio.Future[Reply] | None:
         """Begin to answer a message that takes but a record of a small replica; None: it is for
         `take`."""
+        if self.is_unread(request.block):
+            return None
         if (block := self._found_or_new(request.block, storage)) is None:
             return None
         begun = self._steps.begin(block, request, sent)
@@ -225,6 +288,7 @@ class Acceptor:
         storage, request = envelope.storage, envelope.message
         if (volume := self._volumes.get(storage)) is not None:
             volume.check()
+        await self.ready(request.block)
         if isinstance(request, Read):
             return await self.read(request, storage)
         block = self._found_or_new(request.block, storage)
@@ -262,7 +326,7 @@ class Acceptor:
         files = None if block.corrupt else block.files
         if block.vacant:
             del self._blocks[block.id]
-        elif files is not None and block.volume.store.rests(files):
+        elif files is not None and block.volume.store.rests(block.id, files):
             self._blocks[block.id] = block.volume  # `_owner` makes the same block again
             self._awake[block.id] = block
 
@@ -287,6 +351,7 @@ class Acceptor:
         Raises:
             StorageError: the volume has failed.
         """
+        await self.ready(request.block)
         block = self.find(request.block, storage)
         if block is None:
             return register.nack(storage, request.block, NO_GENERATION)

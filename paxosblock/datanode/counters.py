@@ -29,6 +29,11 @@ class Counters:
             lambda: sum(bool(v.hung) for v in volumes),
         )
         observe(
+            "volumes_unread",
+            "Volumes that are not reported yet, because not all their replicas were read.",
+            lambda: sum(not v.all_read.is_set() for v in volumes),
+        )
+        observe(
             "deleted_bytes",
             "Bytes of deleted replicas that are not given back to the file system yet.",
             lambda: sum(v.store.removals.waiting_bytes for v in volumes),

@@ -11,8 +11,9 @@ that nothing was changed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,6 +21,7 @@ from paxosblock.checksum import Buffer
 from paxosblock.datanode.damaged_file import write_damaged
 from paxosblock.datanode.drafts import Drafts
 from paxosblock.datanode.fetched import FetchedFile
+from paxosblock.datanode.files_at_rest import FilesAtRest
 from paxosblock.datanode.layout import (
     CURRENT,
     RBW,
@@ -32,8 +34,8 @@ from paxosblock.datanode.layout import (
     home,
     meta_name,
 )
-from paxosblock.datanode.load import load, wake
-from paxosblock.datanode.meta import Metadata, decode_metadata, describe
+from paxosblock.datanode.load import load, load_finalized, stored_metadata, wake
+from paxosblock.datanode.meta import describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import checked, record_start
 from paxosblock.datanode.removals import Removals
@@ -46,9 +48,10 @@ from paxosblock.disk import (
     copy_file,
     is_gone,
     opened,
+    prove,
     publish_open,
 )
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, Effect
@@ -63,7 +66,7 @@ SPARE_BYTES: Final = 8 * MIB
 """Room for two windows of chunks of the default size: one in a draft, one in its block file."""
 SPARE_PIECE_BYTES: Final = 256 * KIB
 PROBE: Final = "probe"
-"""A file in `tmp/` that tests if the disk works, and its content."""
+"""A file in `tmp/` that tests if the disk works."""
 
 
 class FileStore:
@@ -80,19 +83,29 @@ class FileStore:
         self._temporary = folder / TEMPORARY
         self.removals = Removals(disk, self._temporary)
         self._drafts = Drafts(disk, self._temporary)
+        self.finalized = FilesAtRest(folder / CURRENT, partial(load_finalized, self))
         self._left = {*self._homes.values()}
         """Folders in which a power cut may bring removed files back, by `_leave` or before."""
         self._settling = threading.Lock()
 
     def load(self) -> Found:
-        """Load every replica; see `load.py`."""
         return load(self)
 
-    def rests(self, files: Stored) -> bool:
-        return isinstance(files, SmallPlace) and self.small.rests(files.block)
+    def is_unread(self, block: BlockId) -> bool:
+        return self.finalized.is_unread(block)
+
+    def first_read(self, blocks: Sequence[BlockId]) -> None:
+        self.finalized.read(blocks)
+
+    def take_read_bytes(self) -> int:
+        return self.finalized.take_read_bytes()
+
+    def rests(self, block: BlockId, files: Stored) -> bool:
+        small = isinstance(files, SmallPlace)
+        return self.small.rests(block) if small else self.finalized.rests(block)
 
     def wake(self, block: BlockId) -> Loaded:
-        return wake(self, block)
+        return wake(self, block) if self.small.rests(block) else self.finalized.wake(block)
 
     def tidy(self) -> None:
         self.small.tidy()
@@ -108,16 +121,7 @@ class FileStore:
         write_damaged(self.disk, self.folder, {each: copy_of(at) for each, at in damaged.items()})
 
     def prove(self) -> None:
-        path = self._temporary / PROBE
-        file = self.disk.create(path)
-        try:
-            self.disk.write(file, PROBE.encode(), 0)
-            self.disk.sync(file)
-            if self.disk.read_stored(file, len(PROBE), 0) != PROBE.encode():
-                raise StorageError("the disk does not return what was written")
-        finally:
-            self.disk.close(file)
-            self.disk.remove(path)
+        prove(self.disk, self._temporary / PROBE)
 
     def with_spare(self, step: Callable[[], T]) -> T:
         return self.spare.retried(step)
@@ -242,6 +246,7 @@ class FileStore:
             self.spare.retried(lambda: self.small.forget(replica.block))
             return
         path = _ours(files).path
+        self.finalized.forget(replica.block)
         # The meta file first: a start removes a block file without one.
         self._remove(self._meta_path(replica))
         self._settle(self._meta_path(replica).parent)
@@ -250,6 +255,8 @@ class FileStore:
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
         if block in self.small and not isinstance(kept, SmallPlace):
             self.spare.retried(lambda: self.small.forget(block))
+        if kept is None:
+            self.finalized.forget(block)
         own = kept.path if isinstance(kept, ReplicaFiles) else None
         copy = () if own is None else (own, own.parent / meta_name(block))
         for folder in (self.folder / RBW, self.folder / CURRENT):
@@ -322,18 +329,10 @@ class FileStore:
         if isinstance(files, SmallPlace):
             found = self.small.metadata(replica.block)
         else:
-            found = self._stored_metadata(replica)
+            found = stored_metadata(self.disk, replica.block, self._meta_path(replica))
         if found != describe(replica, found.boot, copy_of(files)):
             what = f"metadata of block {replica.block} is not what was written"
             raise CorruptionError(what, block=replica.block)
-
-    def _stored_metadata(self, replica: Replica) -> Metadata:
-        with opened(self.disk, self._meta_path(replica)) as handle:
-            data = self.disk.read_stored(handle, self.disk.size(handle), 0)
-        try:
-            return decode_metadata(data, replica.block)
-        except ConfigError as error:  # nobody but this process writes here
-            raise CorruptionError(str(error), block=replica.block) from error
 
     def read_part(
         self, file: OpenFile, log: ChunkLog, index: int, start: int, into: memoryview
@@ -482,6 +481,7 @@ class FileStore:
         """
         data = describe(replica, self.boot, copy).encode()
         self._drafts.publish(self._meta_path(replica), data, moves)
+        self.finalized.note(replica, copy)
 
     def _meta_path(self, replica: Replica) -> Path:
         return self._homes[replica.registers.state] / meta_name(replica.block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,6 +23,8 @@ FOLDERS: Final = (CURRENT, RBW, SMALL, TEMPORARY)
 _NAME = re.compile(
     r"blk_(0|[1-9][0-9]{0,19})(?:(\.meta)|(?:_([1-9][0-9]{0,18}))?(?:\.([1-9][0-9]{0,8}))?)"
 )
+_STEM = re.compile(r"blk_(0|[1-9][0-9]{0,19})")
+_META: Final = ".meta"
 _BLOCK_MAX: Final = 2**64 - 1
 
 
@@ -41,7 +44,7 @@ def data_name(block: BlockId, epoch: Generation, copy: int) -> str:
 
 def meta_name(block: BlockId) -> str:
     """Return the name of the meta file."""
-    return f"blk_{block}.meta"
+    return f"blk_{block}{_META}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +95,60 @@ def by_block(disk: Disk, *folders: Path) -> dict[BlockId, BlockFiles]:
     """Return the block and meta files in `folders`; foreign files are left out."""
     found: dict[BlockId, BlockFiles] = {}
     for folder in folders:
-        for name in disk.names(folder):
-            match = _NAME.fullmatch(name)
-            if match is None:
-                continue
-            number, meta, epoch, copy = match.groups()
-            block = BlockId(int(number))
-            if block > _BLOCK_MAX:
-                continue
-            if (files := found.get(block)) is None:
-                files = found[block] = BlockFiles(block, [], [])
-            if meta:
-                files.metas.append(FoundFile(folder, name))
-            else:
-                kept = Generation(int(epoch)) if epoch else FIRST_GENERATION
-                files.datas.append(FoundFile(folder, name, int(copy or 0), kept))
+        sort_in(found, folder, disk.names(folder))
     return found
+
+
+def sort_in(found: dict[BlockId, BlockFiles], folder: Path, names: Iterable[str]) -> None:
+    """Add the block and meta files of `folder` that have these `names` to `found`."""
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is None:
+            continue
+        number, meta, epoch, copy = match.groups()
+        block = BlockId(int(number))
+        if block > _BLOCK_MAX:
+            continue
+        if (files := found.get(block)) is None:
+            files = found[block] = BlockFiles(block, [], [])
+        if meta:
+            files.metas.append(FoundFile(folder, name))
+        else:
+            kept = Generation(int(epoch)) if epoch else FIRST_GENERATION
+            files.datas.append(FoundFile(folder, name, int(copy or 0), kept))
+
+
+def pairs(names: Sequence[str]) -> tuple[dict[BlockId, str], list[str]]:
+    """Return the blocks that have one meta and one block file among the `names` of a folder, each
+    with the name of that block file; and the names of all other files.
+
+    There may be millions, so a name is taken apart only if it is an unusual one.
+    """
+    data = dict.fromkeys((name[: -len(_META)] for name in names if name.endswith(_META)), "")
+    others = []
+    for name in names:
+        if name.endswith(_META):
+            continue
+        stem = name
+        if name not in data:
+            match = _STEM.match(name)
+            stem = "" if match is None else match[0]
+        if data.get(stem) == "":
+            data[stem] = name
+        else:
+            others.append(name)
+    for stem in [match[0] for each in others if (match := _STEM.match(each))]:
+        if data.get(stem):
+            others.append(data[stem])  # one of several block files
+            data[stem] = ""
+    found: dict[BlockId, str] = {}
+    for stem, name in data.items():
+        match = _STEM.fullmatch(stem)
+        if name and match is not None and (block := BlockId(int(match[1]))) <= _BLOCK_MAX:
+            found[block] = name
+        else:
+            others += [stem + _META, *([name] if name else ())]
+    return found, others
 
 
 def make_folders(disk: Disk, folder: Path) -> None:

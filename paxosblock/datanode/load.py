@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.damaged_file import read_damaged
@@ -25,13 +26,16 @@ from paxosblock.datanode.layout import (
     copy_of,
     data_name,
     home,
+    meta_name,
+    pairs,
+    sort_in,
 )
 from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
 from paxosblock.datanode.small_replicas import SmallLoaded, SmallPlace
 from paxosblock.datanode.store import Found, Loaded, Stored
-from paxosblock.disk import Disk, opened, read_file
-from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.disk import Disk, is_shortage, opened, read_file
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
@@ -48,18 +52,25 @@ _log = logging.getLogger(__name__)
 
 
 def load(store: FileStore) -> Found:
-    """Load every replica of the volume.
+    """Load every replica of the volume, but leave those unread that are finalized, by the names of
+    their files, and that nothing is known to have happened to.
 
     Raises:
         ConfigError: a later version wrote a meta file; nothing was changed.
         StorageError: the volume cannot be read or written; it has failed.
     """
     disk, folder = store.disk, store.folder
-    found = by_block(disk, folder / RBW, folder / CURRENT)
-    # All metadata is read before anything is changed: a later format must be left as it is.
-    ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
+    alone, others = pairs(disk.names(folder / CURRENT))
+    found = by_block(disk, folder / RBW)
+    sort_in(found, folder / CURRENT, others)
     damaged = read_damaged(disk, folder)
+    _join(found, (*found, *damaged), alone, folder / CURRENT)
+    # This metadata is read before anything is changed: a later format must be left as it is.
+    ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
     small = store.small.load()
+    moved = [block for block in store.small if block in alone]
+    _join(found, moved, alone, folder / CURRENT)
+    ruling |= {block: _ruling(store, found[block]) for block in moved}
     store.spare.give_back()
     for name in disk.names(folder / TEMPORARY):
         if not store.removals.find(name):
@@ -74,7 +85,36 @@ def load(store: FileStore) -> Found:
     _forget_replaced(store, damaged, found_again)
     awake = {each.block for each in found_again}
     resting = [block for block in store.small if block not in awake]
-    return Found(found_again, resting, store.small.frame_bytes(resting))
+    store.finalized.expect(alone)
+    return Found(found_again, resting, store.small.frame_bytes(resting), sorted(alone))
+
+
+def _join(
+    found: dict[BlockId, BlockFiles],
+    blocks: Iterable[BlockId],
+    alone: dict[BlockId, str],
+    folder: Path,
+) -> None:
+    """Move those of `blocks` that are in `alone` from there to `found`."""
+    for block in blocks:
+        if (name := alone.pop(block, None)) is not None:
+            sort_in(found, folder, (meta_name(block), name))
+
+
+def load_finalized(store: FileStore, folder: Path, block: BlockId, name: str) -> Loaded:
+    """Load a replica that `load` left unread, whose block file in `folder` has this name.
+
+    Raises:
+        ConfigError: a later version wrote its meta file.
+        NoSpaceError: there is no room to finish what was interrupted.
+        StorageError: the volume cannot be written, and has failed; or only no descriptor was left.
+    """
+    found: dict[BlockId, BlockFiles] = {}
+    sort_in(found, folder, (meta_name(block), name))
+    ruling = _ruling(store, found[block])
+    loaded = store.spare.retried(lambda: _load_block(store, found[block], ruling))
+    assert loaded is not None, "it has a meta file"
+    return loaded
 
 
 def wake(store: FileStore, block: BlockId) -> Loaded:
@@ -158,6 +198,8 @@ def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
             _Ruling(_read_metadata(store.disk, found.block, file), file) for file in found.metas
         ]
     except (CorruptionError, StorageError) as error:
+        if is_shortage(error):
+            raise
         return str(error)
     if not candidates:
         return "there is none"
@@ -171,6 +213,21 @@ def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
 def _read_metadata(disk: Disk, block: BlockId, file: FoundFile) -> Metadata:
     path = file.path
     return decode_metadata(read_file(disk, path), block, path)
+
+
+def stored_metadata(disk: Disk, block: BlockId, path: Path) -> Metadata:
+    """Return the metadata of a replica that this process wrote, from the disk itself.
+
+    Raises:
+        CorruptionError: these bytes are not what was written.
+        StorageError: as the disk says.
+    """
+    with opened(disk, path) as handle:
+        data = disk.read_stored(handle, disk.size(handle), 0)
+    try:
+        return decode_metadata(data, block)
+    except ConfigError as error:  # nobody but this process writes here
+        raise CorruptionError(str(error), block=block) from error
 
 
 def _tidied(

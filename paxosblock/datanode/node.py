@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from paxosblock.api.datanode import (
@@ -24,6 +24,8 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.first_reads import read_all
+from paxosblock.datanode.identity import read_identity
 from paxosblock.datanode.look import Look
 from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
@@ -31,9 +33,10 @@ from paxosblock.datanode.remover import Remover
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.served_stream import ServedStream
+from paxosblock.datanode.snapshot import refuse_half_rolled_back
 from paxosblock.datanode.transfer import Transfer
-from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
-from paxosblock.disk import Disk, is_broken
+from paxosblock.datanode.volume import LostVolume, Volume, open_volume
+from paxosblock.disk import OF_A_NAMENODE, Disk, is_broken
 from paxosblock.errors import ConfigError, NotFoundError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient
@@ -104,16 +107,23 @@ class DataNode:
         return any(volume.serves_clients for volume in self.volumes)
 
     async def load(self) -> None:
-        """Load every replica."""
+        """Find every replica, and load those that may have to be mended; `start` lets the others be
+        read."""
         await self.acceptor.load(self._hung_after_s)
-        _log.info("replicas loaded", extra=facts(blocks=self.acceptor.count))
+        _log.info("replicas found", extra=facts(blocks=self.acceptor.count))
 
     def start(self, address: str) -> None:
-        """Begin to scrub, to remove, and to report to the NameNodes that this is at `address`."""
+        """Begin to read what is unread, to scrub, to remove, and to report to the NameNodes that
+        this is at `address`."""
         self._reporter.start(address)
+        reads = [self._read_all(volume) for volume in self.volumes]
         scrubs = [scrubber.run() for scrubber in self._scrubbers]
         removals = [remover.run() for remover in self._removers]
-        self._upkeep = [asyncio.create_task(work) for work in (*scrubs, *removals)]
+        self._upkeep = [asyncio.create_task(work) for work in (*reads, *scrubs, *removals)]
+
+    async def _read_all(self, volume: Volume) -> None:
+        await read_all(volume)
+        self._reporter.look_again()
 
     async def close(self) -> None:
         """Stop scrubbing and reporting, let steps under way end, release the volumes."""
@@ -211,9 +221,15 @@ class DataNode:
         """Return every block."""
         return self.acceptor.blocks()
 
-    def behind(self, block: BlockId) -> Iterator[Block]:
-        """Yield the blocks with greater ids than `block`, in order, until the next await."""
-        return self.acceptor.behind(block)
+    def behind(self, block: BlockId, storage: StorageId) -> Iterator[tuple[BlockId, Block | None]]:
+        """Yield the greater ids than `block`, in order, until the next await; each with its block,
+        if that is at `storage`."""
+        return self.acceptor.behind(block, storage)
+
+    def has_read(self, storage: StorageId) -> bool:
+        """True if all that the start found at a storage was read, so that it can be reported."""
+        (volume,) = (each for each in self.volumes if each.storage == storage)
+        return volume.all_read.is_set() and not volume.failed
 
     @property
     def open_count(self) -> int:
@@ -242,12 +258,15 @@ class DataNode:
         return Answers(await self.acceptor.take_all(envelopes.each))
 
     async def list_replicas(self, _: ListReplicas) -> Replicas:
-        """`LIST_REPLICAS`: everything this node holds."""
+        """`LIST_REPLICAS`: everything this node holds, once all was read."""
+        for volume in self.volumes:
+            await volume.all_read.wait()
         summaries = map(summarize, self.blocks())
         return Replicas(self.name, tuple(found for found in summaries if found is not None))
 
     async def find_replica(self, wanted: FindReplica) -> Replicas:
         """`FIND_REPLICA`: what one storage holds of one block, if it does."""
+        await self.acceptor.ready(wanted.block)
         block = self.find(wanted.block, wanted.storage)
         summary = None if block is None else summarize(block)
         return Replicas(self.name, () if summary is None else (summary,))
@@ -259,6 +278,7 @@ class DataNode:
             NotFoundError: it does not hold that version.
         """
         self.acceptor.check_inside()
+        await self.acceptor.ready(wanted.block)
         block = self.find(wanted.block, wanted.storage)
         state = None if block is None else block.state()
         if block is None or state is None or not holds(wanted.version, state):
@@ -272,6 +292,27 @@ class DataNode:
     def new_stream(self) -> ServedStream:
         """Return the handler of a new data stream."""
         return ServedStream(self.acceptor, self.reader, self.counters)
+
+
+def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
+    """Look at all folders of a node before anything is written into one of them.
+
+    Raises:
+        ConfigError: one is the folder of a NameNode, a later version wrote its identity, or a
+            rollback of it was interrupted.
+        CorruptionError: an identity is damaged.
+    """
+    for folder in folders:
+        for name in OF_A_NAMENODE:
+            with contextlib.suppress(OSError):  # opening a broken disk reports it
+                if (folder / name).exists():
+                    raise ConfigError(
+                        f"{folder} is the folder of a NameNode: a DataNode needs one of its own"
+                    )
+        with contextlib.suppress(OSError, StorageError):
+            if folder.is_dir():
+                read_identity(disk, folder)
+                refuse_half_rolled_back(disk, folder)
 
 
 def open_volumes(

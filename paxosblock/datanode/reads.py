@@ -96,6 +96,7 @@ class Reader:
         part = self.known_part(request)
         if part is not None:
             return part
+        await self._acceptor.ready(request.block)
         for _ in range(_ATTEMPTS):
             block = self._acceptor.find(request.block, request.storage)
             state = block.state() if block is not None else None
@@ -128,6 +129,8 @@ class Reader:
         None: they are not, or the system does not have them in memory, or there is anything wrong
         with them or with the request. It is up to `read_bytes` to find that out.
         """
+        if self._acceptor.is_unread(request.block):
+            return None
         block = self._acceptor.find(request.block, request.storage)
         if block is None or block.replica is None:
             return None
@@ -155,6 +158,7 @@ class Reader:
 
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
         """Return chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
+        await self._acceptor.ready(request.block)
         for _ in range(_ATTEMPTS):
             block = self._acceptor.find(request.block, request.storage)
             wanted = max(request.generations, default=NO_GENERATION)

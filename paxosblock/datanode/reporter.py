@@ -74,8 +74,12 @@ class Holdings(Protocol):
     def blocks(self) -> Iterable[Block]:
         """Return every block."""
 
-    def behind(self, block: BlockId) -> Iterator[Block]:
-        """Yield the blocks with greater ids than `block`, in order, until the next await."""
+    def behind(self, block: BlockId, storage: StorageId) -> Iterator[tuple[BlockId, Block | None]]:
+        """Yield the greater ids than `block`, in order, until the next await; each with its block,
+        if that is at `storage`."""
+
+    def has_read(self, storage: StorageId) -> bool:
+        """True if all that the start found at a storage was read, so that it can be reported."""
 
     @property
     def open_count(self) -> int:
@@ -185,6 +189,11 @@ class Reporter:
             else:
                 link.note_changed(block, storage, found)
 
+    def look_again(self) -> None:
+        """Go on with the full reports: a storage was read."""
+        for link in self._links:
+            link.look_again()
+
     def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
         """Report a replica as dead from now on."""
         self.replica_changed(block, storage)
@@ -246,6 +255,10 @@ class _Link:
         Nobody waits to hear of an empty replica, and that of a small file is finalized by then.
         """
         self._made[block] = storage
+
+    def look_again(self) -> None:
+        """Go on with a full report that waits for a storage to be read."""
+        self._news.set()
 
     async def run(self, here: str) -> None:
         """Report for ever; after a failure try again in a heartbeat's time."""
@@ -314,11 +327,17 @@ class _Link:
 
     def _ask_for_all(self) -> None:
         """Begin a full report, unless one is under way."""
-        if not self._unreported:
+        if not self._is_reporting:
             self._next_full_s = 0.0
             self._news.set()
 
     # -- what it holds --------------------------------------------------------------------------
+
+    @property
+    def _is_reporting(self) -> bool:
+        """True while a full report is under way, or waits for a storage that answers to be read."""
+        failed = {each.storage for each in self._storages if each.failed}
+        return not failed.issuperset(self._unreported)
 
     async def _keep_reporting(self) -> None:
         while True:
@@ -336,12 +355,14 @@ class _Link:
         """Send changes first, for somebody may wait for them; then a page of a full report."""
         now_s = asyncio.get_running_loop().time()
         await self._report_news()
-        if not self._unreported and now_s >= self._next_full_s:
+        if not self._is_reporting and now_s >= self._next_full_s:
             sound = (each.storage for each in self._storages if not each.failed)
             self._unreported = dict.fromkeys(sound, NO_BLOCK)
             self._next_full_s = now_s + _spread(self._config.block_report_interval_s)
-        if self._unreported:
-            await self._report_page(*next(iter(self._unreported.items())))
+        # A page says what is not there, too: nothing is said of a storage that is not read yet.
+        storage = next(filter(self._holdings.has_read, self._unreported), None)
+        if storage is not None:
+            await self._report_page(storage, self._unreported[storage])
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._next_full_s):
@@ -354,10 +375,10 @@ class _Link:
         A change to a replica in a page that was written already is noted, and follows.
         """
         summaries: list[ReplicaSummary | DeadReplica] = []
-        behind, last = self._holdings.behind(after), after
-        for block in islice(behind, LOOKED_AT_MAX):
-            last = block.id
-            if block.volume.storage == storage and (summary := reported(block)) is not None:
+        behind, last = self._holdings.behind(after, storage), after
+        for each, block in islice(behind, LOOKED_AT_MAX):
+            last = each
+            if block is not None and (summary := reported(block)) is not None:
                 summaries.append(summary)
                 if len(summaries) == self._config.block_report_page:
                     break

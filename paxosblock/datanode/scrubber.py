@@ -32,7 +32,7 @@ from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import BlockId
+from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.units import KIB, MIB
 
 SLICE_BYTES: Final = MIB
@@ -53,8 +53,9 @@ _log = logging.getLogger(__name__)
 class Blocks(Protocol):
     """The replicas of this node (its acceptor)."""
 
-    def behind(self, block: BlockId) -> Iterator[Block]:
-        """Yield the blocks with greater ids than `block`, in order, until the next await."""
+    def behind(self, block: BlockId, storage: StorageId) -> Iterator[tuple[BlockId, Block | None]]:
+        """Yield the greater ids than `block`, in order, until the next await; each with its block,
+        if that is at `storage`."""
 
 
 def _now_ms() -> int:
@@ -102,6 +103,8 @@ class Scrubber:
             volume.check()
             volume.doubted = True
         volume.scrubbed.whole_ms = self._cursor.whole_ms
+        await volume.all_read.wait()
+        volume.check()
         self._saved_s = asyncio.get_running_loop().time()
 
     async def _wait_due(self) -> None:
@@ -143,10 +146,11 @@ class Scrubber:
         after = self._cursor.block
         while True:
             looked_at = 0
-            for block in islice(self._blocks.behind(after), LOOKED_AT_MAX):
-                if block.volume is self._volume:
+            behind = self._blocks.behind(after, self._volume.storage)
+            for each, block in islice(behind, LOOKED_AT_MAX):
+                if block is not None:
                     return block
-                after, looked_at = block.id, looked_at + 1
+                after, looked_at = each, looked_at + 1
             if looked_at < LOOKED_AT_MAX:
                 return None
             await asyncio.sleep(0)

@@ -39,7 +39,7 @@ _HEAD: Final = struct.Struct("<4s8sQ")
 _CRC: Final = struct.Struct("<I")
 
 
-class _RowRegisters(Registers, frozen=True, gc=False, array_like=True):
+class RowRegisters(Registers, frozen=True, gc=False, array_like=True):
     """The registers without their names."""
 
 
@@ -61,7 +61,7 @@ class Row(Sizes, frozen=True, gc=False, array_like=True):
     """Its last record with metadata."""
     chunk: Position = NOWHERE
     finalized: bool = False
-    registers: _RowRegisters | None = None
+    registers: RowRegisters | None = None
     chunks: bytes = b""
 
     def encode(self) -> bytes:
@@ -103,7 +103,7 @@ def finalized_row(
     live_bytes = RECORD_BYTES + size_bytes
     if metadata is None:
         return Row(live_bytes, 0, said, chunk, finalized=True)
-    registers, chunks = _RowRegisters(*astuple(metadata.registers)), metadata.chunks
+    registers, chunks = RowRegisters(*astuple(metadata.registers)), metadata.chunks
     frame_bytes = 0
     for end, _ in read_entries(chunks[-ENTRY_BYTES:]):
         frame_bytes = end + HEADER_BYTES * (len(chunks) // ENTRY_BYTES)

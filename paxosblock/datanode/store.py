@@ -55,6 +55,8 @@ class Found(NamedTuple):
     resting: Sequence[BlockId] = ()
     resting_bytes: int = 0
     """Bytes of the records of their chunks."""
+    unread: Sequence[BlockId] = ()
+    """Finalized replicas that are not read yet, in order: `first_read` tells how they are."""
 
 
 class FetchedChunks(Protocol):
@@ -113,7 +115,7 @@ class Records(NamedTuple):
 
 class ReplicaStore(Protocol):
     """The replicas of one volume. All methods but `append`, `say`, `read_cached`, `read_part`,
-    `size_bytes`, `rests` and `wake` block.
+    `size_bytes`, `rests`, `is_unread`, `take_read_bytes` and `wake` block.
 
     After a StorageError nothing is known about the volume; NoSpaceError says that nothing was
     changed. If a method is interrupted, `load` finishes or undoes its work at the next start.
@@ -125,11 +127,24 @@ class ReplicaStore(Protocol):
     def load(self) -> Found:
         """Return every replica; those that may have lost votes are weak, durably (D8)."""
 
-    def rests(self, files: Stored) -> bool:
+    def is_unread(self, block: BlockId) -> bool:
+        """True if `load` found the replica, and nobody has read it since."""
+
+    def first_read(self, blocks: Sequence[BlockId]) -> None:
+        """Read those of the replicas that are unread; after an error the others still are.
+
+        Raises:
+            ConfigError: a later version wrote the metadata of one.
+        """
+
+    def take_read_bytes(self) -> int:
+        """Return the bytes of the records of those that rest since `first_read`; once."""
+
+    def rests(self, block: BlockId, files: Stored) -> bool:
         """True if the replica in `files` need not be remembered: `wake` returns the same."""
 
     def wake(self, block: BlockId) -> Loaded:
-        """Return a replica that rests."""
+        """Return a replica that rests, or is dead since `first_read`."""
 
     def room(self) -> Room:
         """Fill up the room that is kept for promises; return the room that is left."""

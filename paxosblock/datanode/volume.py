@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +32,11 @@ from paxosblock.datanode.identity import (
 )
 from paxosblock.datanode.layout import LOCK, holds_blocks, make_folders
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.snapshot import is_kept, refuse_half_rolled_back, settle
+from paxosblock.datanode.snapshot import is_kept, settle
 from paxosblock.datanode.store import Found, ReplicaStore, Stored
 from paxosblock.datanode.write_out import WriteOut
 from paxosblock.descriptors import scarce
-from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage, opened
+from paxosblock.disk import Disk, FileHandle, Room, blamed, is_shortage, opened
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -98,8 +98,13 @@ class Volume:
         """Set when it has failed."""
         self.deleted = asyncio.Event()
         """Set when a replica was deleted, so that the remover gives its room back."""
+        self.unread: Sequence[BlockId] = ()
+        """Replicas that the start found without reading them, until all were read."""
+        self.all_read = asyncio.Event()
+        """Set when that is so, or it has failed."""
         self.used_bytes = 0
-        """Bytes that the block files take; the blocks keep it right (`Block.changed`)."""
+        """Bytes that the block files of replicas that were read take; the blocks keep it right
+        (`Block.changed`)."""
         self.open_count = 0
         """Replicas that are being written; the blocks keep it right, too."""
         self.hung = ""
@@ -281,6 +286,9 @@ class Volume:
             self.fail(error)
             return Found()
         self.used_bytes += found.resting_bytes
+        self.unread = found.unread
+        if not found.unread:
+            self.all_read.set()
         return found
 
     async def enter(self, cluster: str) -> None:
@@ -320,6 +328,7 @@ class Volume:
         if not self.failed:
             self.failed = blamed(self.folder, error)
             self.over.set()
+            self.all_read.set()
             _log.error("volume failed", extra=facts(folder=self.folder, reason=error))
             self.on_failure(self)
 
@@ -435,27 +444,6 @@ async def find_hung(disk: Disk, folders: Sequence[Path], hung_after_s: float) ->
     for folder in lost:
         _log.error("volume hangs", extra=facts(folder=folder))
     return [LostVolume(folder, str(hangs(folder, hung_after_s))) for folder in lost]
-
-
-def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
-    """Look at all folders of a node before anything is written into one of them.
-
-    Raises:
-        ConfigError: one is the folder of a NameNode, a later version wrote its identity, or a
-            rollback of it was interrupted.
-        CorruptionError: an identity is damaged.
-    """
-    for folder in folders:
-        for name in OF_A_NAMENODE:
-            with contextlib.suppress(OSError):  # opening a broken disk reports it
-                if (folder / name).exists():
-                    raise ConfigError(
-                        f"{folder} is the folder of a NameNode: a DataNode needs one of its own"
-                    )
-        with contextlib.suppress(OSError, StorageError):
-            if folder.is_dir():
-                read_identity(disk, folder)
-                refuse_half_rolled_back(disk, folder)
 
 
 def open_volume(

@@ -19,6 +19,7 @@ from paxosblock.datanode.file_store import FileStore
 from paxosblock.disk import OsDisk
 from paxosblock.process import boot_id
 from paxosblock.version import __version__
+from tests.format.loading import load_all
 from tests.waiting import wait_until
 
 catalog.load()
@@ -99,8 +100,7 @@ def test_a_volume_that_is_filled_in_steps_has_sound_replicas(
     more(volume, 0, 3)
     more(volume, 3, 5)
     store = FileStore(OsDisk(), volume, boot_id())
-    found = store.load()
-    loaded = [store.wake(block) for block in found.resting] + list(found.loaded)
+    loaded = load_all(store)
     assert sorted(each.block - replicas.FIRST for each in loaded) == [0, 1, 2, 3, 4]
     for each in loaded:
         assert each.files is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 from paxosblock.api.datanode import Control, Envelope, StorageAddress
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.acceptor import Acceptor
+from paxosblock.datanode.first_reads import read_all
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.store import FetchedChunks
@@ -255,8 +256,12 @@ async def running(
     reserved_bytes: int = 0,
     max_read_bytes: int = 1 << 20,
     upgrade: bool = False,
+    unread: bool = False,
 ) -> AsyncIterator[Node]:
-    """A node on these folders. Leaving it syncs nothing: it is like the end of a process."""
+    """A node on these folders. Leaving it syncs nothing: it is like the end of a process.
+
+    `unread` leaves it as it is when it begins to serve.
+    """
     disk = disk or OsDisk()
     volumes = [
         open_volume(disk, folder, "node-1", boot=boot, sync_threads=2, upgrade=upgrade)
@@ -265,6 +270,8 @@ async def running(
     notes, holder = Notes(), holder or Holder()
     acceptor = Acceptor(volumes, holder, notes, reserved_bytes=reserved_bytes)
     await acceptor.load(30.0)
+    for volume in () if unread else volumes:
+        await read_all(volume)
     try:
         reader = Reader(acceptor, max_read_bytes=max_read_bytes)
         yield Node(volumes, acceptor, reader, notes, holder)

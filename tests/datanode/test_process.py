@@ -9,6 +9,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -25,6 +26,8 @@ from paxosblock.api.datanode import (
     ReadBytes,
 )
 from paxosblock.api.datanode import StorageAddress as At
+from paxosblock.api.reports import BlockReport
+from paxosblock.bench.cases import replicas
 from paxosblock.checksum import crc32c
 from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net import control
@@ -35,11 +38,13 @@ from paxosblock.protocol.messages import (
     Deleted,
     Finalize,
     Finalized,
+    NextGS,
     RecoveryVote,
     RecoveryWrite,
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import (
+    FIRST_GENERATION,
     NO_GENERATION,
     BlockId,
     Durability,
@@ -49,7 +54,7 @@ from paxosblock.protocol.types import (
     StorageId,
 )
 from paxosblock.units import KIB, MIB
-from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
+from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name, refusal
 from tests.datanode.process import (
     Client,
     DataNodeProcess,
@@ -57,6 +62,7 @@ from tests.datanode.process import (
     datanode,
     raw_connection,
 )
+from tests.datanode.test_reporter import namenode, pages
 from tests.waiting import wait_until_async
 
 
@@ -389,3 +395,54 @@ async def create_for_ever(client: Client, taken: list[BlockId]) -> None:
     for number in itertools.count(1000):
         await client.create(BlockId(number))
         taken.append(BlockId(number))
+
+
+MANY = 20_000
+LAST = BlockId(replicas.FIRST + MANY - 1)
+"""The replica that is read last, unless somebody asks."""
+
+
+def volumes_unread(node: DataNodeProcess) -> int:
+    """Return the number of its volumes that the node has not read yet, as it says itself."""
+    with urlopen(f"http://{node.address}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    (line,) = (each for each in lines if each.startswith("paxosblock_datanode_volumes_unread "))
+    return int(float(line.split()[1]))
+
+
+async def test_a_node_with_many_replicas_serves_before_it_has_read_them_and_keeps_its_promises(
+    tmp_path: Path,
+) -> None:
+    """It is killed three times while it reads them; then it reports them all."""
+    folder = tmp_path / replicas.NODE
+    folder.mkdir()
+    node = DataNodeProcess(folder)
+    replicas.fill(node.paths[0], 0, MANY)
+    (node.paths[0] / "current" / f"blk_{LAST - 7}.meta").write_bytes(b"garbage")
+    try:
+        for generation in (2, 3, 4):
+            node.start()
+            async with client_of(node) as client:
+                last = await client.last_vote(generation, LAST)
+                early = Generation(generation - 1)
+                late = await client.ask(NextGS(LAST, early, early, WINDOW, Durability.DISK))
+            assert await asyncio.to_thread(volumes_unread, node) == 1, "it serves while it reads"
+            assert (last.length, last.registers.max_generation) == (1, generation)
+            assert refusal(late) is Reason.FENCED
+            node.end(signal.SIGKILL)
+        async with namenode() as (listener, node.namenodes):
+            node.start()
+            async with client_of(node) as client:
+                version = Version(FIRST_GENERATION, Generation(1), 1)
+                request = ReadBytes(BlockId(LAST - 1), node.storage, version, 0, 10)
+                _, data = await client.read(request)
+            assert data == replicas.PAYLOAD
+            assert not pages(listener), "nothing is said of the volume before all is read"
+            await wait_until_async(lambda: listener.reported.complete, what="a whole report")
+        told = [each for _, blocks in pages(listener) for each in blocks]
+        assert sorted(told) == [*range(replicas.FIRST, LAST - 7), *range(LAST - 6, LAST + 1)]
+        (dead,) = (each for report in listener.all(BlockReport) for each in report.dead)
+        assert dead.block == LAST - 7
+        assert await asyncio.to_thread(volumes_unread, node) == 0
+    finally:
+        node.kill()

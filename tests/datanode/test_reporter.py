@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -151,11 +151,12 @@ async def reporting(
     disk: Disk | None = None,
     config: DataNodeConfig = QUICK,
     upgrade: bool = False,
+    others: Sequence[Path] = (),
 ) -> AsyncIterator[DataNode]:
     """A DataNode that reports to these NameNodes and says it is reached at port 4242."""
     async with RpcClient() as client:
         disk = disk or OsDisk()
-        volumes = open_volumes(disk, [folder], "node-1", config, "boot-1", upgrade=upgrade)
+        volumes = open_volumes(disk, [folder, *others], "node-1", config, "boot-1", upgrade=upgrade)
         node = DataNode("node-1", volumes, addresses, client, config)
         await node.load()
         node.start("127.0.0.1:4242")

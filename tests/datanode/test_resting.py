@@ -44,9 +44,12 @@ async def test_no_object_is_made_of_a_replica_at_rest_until_somebody_asks() -> N
     disk = await restarted_disk()
     async with running(FOLDER, disk=disk) as node:
         assert (node.acceptor.count, objects(node)) == (len(BLOCKS), 0)
-        summaries = [reported(block) for block in node.acceptor.behind(BlockId(0))]
-        assert all(isinstance(each, ReplicaSummary) for each in summaries)
-        assert [each.id for each in node.acceptor.behind(BlockId(0))] == list(BLOCKS)
+        told = [
+            (each, block and reported(block))
+            for each, block in node.acceptor.behind(BlockId(0), node.storage)
+        ]
+        assert all(isinstance(summary, ReplicaSummary) for _, summary in told)
+        assert [each for each, _ in told] == list(BLOCKS)
         assert objects(node) == 0
         held = owner(node, BLOCKS[0])
         assert owner(node, BLOCKS[0]) is held

@@ -10,4 +10,6 @@ from paxosblock.datanode.store import Loaded
 def load_all(store: FileStore) -> list[Loaded]:
     """Load a volume as a DataNode that starts does, and look at every replica, in order."""
     found = load(store)
-    return sorted((*found.loaded, *map(store.wake, found.resting)), key=lambda one: one.block)
+    store.first_read(found.unread)
+    asleep = map(store.wake, (*found.resting, *found.unread))
+    return sorted((*found.loaded, *asleep), key=lambda one: one.block)

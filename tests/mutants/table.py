@@ -107,6 +107,7 @@ MONITOR = "tests/namenode/test_monitor.py"
 COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
+FIRST_READS = "tests/datanode/test_first_reads.py"
 ACCEPTOR = "tests/datanode/test_acceptor.py"
 REBUILDER = "tests/namenode/test_rebuilder.py"
 BLOCK_WRITER = "tests/client/test_block_writer.py"
@@ -396,6 +397,41 @@ SOURCE: tuple[Mutant, ...] = (
         "    if loaded.replica is not None:\n",
         "tests/datanode/test_restart.py",
         "tests/format/test_healing.py",
+    ),
+    _store(
+        "a replica at rest is as it was before it promised",
+        "datanode/file_store.py",
+        "        self.finalized.note(replica, copy)\n",
+        "",
+        FIRST_READS,
+    ),
+    _store(
+        "a replica that was found damaged is left unread as a sound one",
+        "datanode/load.py",
+        "    _join(found, (*found, *damaged), alone, folder / CURRENT)\n",
+        "    _join(found, tuple(found), alone, folder / CURRENT)\n",
+        "tests/datanode/test_restart.py",
+    ),
+    _store(
+        "a replica that has files in rbw, too, is left unread",
+        "datanode/load.py",
+        "    _join(found, (*found, *damaged), alone, folder / CURRENT)\n",
+        "    _join(found, tuple(damaged), alone, folder / CURRENT)\n",
+        CRASH_STATES,
+    ),
+    _store(
+        "a volume is reported before all of it was read",
+        "datanode/reporter.py",
+        "        storage = next(filter(self._holdings.has_read, self._unreported), None)\n",
+        "        storage = next(iter(self._unreported), None)\n",
+        FIRST_READS,
+    ),
+    _store(
+        "a replica is dead for lack of a file descriptor",
+        "datanode/load.py",
+        "        if is_shortage(error):\n            raise\n",
+        "",
+        FIRST_READS,
     ),
     _store(
         "a replica that changes while it is read is taken for damaged",

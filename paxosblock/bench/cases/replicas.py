@@ -2,7 +2,8 @@
 
 A volume of finalized replicas of 4 KiB, with files of their own or in the log of small ones, and a
 DataNode as a process, whose NameNode does not run. It shows the time from the start to the first
-answer, the processor time until then, and the memory for a replica, each without that of a DataNode
+answer, and to the moment at which every replica was read, when the volume can be reported; the
+processor time until then; and the memory for a replica after that: each without that of a DataNode
 with an empty volume. The files are in memory already, so a cold disk takes longer.
 """
 
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.request import urlopen
 
 from msgspec.structs import replace
 
@@ -137,10 +139,12 @@ def fill_log(volume: Path, there: int, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The costs of a DataNode until it served."""
+    """The costs of a DataNode until it served, and until it had read every replica."""
 
     elapsed_s: float
     processor_s: float
+    read_s: float
+    read_processor_s: float
     memory_bytes: int
 
 
@@ -158,7 +162,7 @@ def started(volume: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def measure(volume: Path) -> Start:
-    """Start a DataNode and wait until it answers."""
+    """Start a DataNode; wait until it answers, and until it has read every replica."""
     address = volume / "address"
     address.unlink(missing_ok=True)
     begun = time.perf_counter()
@@ -167,8 +171,16 @@ def measure(volume: Path) -> Start:
             if process.poll() is not None:
                 raise UnavailableError(f"the DataNode ended with {process.returncode}")
             time.sleep(0.005)
-        elapsed_s = time.perf_counter() - begun
-        return Start(elapsed_s, processor_s(process.pid), resident_bytes(process.pid))
+        served = time.perf_counter() - begun, processor_s(process.pid)
+        while not _has_read_all(address.read_text().strip()):
+            time.sleep(0.05)
+        read = time.perf_counter() - begun, processor_s(process.pid)
+        return Start(*served, *read, resident_bytes(process.pid))
+
+
+def _has_read_all(address: str) -> bool:
+    with urlopen(f"http://{address}/metrics", timeout=60) as answer:
+        return b"\npaxosblock_datanode_volumes_unread 0.0\n" in answer.read()
 
 
 COUNTS: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
@@ -199,6 +211,10 @@ def _tell(bench: Bench, what: str, which: tuple[int, int], none: Start, many: St
     used_s = max(0.0, many.processor_s - none.processor_s)
     bench.emit(f"start to the first answer{what}", many.elapsed_s, "s", number, at=at,
                limit=none.elapsed_s, goal=10, processor_s={DATANODE: used_s / count},
+               per="replica")  # fmt: skip
+    used_s = max(0.0, many.read_processor_s - none.read_processor_s)
+    bench.emit(f"start to the last replica read{what}", many.read_s, "s", number, at=at,
+               limit=none.read_s, processor_s={DATANODE: used_s / count},
                per="replica")  # fmt: skip
     grown = max(0, many.memory_bytes - none.memory_bytes)
     bench.emit(f"memory of a replica{what}", grown / count, "bytes", number, at=at)

@@ -94,12 +94,17 @@ class Many:
         """None is dead, which is all that is asked."""
         return iter(())
 
-    def behind(self, block: BlockId) -> Iterator[Block]:
+    def behind(self, block: BlockId, _: StorageId) -> Iterator[tuple[BlockId, Block]]:
         """Yield the blocks with greater ids; they are without a gap."""
         first = self.blocks_in_order[0] if self.blocks_in_order else block
         start = max(0, block - first + 1)
         for number in range(start, len(self.blocks_in_order)):
-            yield self._made(self.blocks_in_order[number])
+            each = self.blocks_in_order[number]
+            yield each, self._made(each)
+
+    def has_read(self, _: StorageId) -> bool:
+        """It has."""
+        return True
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
         """No replica ever changes."""
