@@ -94,7 +94,7 @@ class Many:
         """None is dead, which is all that is asked."""
         return iter(())
 
-    def behind(self, block: BlockId, _: StorageId) -> Iterator[tuple[BlockId, Block]]:
+    def behind(self, block: BlockId, storage: StorageId) -> Iterator[tuple[BlockId, Block]]:
         """Yield the blocks with greater ids; they are without a gap."""
         first = self.blocks_in_order[0] if self.blocks_in_order else block
         start = max(0, block - first + 1)
@@ -102,7 +102,7 @@ class Many:
             each = self.blocks_in_order[number]
             yield each, self._made(each)
 
-    def has_read(self, _: StorageId) -> bool:
+    def has_read(self, storage: StorageId) -> bool:
         """It has."""
         return True
 
