@@ -79,6 +79,10 @@ class Access:
             )
         return cls(secrets, required)
 
+    def demands(self, *, offered: bool) -> bool:
+        """True if the other end must prove itself, which `offered` to do so or did not."""
+        return bool(self.secrets) and (self.required or offered)
+
     def __repr__(self) -> str:
         return f"<Access with {len(self.secrets)} secrets>"
 
@@ -95,7 +99,7 @@ class Access:
         Raises:
             AccessDeniedError: the caller does not offer one.
         """
-        if not self.secrets or (not self.required and NONCE not in asked):
+        if not self.demands(offered=NONCE in asked):
             return None
         nonce = nonce_of(asked.get(NONCE, ""))
         if nonce is None:
@@ -122,7 +126,7 @@ class Access:
         Raises:
             AccessDeniedError: a token is wanted, and this is none, or one that has ended.
         """
-        if not self.secrets or not (self.required or authorization):
+        if not self.demands(offered=bool(authorization)):
             return
         if not authorization.startswith(TOKEN_SCHEME):
             raise _not_offered()
@@ -158,14 +162,13 @@ class Introduction:
         Raises:
             AccessDeniedError: the node at `peer` does not prove that it knows a secret of ours.
         """
-        access = self.access
-        if not access.secrets or (not access.required and NONCE.lower() not in answered):
+        if not self.access.demands(offered=NONCE.lower() in answered):
             return b""
         nonce = nonce_of(answered.get(NONCE.lower(), ""))
         proofs = answered.get(PROOF.lower(), "").encode().split(b",")
         if nonce is not None:
             handshake = Handshake("", self.path, self.nonce, nonce)
-            for secret in access.secrets:
+            for secret in self.access.secrets:
                 wanted = handshake.purpose(secret, _OF_NODE).hex().encode()
                 if any(hmac.compare_digest(each, wanted) for each in proofs):
                     return handshake.purpose(secret, _OF_CALLER)
