@@ -28,7 +28,7 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
-from paxosblock.net.access_server import without_token
+from paxosblock.net.access_server import add_without_token
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import (
@@ -129,10 +129,8 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
         body = node.counters.metrics.render()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/metrics", show_metrics)
-    for path in ("/healthz", "/metrics"):
-        without_token(app, path)
+    add_without_token(app, "/healthz", healthz)
+    add_without_token(app, "/metrics", show_metrics)
     upgrade = upgrade_handler(
         app,
         lambda _: node.new_stream(),
@@ -140,7 +138,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
         refusals=guard.refusals,
         access=guard.access,
     )
-    app.router.add_get(STREAM_PATH, upgrade)
+    add_without_token(app, STREAM_PATH, upgrade)
     return app
 
 

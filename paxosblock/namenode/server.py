@@ -25,7 +25,7 @@ from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.net.access_server import without_token
+from paxosblock.net.access_server import add_without_token
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
@@ -122,10 +122,8 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Applicatio
     async def show_metrics(_: web.Request) -> web.Response:
         return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/metrics", show_metrics)
-    for path in ("/healthz", "/metrics"):
-        without_token(app, path)
+    add_without_token(app, "/healthz", healthz)
+    add_without_token(app, "/metrics", show_metrics)
     return app
 
 

@@ -16,13 +16,16 @@ from paxosblock.net.upgrade_server import refusal
 _WITHOUT_TOKEN: Final = web.AppKey("without_token", set[str])
 
 
-def without_token(app: web.Application, path: str) -> None:
-    """Let everybody ask for `path`: it demands a proof of its own, or shows nothing of files."""
+def add_without_token(app: web.Application, path: str, handler: Handler) -> None:
+    """Let `handler` answer whoever gets `path`: it demands a proof of its own, or shows nothing of
+    files.
+    """
+    app.router.add_get(path, handler)
     app.setdefault(_WITHOUT_TOKEN, set()).add(path)
 
 
 def token_demand(access: Access, refusals: Refusals) -> Middleware:
-    """Return the middleware by which all paths but those (`without_token`) demand a token."""
+    """Return the middleware by which all paths but those (`add_without_token`) demand a token."""
 
     @web.middleware
     async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:

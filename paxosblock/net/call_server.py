@@ -17,7 +17,7 @@ from aiohttp import web
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net import upgrade_server
 from paxosblock.net.access import OPEN, Access
-from paxosblock.net.access_server import without_token
+from paxosblock.net.access_server import add_without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.bodies import PROGRESS_BYTES, Bodies
 from paxosblock.net.call_frames import (
@@ -83,8 +83,7 @@ def add_calls(
         if closing:
             await asyncio.wait(closing)
 
-    app.router.add_get(CALLS_PATH, upgrade)
-    without_token(app, CALLS_PATH)
+    add_without_token(app, CALLS_PATH, upgrade)
     app.on_shutdown.append(close_all)
 
 

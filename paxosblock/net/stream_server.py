@@ -10,7 +10,6 @@ from aiohttp import web
 from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
 from paxosblock.net import upgrade_server
 from paxosblock.net.access import OPEN, Access
-from paxosblock.net.access_server import without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.bodies import STALL_S
 from paxosblock.net.connection import FrameConnection, FrameHandler
@@ -30,7 +29,7 @@ def upgrade_handler(
     refusals: Refusals | None = None,
     access: Access = OPEN,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler of `GET /stream`, for `app.router.add_get(STREAM_PATH, ...)`.
+    """Return the handler of `GET /stream`, for `add_without_token(app, STREAM_PATH, ...)`.
 
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
     refuses the connection. `access` has the secret that both ends prove. When `app` shuts down, the
@@ -70,7 +69,6 @@ def upgrade_handler(
         await close_connections(tuple(connections))
 
     app.on_shutdown.append(close_all)
-    without_token(app, STREAM_PATH)
     return answer
 
 

@@ -23,7 +23,7 @@ from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Opener, Sealer
 from paxosblock.net import upgrade, upgrade_server
-from paxosblock.net.access_server import without_token
+from paxosblock.net.access_server import add_without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.control import split_address
 from paxosblock.net.handshake import NONCE_BYTES, SECRET_BYTES_MIN, Handshake, nonce_of
@@ -96,8 +96,7 @@ class HttpTransport:
 
     def add_to(self, app: web.Application) -> None:
         """Add the route; messages that come before `start` are refused."""
-        app.router.add_get(RAFT_PATH, self._upgrade)
-        without_token(app, RAFT_PATH)
+        add_without_token(app, RAFT_PATH, self._upgrade)
 
     def start(self, deliver: Deliver) -> None:
         self._deliver = deliver

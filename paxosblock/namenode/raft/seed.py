@@ -38,7 +38,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
-from paxosblock.net.access_server import without_token
+from paxosblock.net.access_server import add_without_token
 from paxosblock.net.handshake import NONCE_BYTES, Handshake, nonce_of
 from paxosblock.units import KIB
 
@@ -81,8 +81,7 @@ class Seeds:
 
     def add_to(self, app: web.Application) -> None:
         """Add the route."""
-        app.router.add_get(SEED_PATH, self._give)
-        without_token(app, SEED_PATH)
+        add_without_token(app, SEED_PATH, self._give)
 
     def note(self, member: str) -> None:
         """Remember that a member was heard of: it gets no catalog, even after a restart."""
