@@ -98,9 +98,8 @@ class NodeConfig(Config):
     """
     access_file: File = ""
     """A file with the secret of this cluster's callers and nodes, or several while it is changed, a
-    line each: this node serves those only who
-    prove that they know it, and calls nobody else. `PAXOSBLOCK_ACCESS_FILE` sets it for all
-    sections. Without a file it serves everybody."""
+    line each: this node serves those only who prove that they know it, and calls nobody else.
+    `PAXOSBLOCK_ACCESS_FILE` sets it for all sections. Without a file it serves everybody."""
     access_required: Flag = True
     """False, while a cluster that runs is given its first secret: this node proves that it knows
     it, but also serves those, and calls those, who have none."""
@@ -290,8 +289,8 @@ class ClientConfig(Config):
     """This machine's name: its DataNodes, those with the same one, are near."""
     access_file: File = ""
     """A file with the secret of this cluster's callers and nodes, or several while it is changed, a
-    line each: the client calls only nodes that
-    prove that they know it. `PAXOSBLOCK_ACCESS_FILE` sets it for all sections."""
+    line each: the client calls only nodes that prove that they know it. `PAXOSBLOCK_ACCESS_FILE`
+    sets it for all sections."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

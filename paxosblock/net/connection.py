@@ -267,7 +267,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             else:
                 self._sunk += nbytes
             self._deliver()
-        except Exception as error:
+        except Exception as error:  # the peer is told of our own mistakes, too
             self.close(error_for_peer(error, f"a frame from {self.peer}", _log))
 
     def discard_payload(self) -> None:
