@@ -295,6 +295,17 @@ async def test_each_call_is_given_up_at_its_own_time() -> None:
         assert await patient == Told("wait")
 
 
+@on_both_loops
+async def test_calls_whose_time_is_up_when_they_are_sent_end_as_late_ones() -> None:
+    server = Answering()
+    async with channel_to(server) as channel:
+        late = [channel.call(Ask("wait"), timeout_s=0.0) for _ in range(3)]
+        errors = await asyncio.gather(*late, return_exceptions=True)
+        assert [type(each) for each in errors] == [DeadlineError] * 3
+        assert await channel.call(Ask("at once"), timeout_s=60) == Told("at once")
+        server.release.set()
+
+
 class CancelsItself(Sink):
     """Gives up its call as soon as the first chunk's place is known."""
 

@@ -234,6 +234,15 @@ async def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
         released.set()
 
 
+@on_both_loops
+async def test_calls_whose_time_is_up_when_they_are_sent_end_as_late_ones() -> None:
+    async with node() as address, RpcClient() as client:
+        await client.call(address, "repeat", Ask("/a"), Told, 10)  # there is a connection now
+        late = [client.call(address, "repeat", Ask("/b"), Told, 0.0) for _ in range(3)]
+        errors = await asyncio.gather(*late, return_exceptions=True)
+        assert [type(each) for each in errors] == [DeadlineError] * 3
+
+
 @asynccontextmanager
 async def stranger(*answers: bytes) -> AsyncIterator[str]:
     """Somebody who answers the head of a request and then the request like this, and hangs up."""

@@ -86,6 +86,7 @@ class CallLink(asyncio.Protocol):
         self._pending: dict[int, _Pending] = {}
         self._unsent: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0  # a timer of uvloop does not always tell it
         self._heard_s = self._used_s = self._loop.time()
         self._leaving = False
         """True if no further call may be sent."""
@@ -117,7 +118,7 @@ class CallLink(asyncio.Protocol):
         self._pending[number] = _Pending(question, answer, now_s, due_s)
         self._used_s = now_s
         self._leaving = number == NUMBER_MAX
-        if self._timer is None or due_s < self._timer.when():
+        if self._timer is None or due_s < self._timer_due_s:
             self._look_at(due_s)
         if not self._unsent:
             self._loop.call_soon(self._flush)
@@ -222,6 +223,7 @@ class CallLink(asyncio.Protocol):
     def _look_at(self, due_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_due_s = due_s
         self._timer = self._loop.call_at(due_s, self._look)
 
     def _look(self) -> None:

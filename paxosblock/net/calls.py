@@ -108,6 +108,7 @@ class CallChannel:
         self._pending: dict[int, _Pending] = {}
         self._receiving: _Pending | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0  # a timer of uvloop does not always tell it
 
     async def call(
         self,
@@ -137,7 +138,7 @@ class CallChannel:
         what, due_s = type(request).__name__, loop.time() + timeout_s
         pending = _Pending(loop.create_future(), sink, what, timeout_s, due_s)
         self._pending[number] = pending
-        if self._timer is None or due_s < self._timer.when():
+        if self._timer is None or due_s < self._timer_due_s:
             self._look_at(due_s)
         try:
             header = Header.of(FrameKind.CALL, payload, block=block, request=number)
@@ -152,6 +153,7 @@ class CallChannel:
         """Have one timer for all calls: one for each costs a turn of the loop when it ends."""
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_due_s = due_s
         self._timer = asyncio.get_running_loop().call_at(due_s, self._look)
 
     def _look(self) -> None:

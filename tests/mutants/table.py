@@ -1559,6 +1559,13 @@ SOURCE: tuple[Mutant, ...] = (
         APPENDING,
     ),
     _node(
+        "a timer of uvloop is asked for its time, which it does not always know",
+        "net/call_link.py",
+        "due_s < self._timer_due_s:",
+        "due_s < self._timer.when():",
+        "tests/test_rpc.py",
+    ),
+    _node(
         "two requests of a session have one name",
         "net/leader_search.py",
         "Once(latest.session, latest.sequence + 1)",
