@@ -16,16 +16,18 @@ from paxosblock.api.methods import Method
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
 from paxosblock.loop import run
 from paxosblock.net import control, upgrade
-from paxosblock.net.access import NONCE, OPEN, PROOF, Access
+from paxosblock.net.access import NONCE, OPEN, PROOF, TO, Access, dialled
 from paxosblock.net.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
 from paxosblock.net.control import split_address
 from paxosblock.net.guard import Guard
 from paxosblock.net.handshake import PROOF_BYTES
+from paxosblock.net.own_names import OwnNames
 from paxosblock.net.refusals import Refusal
 from paxosblock.net.rpc import RpcClient
 from paxosblock.net.stream import STREAM_PATH, connect
 from paxosblock.net.stream import UPGRADE as STREAM
 from paxosblock.net.wire import FrameKind, Header, decode_error
+from tests.relay import relay
 from tests.streams import Echo, Recorder
 from tests.streams import node as stream_node
 from tests.test_call_server import Text, node
@@ -82,10 +84,15 @@ def test_what_is_shown_of_an_access_shows_no_secret() -> None:
 # -- the handshake ---------------------------------------------------------------------------------
 
 
+def meant(_: str) -> bool:
+    """A node at which callers are right whomever they dialled."""
+    return True
+
+
 def hands_shaken(caller: Access, called: Access, path: str = "/calls") -> bool:
     """Both ends of a handshake, without a connection; raises what each of them raises."""
-    introduction = caller.introduction("/calls")
-    challenge = called.challenge(path, introduction.headers)
+    introduction = caller.introduction("/calls", "n:1 10.0.0.1:1")
+    challenge = called.challenge(path, introduction.headers, meant)
     answered = {} if challenge is None else challenge.headers
     proof = introduction.proof("host:1", {name.lower(): text for name, text in answered.items()})
     return challenge is None or challenge.met_by(proof)
@@ -116,9 +123,9 @@ def test_who_does_not_know_the_secret_of_the_other_is_refused(
 
 
 def test_a_proof_is_good_for_one_connection_to_one_path_only() -> None:
-    introduction = ONE.introduction(CALLS_PATH)
-    first, second = (ONE.challenge(CALLS_PATH, introduction.headers) for _ in range(2))
-    elsewhere = ONE.challenge(STREAM_PATH, introduction.headers)
+    introduction = ONE.introduction(CALLS_PATH, "n:1 10.0.0.1:1")
+    first, second = (ONE.challenge(CALLS_PATH, introduction.headers, meant) for _ in range(2))
+    elsewhere = ONE.challenge(STREAM_PATH, introduction.headers, meant)
     assert first is not None
     assert second is not None
     assert elsewhere is not None
@@ -136,6 +143,62 @@ def test_the_first_secret_of_a_running_cluster_is_not_required_at_once() -> None
         assert hands_shaken(other, on_the_way)
     with pytest.raises(AccessDeniedError, match="another access secret"):
         hands_shaken(on_the_way, OTHER)
+
+
+# -- who was dialled -------------------------------------------------------------------------------
+
+
+@LOOPS
+def test_what_a_caller_proves_to_one_who_is_no_node_is_good_at_no_node(run_on: Run) -> None:
+    async def scenario() -> None:
+        async with (
+            node(Guard(access=ONE)) as served,
+            relay(served.address) as strangers,
+            RpcClient(ONE) as client,
+        ):
+            served.gate.open.set()
+            with pytest.raises(AccessDeniedError, match="wanted the node at"):
+                await client.call(strangers, WAIT.name, Text("a"), str, 10)
+            with pytest.raises(AccessDeniedError, match="wanted the node at"):
+                await asyncio.to_thread(control.call, strangers, WAIT, Text("a"), 10.0, ONE)
+            assert served.gate.begun == 0
+            assert served.count(Refusal.NO_ACCESS) == 2
+
+    run_on(scenario())
+
+
+def test_no_stream_is_passed_on_to_another_node() -> None:
+    async def scenario() -> None:
+        async with (
+            stream_node(lambda _: Echo(), access=ONE) as port,
+            relay(f"127.0.0.1:{port}") as strangers,
+        ):
+            with pytest.raises(AccessDeniedError, match="wanted the node at"):
+                await connect(*split_address(strangers), Recorder(), access=ONE)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("own", ["0.0.0.0:9870", ":9870", "[::]:9870", "127.0.0.1:9870"])
+def test_no_address_that_other_nodes_have_too_is_a_nodes_own(own: str) -> None:
+    names = OwnNames()
+    names.add([own, "localhost:9870"])
+    for asked in (own, "localhost:9870"):
+        host = asked.rpartition(":")[0]
+        assert not names.are_in(dialled(host, 9870, ("192.0.2.7", 9870)), ("10.0.0.9", 9870))
+
+
+def test_a_node_is_known_by_the_address_of_its_socket_or_by_its_name() -> None:
+    names = OwnNames()
+    names.add(["NN1:9870", "[fe80::1]:9870"])
+    assert names.are_in(dialled("nn1", 9870, ("192.0.2.7", 80)), ("10.0.0.9", 9870))
+    assert names.are_in(dialled("fe80::1%eth0", 9870, ("192.0.2.7", 80)), ("10.0.0.9", 9870))
+    assert names.are_in(dialled("alias", 9870, ("10.0.0.9", 9870)), ("10.0.0.9", 9870))
+    assert names.are_in(dialled("x", 1, ("fe80::2%en1", 1, 0, 7)), ("fe80::2%en0", 1, 0, 3))
+    for stranger_of in ("nn1:9871", "nn2:9870", "", "nn1", "\udcff:1"):
+        assert not names.are_in(stranger_of, ("10.0.0.9", 9870))
+    assert not names.are_in("nn2:9870 10.0.0.8:9870", ("10.0.0.9", 9870))
+    assert not names.are_in("", None)
 
 
 # -- tokens ----------------------------------------------------------------------------------------
@@ -208,7 +271,7 @@ def test_calls_of_others_are_refused_before_anything_is_done(caller: Access, ref
 async def stranger(address: str, path: str, protocol: str) -> tuple[Any, Any]:
     """The connection of one who asks as if it knew the secret."""
     reader, writer = await asyncio.open_connection(*split_address(address))
-    asked = {NONCE: "00" * 16}
+    asked = {NONCE: "00" * 16, TO: dialled(*split_address(address), split_address(address))}
     writer.write(upgrade.head(address, path, protocol, asked))
     assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
     return reader, writer
@@ -234,8 +297,9 @@ def test_a_proof_may_come_in_pieces_and_together_with_the_first_call(run_on: Run
     async def scenario() -> None:
         async with node(Guard(access=ONE)) as served:
             served.gate.open.set()
-            introduction = ONE.introduction(CALLS_PATH)
-            reader, writer = await asyncio.open_connection(*split_address(served.address))
+            place = split_address(served.address)
+            introduction = ONE.introduction(CALLS_PATH, dialled(*place, place))
+            reader, writer = await asyncio.open_connection(*place)
             writer.write(upgrade.head(served.address, CALLS_PATH, UPGRADE, introduction.headers))
             answered = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
             headers = dict(line.split(": ") for line in answered if ": " in line)

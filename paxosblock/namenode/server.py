@@ -99,6 +99,8 @@ async def running(
         metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
         Service(node, metrics, (*CALLS, _standing(engine))).add_to(router)
+        if peers:
+            guard.names.add([peers.address])
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
         address = peers.address if peers else opened
         await store.start()

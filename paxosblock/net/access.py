@@ -5,13 +5,15 @@ A node that has one (setting `access_file`) serves those only who know it, and a
 calls only nodes that know it. On a connection that begins with an Upgrade (`upgrade.py`)::
 
     caller                                     node
-    GET /calls, Access-Nonce: A           ->
+    GET /calls, Access-Nonce: A,
+      Access-To: the node's name, address ->
                                           <-   101, Access-Nonce: B, Access-Proof: proof of node
     proof of caller, 32 bytes             ->
     frames                                ->
 
-This takes no further round trip, and no proof is good for a second connection (`handshake.py`). A
-request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead,
+This takes no further round trip, and no proof is good for a second connection (`handshake.py`), or
+at another node: both cover `Access-To`, by which the node sees that it was meant (`own_names.py`).
+A request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead,
 `Authorization: Bearer END.PROOF`, which is good until END by the clock of the node.
 
 Nothing is encrypted, and frames are not signed: whoever can change bytes on their way can use a
@@ -22,24 +24,46 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
-from paxosblock.net.handshake import NONCE_BYTES, SECRET_BYTES_MIN, Handshake, nonce_of
+from paxosblock.net.handshake import (
+    NONCE_BYTES,
+    SECRET_BYTES_MIN,
+    Handshake,
+    header_bytes,
+    nonce_of,
+)
 
 NONCE: Final = "Access-Nonce"
+TO: Final = "Access-To"
 PROOF: Final = "Access-Proof"
 """Headers of an Upgrade and its answer; of proofs there is one for each secret of the node."""
 TOKEN_SCHEME: Final = "Bearer "
 OWN_TOKEN_S: Final = 15 * 60
 """Seconds for which a token of our own requests is good: clocks may differ by so much."""
 
+SocketName = tuple[Any, ...]
+"""The result of `getpeername` or `getsockname`: a host, a port, and more for IPv6."""
+
 _OF_NODE: Final = b"access of node"
 _OF_CALLER: Final = b"access of caller"
 _OF_TOKEN: Final = b"access token "
+
+
+def address_of(host: str, port: int) -> str:
+    """Return host:port in the one way in which it is compared: small letters, no scope."""
+    host = host.strip("[]").partition("%")[0].lower()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def dialled(host: str, port: int, peer: SocketName) -> str:
+    """Return the text by which a caller names the node at host:port: that name, and the address
+    `peer` of the other end of its socket."""
+    return f"{address_of(host, port)} {address_of(*peer[:2])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +112,32 @@ class Access:
 
     # -- a connection with an Upgrade --------------------------------------------------------------
 
-    def introduction(self, path: str) -> Introduction:
-        """Begin, as the caller, the handshake of a connection to the `path` of a node."""
-        return Introduction(self, path, os.urandom(NONCE_BYTES))
+    def introduction(self, path: str, dialled: str) -> Introduction:
+        """Begin, as the caller, the handshake of a connection to the `path` of the node that was
+        `dialled` (what `dialled` returns)."""
+        return Introduction(self, path, dialled, os.urandom(NONCE_BYTES))
 
-    def challenge(self, path: str, asked: Mapping[str, str]) -> Challenge | None:
+    def challenge(
+        self, path: str, asked: Mapping[str, str], is_own: Callable[[str], bool]
+    ) -> Challenge | None:
         """Answer, as the node, the headers of a request for an Upgrade at `path`; None: no proof is
-        wanted.
+        wanted. `is_own` tells whether the caller that dialled so meant this node.
 
         Raises:
-            AccessDeniedError: the caller does not offer one.
+            AccessDeniedError: the caller does not offer one, or offers it to another node.
         """
         if not self.demands(offered=NONCE in asked):
             return None
         nonce = nonce_of(asked.get(NONCE, ""))
         if nonce is None:
             raise _not_offered()
-        handshake = Handshake("", path, nonce, os.urandom(NONCE_BYTES))
+        if not is_own(meant := asked.get(TO, "")):
+            raise AccessDeniedError(
+                f"the caller wanted the node at {meant.partition(' ')[0]!r}, which is no address "
+                "of this one: a node behind a port map needs the name by which it is called in "
+                "--listen or --advertise"
+            )
+        handshake = Handshake("", f"{path} {meant}", nonce, os.urandom(NONCE_BYTES))
         return Challenge(self, handshake)
 
     # -- a request without ------------------------------------------------------------------------
@@ -133,7 +166,7 @@ class Access:
         end, _, proof = authorization.removeprefix(TOKEN_SCHEME).strip().partition(".")
         until_s = int(end) if end.isascii() and end.isdecimal() and len(end) < NONCE_BYTES else 0
         proofs = (_of_token(secret, until_s) for secret in self.secrets)
-        if not any(hmac.compare_digest(proof.encode(), each.encode()) for each in proofs):
+        if not any(hmac.compare_digest(header_bytes(proof), each.encode()) for each in proofs):
             raise AccessDeniedError("the token was not made with the access secret of this cluster")
         if until_s <= now_s:
             raise AccessDeniedError("the token has ended: make another one")
@@ -149,12 +182,13 @@ class Introduction:
 
     access: Access
     path: str
+    dialled: str
     nonce: bytes
 
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of the request."""
-        return {NONCE: self.nonce.hex()} if self.access.secrets else {}
+        return {NONCE: self.nonce.hex(), TO: self.dialled} if self.access.secrets else {}
 
     def proof(self, peer: str, answered: Mapping[str, str]) -> bytes:
         """Return the bytes to send first, for the headers of the answer, by small letters.
@@ -165,9 +199,9 @@ class Introduction:
         if not self.access.demands(offered=NONCE.lower() in answered):
             return b""
         nonce = nonce_of(answered.get(NONCE.lower(), ""))
-        proofs = answered.get(PROOF.lower(), "").encode().split(b",")
+        proofs = header_bytes(answered.get(PROOF.lower(), "")).split(b",")
         if nonce is not None:
-            handshake = Handshake("", self.path, self.nonce, nonce)
+            handshake = Handshake("", f"{self.path} {self.dialled}", self.nonce, nonce)
             for secret in self.access.secrets:
                 wanted = handshake.purpose(secret, _OF_NODE).hex().encode()
                 if any(hmac.compare_digest(each, wanted) for each in proofs):

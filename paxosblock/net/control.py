@@ -27,7 +27,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net import upgrade
-from paxosblock.net.access import OPEN, Access
+from paxosblock.net.access import OPEN, Access, dialled
 from paxosblock.net.call_frames import (
     CALLS_PATH,
     UPGRADE,
@@ -129,9 +129,10 @@ class Line:
     def _begin(self, timeout_s: float, access: Access) -> None:
         """Agree with the node on the protocol from now on."""
         address, until_s = self._address, time.monotonic() + timeout_s
-        introduction = access.introduction(CALLS_PATH)
         answer = upgrade.answer(address, UPGRADE)
         try:
+            to = dialled(*split_address(address), self._socket.getpeername())
+            introduction = access.introduction(CALLS_PATH, to)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             asked = upgrade.head(address, CALLS_PATH, UPGRADE, introduction.headers)
             self._socket.sendall(asked)

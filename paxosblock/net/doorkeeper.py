@@ -10,6 +10,7 @@ from aiohttp import web
 from paxosblock.errors import AccessDeniedError
 from paxosblock.net.access import Access, Challenge
 from paxosblock.net.handshake import PROOF_BYTES
+from paxosblock.net.own_names import OWN_NAMES, OwnNames
 from paxosblock.net.refusals import Refusal, Refusals
 
 
@@ -34,10 +35,14 @@ class Doorkeeper(asyncio.BufferedProtocol):
         """Make the one for a caller that sent this `request`; None: everybody has access.
 
         Raises:
-            AccessDeniedError: the caller offers no proof.
+            AccessDeniedError: the caller offers no proof, or wants another node.
         """
+        names = request.app.get(OWN_NAMES) or OwnNames()
+        own_end = request.get_extra_info("sockname")
         try:
-            challenge = access.challenge(request.path, request.headers)
+            challenge = access.challenge(
+                request.path, request.headers, lambda named: names.are_in(named, own_end)
+            )
         except AccessDeniedError:
             refusals.count(Refusal.NO_ACCESS, request.remote or "")
             raise

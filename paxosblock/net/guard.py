@@ -8,6 +8,7 @@ from paxosblock.config import NodeConfig
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.admission import Admission, Caps
 from paxosblock.net.bodies import Bodies, BodyLimits
+from paxosblock.net.own_names import OwnNames
 from paxosblock.net.refusals import Refusal, Refusals
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Guard:
         self.bodies = Bodies(bodies, self.refusals)
         self.head_timeout_s = head_timeout_s
         self.access = access
+        self.names = OwnNames()
 
     @classmethod
     def of(cls, config: NodeConfig, descriptors: int) -> Self:

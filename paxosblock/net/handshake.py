@@ -27,6 +27,11 @@ def nonce_of(header: str) -> bytes | None:
     return None
 
 
+def header_bytes(text: str) -> bytes:
+    """Return the bytes that came as this header: they need not be text."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 @dataclass(frozen=True, slots=True)
 class Handshake:
     """The values that both ends know after they exchanged nonces."""
@@ -46,6 +51,6 @@ class Handshake:
 
     def purpose(self, secret: bytes, purpose: bytes) -> bytes:
         """Return bytes that only a holder of the secret can make, for this `purpose` only."""
-        parts = (purpose, self.caller.encode(), self.called.encode())
+        parts = (purpose, header_bytes(self.caller), header_bytes(self.called))
         named = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
         return hmac.digest(secret, named + self.caller_nonce + self.called_nonce, "sha256")

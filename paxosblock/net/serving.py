@@ -23,6 +23,7 @@ from paxosblock.net.call_http import add_http_calls
 from paxosblock.net.call_server import SHUTDOWN_S, add_calls
 from paxosblock.net.guard import Guard
 from paxosblock.net.http_server import HeadWatch, HttpConnection
+from paxosblock.net.own_names import OWN_NAMES
 from paxosblock.net.rpc import RpcRouter
 
 DISK_FAILED: Final = 74
@@ -119,6 +120,7 @@ async def listen(
         raise ConfigError(f"'{address}' is not an address to listen at: host:port")
     guard = guard or Guard()
     app.middlewares.append(token_demand(guard.access, guard.refusals))
+    app[OWN_NAMES] = guard.names
     add_calls(app, router, guard.bodies, guard.access)
     add_http_calls(app, router, guard.bodies)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
@@ -137,7 +139,9 @@ async def listen(
         sockets, guard.admission, guard.refusals, lambda slot: HttpConnection(server, heads, slot)
     )
     stack.push_async_callback(listener.close)
-    return f"{host}:{listener.port}"
+    real = f"{host}:{listener.port}"
+    guard.names.add([real])
+    return real
 
 
 def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.access import OPEN, Access
+from paxosblock.net.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
 from paxosblock.units import KIB
 
@@ -97,7 +97,8 @@ async def call(
         async with asyncio.timeout(timeout_s):
             sock = await _open_socket(host, port, tune)
             try:
-                loop, introduction = asyncio.get_running_loop(), access.introduction(path)
+                loop = asyncio.get_running_loop()
+                introduction = access.introduction(path, dialled(host, port, sock.getpeername()))
                 request = head(peer, path, protocol, {**headers, **introduction.headers})
                 await loop.sock_sendall(sock, request)
                 answered = await _receive(sock, answer(peer, protocol))

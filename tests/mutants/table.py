@@ -1580,6 +1580,13 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/client/test_namenode_calls.py",
     ),
     _node(
+        "a proof for one node is good at another one",
+        "net/own_names.py",
+        "        return name in self._addresses\n",
+        "        return True\n",
+        "tests/test_access.py",
+    ),
+    _node(
         "a refusal hides that an earlier try may have been done",
         "net/leader_search.py",
         "(before, now) if before.outcome is Outcome.UNKNOWN else (now, before)\n",

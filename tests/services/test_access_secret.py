@@ -16,6 +16,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
+from tests.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 
@@ -73,6 +74,17 @@ def test_files_are_written_recovered_and_read_by_those_who_know_the_secret(
 
     with Client(cluster.url) as stranger, pytest.raises(AccessDeniedError, match="access secret"):
         stranger.stat("/a")
+
+
+def test_who_has_the_port_of_a_dead_node_cannot_pass_on_what_callers_prove_there(
+    cluster: LocalCluster, secret: Path
+) -> None:
+    with (
+        relay_in_thread(cluster.wait_leader().address) as dead,
+        Client(f"paxosblock://{dead}", knowing(secret)) as fs,
+        pytest.raises(AccessDeniedError, match=f"wanted the node at '{dead}'"),
+    ):
+        fs.list("/")
 
 
 def test_commands_read_the_secret_whose_file_is_in_the_environment(

@@ -26,7 +26,13 @@ from paxosblock.net import upgrade, upgrade_server
 from paxosblock.net.access_server import add_without_token
 from paxosblock.net.admission import Slot
 from paxosblock.net.control import split_address
-from paxosblock.net.handshake import NONCE_BYTES, SECRET_BYTES_MIN, Handshake, nonce_of
+from paxosblock.net.handshake import (
+    NONCE_BYTES,
+    SECRET_BYTES_MIN,
+    Handshake,
+    header_bytes,
+    nonce_of,
+)
 from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
@@ -153,7 +159,7 @@ class HttpTransport:
         if called_nonce is None:
             raise ProtocolError(f"{peer} does not take messages of {self._address}")
         handshake = Handshake(self._address, peer, nonce, called_nonce)
-        proof = headers.get(PROOF.lower(), "").encode()  # of text it takes ASCII only
+        proof = header_bytes(headers.get(PROOF.lower(), ""))  # of text it takes ASCII only
         if not hmac.compare_digest(proof, handshake.proof(self._secret).hex().encode()):
             raise ProtocolError(f"{peer} does not know the cluster's secret")
         return Sealer(handshake.key(self._secret))

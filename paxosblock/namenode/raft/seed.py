@@ -39,7 +39,7 @@ from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
 from paxosblock.net.access_server import add_without_token
-from paxosblock.net.handshake import NONCE_BYTES, Handshake, nonce_of
+from paxosblock.net.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
 from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"
@@ -102,7 +102,9 @@ class Seeds:
         known = question is not None and question.caller in self._others
         if question is None or not known or question.called != self._address:
             return _refusal(403, "only NameNodes of this cluster get its catalog")
-        if not hmac.compare_digest(question.proof(self._secret), request.headers[PROOF].encode()):
+        if not hmac.compare_digest(
+            question.proof(self._secret), header_bytes(request.headers[PROOF])
+        ):
             return _refusal(403, f"{question.caller} does not know the cluster's secret")
         if not self._lineage:
             return _refusal(404, f"{self._address} did not come from a single NameNode")

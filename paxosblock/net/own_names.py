@@ -1,0 +1,56 @@
+"""The addresses of a node, by which it knows that a caller means it.
+
+A proof that names nobody could be passed on: whoever holds the port of a node that is down would
+send what callers prove there to another node, and have its connection. So a caller proves whom it
+dialled, too (`access.dialled`), and a node takes only what names itself: the address of its own end
+of the socket, or, where a router maps one to the other, a name that is its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import web
+
+from paxosblock.net.access import SocketName, address_of
+
+
+class OwnNames:
+    """The addresses under which others know one node."""
+
+    def __init__(self) -> None:
+        """Know none: only the address of a socket's own end is the node's."""
+        self._addresses: set[str] = set()
+
+    def add(self, addresses: Iterable[str]) -> None:
+        """Know these host:port, too; leave out those by which each machine means itself, since
+        another node may have the same."""
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            if host and port.isdecimal() and not means_whoever_asks(host):
+                self._addresses.add(address_of(host, int(port)))
+
+    def are_in(self, dialled: str, own_end: SocketName | None) -> bool:
+        """True if a caller that `dialled` so meant this node, whose end of the socket is
+        `own_end`."""
+        name, _, address = dialled.partition(" ")
+        if own_end and address == address_of(*own_end[:2]):
+            return True
+        return name in self._addresses
+
+
+OWN_NAMES: Final = web.AppKey("own_names", OwnNames)
+"""The names of the node whose port an application serves."""
+
+
+def means_whoever_asks(host: str) -> bool:
+    """True for localhost, and an address of loopback or of no machine in particular."""
+    if host.lower() == "localhost":
+        return True
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+        return address.is_unspecified or address.is_loopback
+    return False
