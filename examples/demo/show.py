@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Final
 
@@ -61,8 +61,10 @@ class Show:
         namenodes = self._namenodes()
         with (
             LocalCluster(4, namenodes, path, settings=IMPATIENT) as cluster,
-            self._invocation.client(cluster.url) as client,
+            closing(self._invocation) as invocation,
         ):
+            invocation.namenodes = cluster.url
+            client = invocation.client
             count = f"{namenodes} NameNode{'s' * (namenodes > 1)} and {len(cluster.datanodes)}"
             self._report.mark(f"{count} DataNodes are up at {cluster.url}")
             with self._bar("writing", source.size_bytes) as advance:

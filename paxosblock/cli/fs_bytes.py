@@ -106,39 +106,37 @@ def put(
 
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))
-    with invocation.client() as client:
-        handling(client.config, how["on_failure"], how["replace_on_failure"], best_effort=None)
-        create = partial(client.create, **how)
+    client = invocation.client
+    handling(client.config, how["on_failure"], how["replace_on_failure"], best_effort=None)
+    create = partial(client.create, **how)
 
-        def copy(source: str) -> None:
-            if source == STREAM and inside:
-                raise UserError(destination, "is a directory: standard input needs a file name")
-            wanted = join(target, base_name(os.path.abspath(source))) if inside else target
-            if source != STREAM and os.path.isdir(source):
-                files = _local_tree(invocation, source, wanted)
-                invocation.for_each(files, lambda each: copy_file(*each))
-            else:
-                copy_file(source, wanted)
+    def copy(source: str) -> None:
+        if source == STREAM and inside:
+            raise UserError(destination, "is a directory: standard input needs a file name")
+        wanted = join(target, base_name(os.path.abspath(source))) if inside else target
+        if source != STREAM and os.path.isdir(source):
+            files = _local_tree(invocation, source, wanted)
+            invocation.for_each(files, lambda each: copy_file(*each))
+        else:
+            copy_file(source, wanted)
 
-        def copy_file(source: str, wanted: str) -> None:
-            _check_free(invocation, wanted, force)
-            with (
-                _local_source(source) as (stream, size_bytes),
-                progress_bar(base_name(wanted), size_bytes, wanted=not invocation.json) as advance,
-                _published(
-                    invocation, client, create, wanted, force=force, directly=directly
-                ) as out,
-            ):
-                for piece in _pieces(stream):
-                    out.write(piece)
-                    if directly and _pauses(stream):
-                        out.hflush()
-                    advance(len(piece))
-            if (has := out.fewest_replicas) < (asked := out.status.replication):
-                invocation.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
-            invocation.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
+    def copy_file(source: str, wanted: str) -> None:
+        _check_free(invocation, wanted, force)
+        with (
+            _local_source(source) as (stream, size_bytes),
+            progress_bar(base_name(wanted), size_bytes, wanted=not invocation.json) as advance,
+            _published(invocation, client, create, wanted, force=force, directly=directly) as out,
+        ):
+            for piece in _pieces(stream):
+                out.write(piece)
+                if directly and _pauses(stream):
+                    out.hflush()
+                advance(len(piece))
+        if (has := out.fewest_replicas) < (asked := out.status.replication):
+            invocation.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
+        invocation.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
 
-        invocation.for_each(sources, copy)
+    invocation.for_each(sources, copy)
 
 
 def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[tuple[str, str]]:
@@ -241,7 +239,7 @@ def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -
     what was written until then stays. Prints nothing when it is done.
     """
     path = invocation.path(destination)
-    with invocation.client() as client, _opened_at_end(client, path) as out:
+    with _opened_at_end(invocation.client, path) as out:
 
         def copy(source: str) -> None:
             start = out.tell()
@@ -287,13 +285,12 @@ def truncate(invocation: Invocation, *, _wait: bool, length: str, paths: tuple[s
     """
     if not length.removeprefix("-").isdecimal():
         raise UserError(length, "is no length: write a number of bytes, as in `truncate 1024 /a`")
-    with invocation.client() as client:
 
-        def cut(path: str) -> None:
-            status = client.truncate(path, int(length))
-            invocation.say(f"Truncated {path} to length: {status.length}", status)
+    def cut(path: str) -> None:
+        status = invocation.client.truncate(path, int(length))
+        invocation.say(f"Truncated {path} to length: {status.length}", status)
 
-        for_each_path(invocation, paths, cut)
+    for_each_path(invocation, paths, cut)
 
 
 # --- get -----------------------------------------------------------------------------------------
@@ -318,26 +315,26 @@ def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
     inside = destination != STREAM and os.path.isdir(destination)
     if not inside and len(sources) > 1 and destination != STREAM:
         raise UserError(destination, "no such directory")
-    with invocation.client() as client:
+    client = invocation.client
 
-        def copy(path: str) -> None:
-            local = os.path.join(destination, base_name(path)) if inside else destination
-            try:
-                copy_file(path, local)
-            except IsDirectoryError:
-                if local == STREAM:
-                    raise
-                invocation.for_each(_tree(client, path, local), lambda each: copy_file(*each))
+    def copy(path: str) -> None:
+        local = os.path.join(destination, base_name(path)) if inside else destination
+        try:
+            copy_file(path, local)
+        except IsDirectoryError:
+            if local == STREAM:
+                raise
+            invocation.for_each(_tree(client, path, local), lambda each: copy_file(*each))
 
-        def copy_file(path: str, local: str) -> None:
-            with client.open(path) as file, _local_target(local, force) as out:
-                quiet = invocation.json or local == STREAM
-                with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
-                    _copy(file, out, advance)
-            if local != STREAM:
-                invocation.tell({"source": path, "path": local, "size_bytes": file.size})
+    def copy_file(path: str, local: str) -> None:
+        with client.open(path) as file, _local_target(local, force) as out:
+            quiet = invocation.json or local == STREAM
+            with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
+                _copy(file, out, advance)
+        if local != STREAM:
+            invocation.tell({"source": path, "path": local, "size_bytes": file.size})
 
-        invocation.for_each(sources, copy)
+    invocation.for_each(sources, copy)
 
 
 def _tree(client: Client, path: str, local: str) -> Iterator[tuple[str, str]]:
@@ -391,10 +388,10 @@ def cat(invocation: Invocation, paths: tuple[str, ...]) -> None:
     Of a file that is being written you get all that was acknowledged when it was opened. If nobody
     can tell how long its last block is, you get what comes before that block, then an error.
     """
-    with invocation.client() as client, _standard_output() as out:
+    with _standard_output() as out:
 
         def copy(path: str) -> None:
-            with client.open(path) as file:
+            with invocation.client.open(path) as file:
                 _copy_decided(file, out)
 
         for_each_path(invocation, paths, copy)
@@ -410,7 +407,7 @@ def head(invocation: Invocation, path: str) -> None:
       $ paxosblock fs head /logs/a.log
     """
     name = the_one(invocation, path)
-    with invocation.client() as client, client.open(name) as file, _standard_output() as out:
+    with invocation.client.open(name) as file, _standard_output() as out:
         left = END_BYTES
         while data := file.read(left):
             left -= out.write(data)
@@ -430,7 +427,8 @@ def tail(invocation: Invocation, *, follow: bool, path: str) -> None:
     closed. Ctrl-C ends it; so does truncating, deleting or replacing the file.
     """
     name = the_one(invocation, path)
-    with invocation.client() as client, _standard_output() as out:
+    client = invocation.client
+    with _standard_output() as out:
         with client.open(name) as file:
             start = file.seek(max(0, file.decided_size - END_BYTES))
             if not follow:

@@ -109,6 +109,8 @@ class Verb(click.Command):
         except (PaxosBlockError, OSError) as error:
             invocation.tell_failure(error)
             result = None
+        finally:
+            invocation.close()
         if invocation.failures:
             ctx.exit(1)
         return result

@@ -6,8 +6,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -69,10 +69,11 @@ class Invocation:
     verb: str = ""
     failures: int = 0
     _by_url: bool = False
-    _begun: bool = False
+    _settled: bool = False
+    """True once a path was taken or a NameNode is to be asked: a URL after that changes nothing."""
     _said_waiting: bool = False
     _in_vain: bool = False
-    _client: Client | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
     serves: bool = False
     """True if this process is a node: its log must show the origin of an unexpected error."""
 
@@ -94,7 +95,8 @@ class Invocation:
     def path(self, written: str) -> str:
         """Return the absolute path in what a user wrote, plain or a URL (which names the cluster).
 
-        A command works in one cluster, so that no path is taken for one of another.
+        A command works in one cluster, so that no path is taken for one of another: the first path
+        settles it, and so does the first question or byte that goes to a cluster.
 
         Raises:
             UserError: it does not begin with "/".
@@ -108,14 +110,14 @@ class Invocation:
             path = url.path
         elif self._by_url and (usual := os.environ.get(NAMENODES_VARIABLE)):
             self._check_own(written, cluster_addresses(usual))
-        self._begun = True
+        self._settled = True
         if not path.startswith("/"):
             raise UserError(written, "not an absolute path: it must start with '/'")
         return path.rstrip("/") or "/"
 
     def _enter(self, url: str, namenodes: tuple[str, ...]) -> None:
         """Work in the cluster that `url` names, unless another one was settled before."""
-        if self.namenodes or self._begun:
+        if self.namenodes or self._settled:
             self._check_own(url, namenodes)
         else:
             self.namenodes, self._by_url = ",".join(namenodes), True
@@ -178,6 +180,7 @@ class Invocation:
     def _namenodes(self) -> NameNodes:
         from paxosblock.net.control import NameNodes
 
+        self._settled = True
         retry_for_s = self.timeout_s
         timeout_s = retry_for_s or DEFAULT_TIMEOUT_S
         return NameNodes(self.addresses, timeout_s, retry_for_s, self.access)
@@ -193,19 +196,29 @@ class Invocation:
 
         return Access.of(load_config(ClientConfig).access_file)
 
-    @contextmanager
-    def client(self, cluster: str | None = None) -> Iterator[Client]:
-        """Yield a client of the cluster, for bytes. What it logs is shown with --debug only."""
+    @cached_property
+    def client(self) -> Client:
+        """Return a client of the cluster, for bytes, until `close`. What it logs is shown with
+        --debug only.
+
+        It is made when it is first asked for: a verb has taken the paths by then, which may be
+        URLs that name the cluster.
+        """
         from paxosblock.client import Client
         from paxosblock.config import ClientConfig, load_config
 
+        self._settled = True
         usual, retry_for_s = load_config(ClientConfig), self.timeout_s
         rpc_timeout_s = min(usual.rpc_timeout_s, retry_for_s or usual.rpc_timeout_s)
         config = replace(usual, retry_for_s=retry_for_s, rpc_timeout_s=rpc_timeout_s)
-        with _logs_shown(self.debug), Client(cluster or self.addresses, config) as client:
-            client.while_waiting(self.tell_waiting)
-            self._client = client
-            yield client
+        self._open.enter_context(_logs_shown(self.debug))
+        client = self._open.enter_context(Client(self.addresses, config))
+        client.while_waiting(self.tell_waiting)
+        return client
+
+    def close(self) -> None:
+        """Close the client, if bytes were asked for."""
+        self._open.close()
 
     def failed(self, error: BaseException) -> None:
         """Note an error. If it used up the command's patience, later calls are tried just once: a
@@ -222,8 +235,8 @@ class Invocation:
 
     def _wait_at_most(self, seconds: float) -> None:
         self._namenodes.retry_for(seconds)
-        if self._client is not None:
-            self._client.retry_for(seconds)
+        if "client" in self.__dict__:
+            self.client.retry_for(seconds)
 
     def say(self, text: str, fact: object = None) -> None:
         """Print a line for people; for machines print the fact behind it, if there is one."""

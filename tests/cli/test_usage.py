@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -209,12 +210,12 @@ def test_patience_is_whole_again_once_something_went_on(closed_port: str) -> Non
     seen = []
 
     def wait(error: Exception | None) -> None:
-        seen.append(client.config.retry_for_s)
+        seen.append(invocation.client.config.retry_for_s)
         if error is not None:
             raise error
 
-    with invocation.client() as client:
-        late = UnavailableError("nobody answers")
+    late = UnavailableError("nobody answers")
+    with contextlib.closing(invocation):
         invocation.for_each([late, late, None, NotFoundError("it is gone"), None], wait)
     assert seen == [5.0, IN_VAIN_S, IN_VAIN_S, 5.0, 5.0]
 

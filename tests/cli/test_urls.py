@@ -1,0 +1,133 @@
+"""A path that is a URL belongs to the cluster that the URL names, whatever is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cli.fs import fs as fs_group
+from paxosblock.cli.invocation import Invocation
+from paxosblock.errors import InvalidRequestError
+from tests.cli.conftest import Paxosblock
+from tests.cli.test_usage import closed_port
+from tests.files import read
+
+__all__ = ["closed_port"]
+
+Words = Callable[[str, str], tuple[str, ...]]
+"""The words of a command, from a cluster's URL with a directory in it and a local file's name."""
+
+VERBS: dict[str, Words] = {
+    "ls": lambda url, local: ("fs", "ls", f"{url}/a"),
+    "mkdir": lambda url, local: ("fs", "mkdir", f"{url}/new"),
+    "rm": lambda url, local: ("fs", "rm", f"{url}/a"),
+    "mv": lambda url, local: ("fs", "mv", f"{url}/a", f"{url}/c"),
+    "concat": lambda url, local: ("fs", "concat", f"{url}/a", f"{url}/b"),
+    "recover-lease": lambda url, local: ("fs", "recover-lease", f"{url}/a"),
+    "setrep": lambda url, local: ("fs", "setrep", "2", f"{url}/a"),
+    "stat": lambda url, local: ("fs", "stat", f"{url}/a"),
+    "put": lambda url, local: ("fs", "put", local, f"{url}/new"),
+    "append": lambda url, local: ("fs", "append", local, f"{url}/a"),
+    "truncate": lambda url, local: ("fs", "truncate", "2", f"{url}/a"),
+    "get": lambda url, local: ("fs", "get", f"{url}/a", "-"),
+    "cat": lambda url, local: ("fs", "cat", f"{url}/a"),
+    "head": lambda url, local: ("fs", "head", f"{url}/a"),
+    "tail": lambda url, local: ("fs", "tail", f"{url}/a"),
+}
+OTHERS: dict[str, Words] = {
+    "explain": lambda url, local: ("explain", f"{url}/a"),
+    "fsck": lambda url, local: ("fsck", f"{url}/a"),
+    "admin recover-lease": lambda url, local: ("admin", "recover-lease", f"{url}/a"),
+    "spark distcp": lambda url, local: ("spark", "distcp", local, f"{url}/a"),
+    "spark fsck": lambda url, local: ("spark", "fsck", "--deep", f"{url}/a"),
+    "spark compact": lambda url, local: ("spark", "compact", f"{url}/a"),
+}
+ALL = VERBS | OTHERS
+WITHOUT_SPARK = {name: words for name, words in ALL.items() if not name.startswith("spark")}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster with the files `a` and `b` in a directory, and a local file."""
+
+    cluster: LocalCluster
+    client: Client
+    folder: str
+    local: str
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files of the directory by name, with their bytes."""
+        entries = self.client.list(self.folder)
+        return {entry.path.rpartition("/")[2]: read(self.client, entry.path) for entry in entries}
+
+
+AS_MADE = {"a": b"aaaa", "b": b"bbbb"}
+
+
+@pytest.fixture
+def scene(cluster: LocalCluster, client: Client, folder: str, tmp_path: Path) -> Scene:
+    """The shared cluster, with files of this test's own."""
+    for name, data in AS_MADE.items():
+        with client.create(f"{folder}/{name}") as out:
+            out.write(data)
+    local = tmp_path / "local"
+    local.write_bytes(b"local")
+    return Scene(cluster, client, folder, str(local))
+
+
+def test_all_verbs_of_fs_are_tried_here() -> None:
+    assert VERBS.keys() == fs_group.entries.keys()
+
+
+@pytest.mark.parametrize("words", WITHOUT_SPARK.values(), ids=WITHOUT_SPARK.keys())
+def test_a_verb_works_in_the_cluster_of_its_url_and_not_in_the_configured_one(
+    paxosblock: Paxosblock,
+    scene: Scene,
+    closed_port: str,
+    words: Words,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", closed_port)
+    url = scene.cluster.url + scene.folder
+    result = paxosblock("--timeout", "5s", *words(url, scene.local))
+    assert (result.code, result.err) == (0, "")
+
+
+@pytest.mark.parametrize("words", ALL.values(), ids=ALL.keys())
+def test_no_verb_takes_the_path_of_a_url_for_one_of_the_configured_cluster(
+    paxosblock: Paxosblock,
+    scene: Scene,
+    closed_port: str,
+    words: Words,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(scene.cluster.addresses))
+    url = f"paxosblock://{closed_port}{scene.folder}"
+    result = paxosblock("--timeout", "0s", *words(url, scene.local))
+    assert (result.code, result.out) == (1, "")
+    assert closed_port in result.err
+    assert result.err.count("\n") == 1
+    assert scene.files == AS_MADE
+
+
+def test_a_url_of_another_cluster_after_the_first_path_is_refused(
+    paxosblock: Paxosblock, scene: Scene, closed_port: str
+) -> None:
+    first = f"{scene.cluster.url}{scene.folder}/a"
+    result = paxosblock("fs", "truncate", "2", first, f"paxosblock://{closed_port}{scene.folder}/b")
+    assert result.code == 1
+    assert f"{closed_port} is no NameNode of the cluster" in result.err
+    assert scene.files == AS_MADE | {"a": b"aa"}
+
+
+def test_a_url_after_the_cluster_was_settled_does_not_change_it(closed_port: str) -> None:
+    with closing(Invocation(timeout=0.0)) as invocation:
+        assert invocation.client.config.retry_for_s == 0
+        with pytest.raises(InvalidRequestError, match="is no NameNode of the cluster"):
+            invocation.path(f"paxosblock://{closed_port}/a")
