@@ -24,3 +24,13 @@ def text_of(path: AnyPath) -> str:
     if not isinstance(text, str):
         raise InvalidRequestError(f"{path!r}: a path is a str or a pathlib path")
     return text
+
+
+def is_path(text: str) -> bool:
+    """True for "/" and for "/a/b": absolute, and no name in it is empty, "." or ".."."""
+    if not text.startswith("/"):
+        return False
+    if "/." not in text and "//" not in text and text[-1] != "/" and "\0" not in text:
+        return True  # most of them, at the price of no list
+    names = text[1:].split("/")
+    return text == "/" or not any(name in {"", ".", ".."} or "\0" in name for name in names)

@@ -10,6 +10,8 @@ import enum
 import msgspec
 
 from paxosblock.api.methods import Done, Method, Once
+from paxosblock.errors import ProtocolError
+from paxosblock.path import is_path
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     NO_WRITER,
@@ -58,6 +60,11 @@ class FileStatus(msgspec.Struct, frozen=True):
     permission: int
     expires_ms: int = 0
     truncations: int = 0
+
+    def __post_init__(self) -> None:
+        # Programs make names of local files of these, and a NameNode may be anybody's.
+        if not is_path(self.path):
+            raise ValueError(f"{self.path!r} is no path")
 
     @property
     def name(self) -> str:
@@ -204,6 +211,17 @@ class Listing(msgspec.Struct, frozen=True):
     def next_after(self) -> str | None:
         """The `after` to ask for the next page with; None on the last page."""
         return self.entries[-1].name if self.more and self.entries else None
+
+    def of(self, path: str) -> Listing:
+        """Return this page, as the answer to a question about `path`.
+
+        Raises:
+            ProtocolError: an entry is neither what `path` names nor directly in it.
+        """
+        for entry in self.entries:
+            if entry.path != path and entry.path != f"{path.rstrip('/')}/{entry.name}":
+                raise ProtocolError(f"{entry.path!r} is not in {path!r}, which was listed")
+        return self
 
 
 class Rename(msgspec.Struct, frozen=True):

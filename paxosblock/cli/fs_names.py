@@ -50,6 +50,10 @@ def is_directory(invocation: Invocation, path: str) -> bool:
         return False
 
 
+def _page(invocation: Invocation, request: ListDirectory) -> Listing:
+    return invocation.call(LIST, request).of(request.path)
+
+
 class _Names:
     """The names of a cluster as `glob` asks for them; nothing here suspends."""
 
@@ -63,7 +67,7 @@ class _Names:
         return list_all(self._invocation, path)
 
     async def page(self, path: str, after: str = "") -> Listing:
-        return self._invocation.call(LIST, ListDirectory(path, after))
+        return _page(self._invocation, ListDirectory(path, after))
 
 
 def matching(invocation: Invocation, written: str) -> list[str]:
@@ -178,7 +182,7 @@ def list_all(invocation: Invocation, path: str) -> list[FileStatus]:
     """Return every entry of a directory, as it was at one time."""
     listing = DirectoryPages(path)
     while (request := listing.request) is not None:
-        listing.receive(invocation.call(LIST, request))
+        listing.receive(_page(invocation, request))
     return [entry for page in listing.pages for entry in page.entries]
 
 

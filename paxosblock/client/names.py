@@ -87,7 +87,8 @@ class AsyncNames:
 
     async def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
         """Return a page: entries after the name `after`, each with the change that put it there."""
-        return await self._core.namenodes.call(LIST, ListDirectory(text_of(path), after, limit))
+        request = ListDirectory(text_of(path), after, limit)
+        return (await self._core.namenodes.call(LIST, request)).of(request.path)
 
     def walk(self, path: AnyPath) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as

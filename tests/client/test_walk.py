@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
 from paxosblock.client.walk import TRIES, DirectoryPages
+from paxosblock.errors import ProtocolError
+from paxosblock.path import is_path
 from paxosblock.protocol.types import Durability
 
 
@@ -56,3 +59,50 @@ def test_whoever_does_not_ask_for_one_state_gets_each_page_as_it_comes() -> None
         listing.receive(page(f"{number}", more=more, changed=number))
     assert listing.request is None
     assert len(listing.pages) == 3
+
+
+@pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a/.b", "/a./b.", "/a/...", "/.staging/x"])
+def test_a_path_is_absolute(path: str) -> None:
+    assert is_path(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "a",
+        "../a",
+        "/a/",
+        "//",
+        "//a",
+        "/a//b",
+        "/.",
+        "/..",
+        "/a/..",
+        "/a/./b",
+        "/../a",
+        "/a\0b",
+    ],
+)
+def test_a_name_that_leads_elsewhere_makes_no_path(path: str) -> None:
+    assert not is_path(path)
+
+
+def test_the_status_of_what_is_no_path_is_not_decoded() -> None:
+    said = msgspec.msgpack.encode(msgspec.structs.asdict(entry("a")) | {"path": "/d/../../a"})
+    with pytest.raises(msgspec.ValidationError, match=r"'/d/\.\./\.\./a' is no path"):
+        msgspec.msgpack.decode(said, type=FileStatus)
+
+
+@pytest.mark.parametrize(("path", "names"), [("/d", ("a", "b")), ("/d/a", ("a",))])
+def test_a_page_is_of_the_directory_or_file_that_was_listed(
+    path: str, names: tuple[str, ...]
+) -> None:
+    listing = page(*names, more=False, changed=1)
+    assert listing.of(path) is listing
+
+
+@pytest.mark.parametrize("path", ["/", "/d2", "/d/a/b", "/e"])
+def test_a_page_of_another_directory_is_refused(path: str) -> None:
+    with pytest.raises(ProtocolError, match=f"'/d/a' is not in '{path}'"):
+        page("a", more=False, changed=1).of(path)
