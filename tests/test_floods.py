@@ -35,6 +35,8 @@ from tests.waiting import wait_until_async
 SHORT_S = 0.2
 """A time-out that tests wait for."""
 
+TYPE = "Content-Type: application/msgpack"
+
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -85,8 +87,8 @@ async def node(
 
 def post(length: int, body: bytes = b"", method: str = "measure") -> bytes:
     """A request that says it has `length` bytes, and so many of them as `body` has."""
-    head = f"POST /rpc/{method} HTTP/1.1\r\nHost: n\r\nContent-Length: {length}\r\n\r\n"
-    return head.encode() + body
+    head = f"POST /rpc/{method} HTTP/1.1\r\nHost: localhost\r\n{TYPE}\r\nContent-Length: {length}"
+    return head.encode() + b"\r\n\r\n" + body
 
 
 def whole() -> bytes:
@@ -271,7 +273,7 @@ async def test_a_body_that_says_it_is_too_long_is_not_waited_for() -> None:
 
 # --- what is no HTTP -----------------------------------------------------------------------------
 
-CHUNKED = b"POST /%b HTTP/1.1\r\nHost: n\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+CHUNKED = b"POST /%b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
 GARBAGE = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)),  # a TLS hello
     b"\x00" * 1000,

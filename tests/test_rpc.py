@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -169,11 +170,14 @@ async def test_a_name_that_a_frame_cannot_hold_is_cut() -> None:
     assert seen == ["n" * 255]
 
 
-async def post(address: str, body: bytes, method: str = "repeat") -> tuple[int, str, bytes]:
+async def post(
+    address: str, body: bytes, method: str = "repeat", **headers: str
+) -> tuple[int, str, bytes]:
     """Call as people do, with curl: status, type and body of the answer."""
+    headers = {"Content-Type": "application/msgpack"} | headers
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"http://{address}/rpc/{method}", data=body) as answer,
+        session.post(f"http://{address}/rpc/{method}", data=body, headers=headers) as answer,
     ):
         return answer.status, answer.content_type, await answer.read()
 
@@ -184,6 +188,43 @@ async def test_over_http_a_call_is_answered_with_the_same() -> None:
         status, kind, body = await post(address, msgspec.msgpack.encode(Ask("/a", 2)))
         assert (status, kind) == (200, "application/msgpack")
         assert msgspec.msgpack.decode(body, type=Told) == await ask(address, Ask("/a", 2))
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("header", "text", "status", "words"),
+    [
+        ("Origin", "http://evil", 403, "a page in a browser may not ask here"),
+        ("Origin", "null", 403, "a page in a browser may not ask here"),
+        ("Host", "evil:9870", 403, "'evil:9870' is no name of this node"),
+        ("Host", "127.0.0.1.evil", 403, "is no name of this node"),
+        ("Host", "", 403, "is no name of this node"),
+        ("Content-Type", "text/plain", 400, "Content-Type: application/msgpack"),
+        ("Content-Type", "application/x-www-form-urlencoded", 400, "Content-Type"),
+    ],
+)
+async def test_over_http_nothing_is_done_that_a_page_in_a_browser_may_ask_for(
+    header: str, text: str, status: int, words: str
+) -> None:
+    async def never(request: Ask) -> Told:
+        raise AssertionError("a page in a browser did this")
+
+    async with node(never) as address:
+        body = msgspec.msgpack.encode(Ask("/a"))
+        found, _, said = await post(address, body, **{header: text})
+        assert found == status
+        with pytest.raises(PaxosBlockError, match=re.escape(words)):
+            raise decode_error(said)
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "[::1]:9870", "localhost:1", "LocalHost", socket.gethostname()]
+)
+async def test_over_http_a_node_is_asked_by_its_address_or_its_name(host: str) -> None:
+    async with node() as address:
+        status, _, _ = await post(address, msgspec.msgpack.encode(Ask("/a")), Host=host)
+        assert status == 200
 
 
 @on_both_loops

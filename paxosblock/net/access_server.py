@@ -1,4 +1,5 @@
-"""The tokens that a node demands over HTTP if it has an access secret (`access.py`)."""
+"""The demands of a node over HTTP: a token if it has an access secret (`access.py`), and that no page
+in a browser asks, which may come from anybody."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from paxosblock.errors import AccessDeniedError
 from paxosblock.net.access import Access
+from paxosblock.net.own_names import OWN_NAMES
 from paxosblock.net.refusals import Refusal, Refusals
 from paxosblock.net.upgrade_server import refusal
 
@@ -24,17 +26,37 @@ def add_without_token(app: web.Application, path: str, handler: Handler) -> None
     app.setdefault(_WITHOUT_TOKEN, set()).add(path)
 
 
-def token_demand(access: Access, refusals: Refusals) -> Middleware:
-    """Return the middleware by which all paths but those (`add_without_token`) demand a token."""
+def http_demand(access: Access, refusals: Refusals) -> Middleware:
+    """Return the middleware by which all paths but those (`add_without_token`) demand a token, and
+    no page in a browser."""
 
     @web.middleware
     async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path not in request.app.get(_WITHOUT_TOKEN, ()):
+            token, why = request.headers.get("Authorization", ""), Refusal.WEB_PAGE
             try:
-                access.check_token(request.headers.get("Authorization", ""), time.time())
+                _check_no_page(request, named=not access.demands(offered=bool(token)))
+                why = Refusal.NO_ACCESS
+                access.check_token(token, time.time())
             except AccessDeniedError as error:
-                refusals.count(Refusal.NO_ACCESS, request.remote or "")
+                refusals.count(why, request.remote or "")
                 return refusal(error)
         return await handler(request)
 
     return demand
+
+
+def _check_no_page(request: web.Request, *, named: bool) -> None:
+    """Check that no page in a browser asks; `named`: that it names this node, too.
+
+    Raises:
+        AccessDeniedError: one may do so.
+    """
+    if "Origin" in request.headers:
+        raise AccessDeniedError("a page in a browser may not ask here: leave out Origin")
+    host = request.headers.get("Host", "")
+    if named and not request.app[OWN_NAMES].have_host(host):
+        raise AccessDeniedError(
+            f"{host!r} is no name of this node: ask for an address, localhost, or the name in its "
+            "--listen or --advertise"
+        )

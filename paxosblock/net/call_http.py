@@ -1,7 +1,9 @@
 """Control calls for people: `POST /rpc/<method>` with msgpack in both directions.
 
-A 200 carries the answer; every other status carries the msgpack of a `PaxosBlockError`. The header
-`X-Request-Id` names a call in the logs. The product itself calls in frames (`call_server.py`).
+A request has the `Content-Type` of msgpack, with which a browser sends nothing for somebody's page
+without asking the node before. A 200 carries the answer; every other status carries the msgpack of
+a `PaxosBlockError`. The header `X-Request-Id` names a call in the logs. The product itself calls in
+frames (`call_server.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.net.bodies import Bodies
 from paxosblock.net.names import new_name
 from paxosblock.net.rpc import RpcRouter, answer
@@ -27,6 +29,8 @@ def add_http_calls(app: web.Application, router: RpcRouter, bodies: Bodies | Non
     async def handle(request: web.Request) -> web.StreamResponse:
         name = request.headers.get(_NAME_HEADER) or new_name()
         try:
+            if request.content_type != ERROR_TYPE:
+                raise InvalidRequestError(f"a request here has Content-Type: {ERROR_TYPE}")
             call = router.find(request.match_info["method"])
             body, status = await answer(call, name, await read(request)), 200
         except PaxosBlockError as error:

@@ -1,14 +1,19 @@
-"""The addresses of a node, by which it knows that a caller means it.
+"""The addresses and names of a node, by which it knows that a caller means it.
 
 A proof that names nobody could be passed on: whoever holds the port of a node that is down would
 send what callers prove there to another node, and have its connection. So a caller proves whom it
 dialled, too (`access.dialled`), and a node takes only what names itself: the address of its own end
 of the socket, or, where a router maps one to the other, a name that is its own.
+
+A browser tells in `Host` which name a page of it dialled. Whoever serves the page may have let that
+name lead to a node, so a node without a secret answers there only to names that others cannot give.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
+import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -22,8 +27,9 @@ class OwnNames:
     """The addresses under which others know one node."""
 
     def __init__(self) -> None:
-        """Know none: only the address of a socket's own end is the node's."""
+        """Know none but the machine's: only the address of a socket's own end is the node's."""
         self._addresses: set[str] = set()
+        self._hosts = {"localhost", socket.gethostname().lower()}
 
     def add(self, addresses: Iterable[str]) -> None:
         """Know these host:port, too; leave out those by which each machine means itself, since
@@ -32,6 +38,7 @@ class OwnNames:
             host, _, port = address.rpartition(":")
             if host and port.isdecimal() and not means_whoever_asks(host):
                 self._addresses.add(address_of(host, int(port)))
+                self._hosts.add(host.lower())
 
     def are_in(self, dialled: str, own_end: SocketName | None) -> bool:
         """True if a caller that `dialled` so meant this node, whose end of the socket is
@@ -40,6 +47,13 @@ class OwnNames:
         if own_end and address == address_of(*own_end[:2]):
             return True
         return name in self._addresses
+
+    def have_host(self, header: str) -> bool:
+        """True if this `Host` of a request over HTTP is an address or a name of this machine."""
+        host = re.sub(r":\d*$", "", header).lower()
+        with suppress(ValueError):
+            return bool(ipaddress.ip_address(host.strip("[]")))
+        return host in self._hosts
 
 
 OWN_NAMES: Final = web.AppKey("own_names", OwnNames)

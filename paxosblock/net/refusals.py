@@ -28,6 +28,7 @@ class Refusal(enum.Enum):
     MALFORMED = "malformed"
     NO_DESCRIPTOR = "no_descriptor"
     NO_ACCESS = "no_access"
+    WEB_PAGE = "web_page"
 
 
 _WORDS: Final = {
@@ -40,6 +41,7 @@ _WORDS: Final = {
     Refusal.MALFORMED: "requests refused that are no HTTP and no frames of calls",
     Refusal.NO_DESCRIPTOR: "no file descriptor is left for a connection: those that come wait",
     Refusal.NO_ACCESS: "callers refused who do not know the access secret",
+    Refusal.WEB_PAGE: "requests refused that a page in a browser may have sent",
 }
 
 

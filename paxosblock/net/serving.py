@@ -18,7 +18,7 @@ from aiohttp import web
 
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.net.accepting import Listener, open_sockets
-from paxosblock.net.access_server import token_demand
+from paxosblock.net.access_server import http_demand
 from paxosblock.net.call_http import add_http_calls
 from paxosblock.net.call_server import SHUTDOWN_S, add_calls
 from paxosblock.net.guard import Guard
@@ -119,7 +119,7 @@ async def listen(
     if not (colon and port.isdecimal() and int(port) < 1 << 16):
         raise ConfigError(f"'{address}' is not an address to listen at: host:port")
     guard = guard or Guard()
-    app.middlewares.append(token_demand(guard.access, guard.refusals))
+    app.middlewares.append(http_demand(guard.access, guard.refusals))
     app[OWN_NAMES] = guard.names
     add_calls(app, router, guard.bodies, guard.access)
     add_http_calls(app, router, guard.bodies)

@@ -1587,6 +1587,20 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/test_access.py",
     ),
     _node(
+        "a page in a browser may call over HTTP",
+        "net/access_server.py",
+        '    if "Origin" in request.headers:\n',
+        '    if "Origin " in request.headers:\n',
+        "tests/test_rpc.py",
+    ),
+    _node(
+        "a page in a browser may call under a name of its own",
+        "net/own_names.py",
+        "        return host in self._hosts\n",
+        "        return True\n",
+        "tests/test_rpc.py",
+    ),
+    _node(
         "a refusal hides that an earlier try may have been done",
         "net/leader_search.py",
         "(before, now) if before.outcome is Outcome.UNKNOWN else (now, before)\n",

@@ -1,0 +1,66 @@
+"""Strangers at the ports of a cluster that has no access secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.api.methods import encode
+from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.net.wire import decode_error
+
+MSGPACK = {"Content-Type": "application/msgpack"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(1, 1, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster.url) as fs:
+        yield fs
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        (MSGPACK | {"Origin": "http://evil"}, "a page in a browser may not ask here"),
+        (MSGPACK | {"Host": "evil:9870"}, "'evil:9870' is no name of this node"),
+        ({"Content-Type": "text/plain"}, "Content-Type: application/msgpack"),
+    ],
+)
+def test_a_page_in_a_browser_deletes_nothing(
+    cluster: LocalCluster, fs: Client, headers: dict[str, str], words: str
+) -> None:
+    fs.mkdirs("/d")
+    with pytest.raises(HTTPError) as refused:
+        delete(cluster, headers)
+    assert re.search(words, str(decode_error(refused.value.read())))
+    assert fs.exists("/d")
+
+
+def test_a_program_deletes_over_http(cluster: LocalCluster, fs: Client) -> None:
+    fs.mkdirs("/d")
+    delete(cluster, MSGPACK)
+    assert not fs.exists("/d")
+
+
+def delete(cluster: LocalCluster, headers: dict[str, str]) -> None:
+    url = f"http://{cluster.namenode.address}/rpc/{DELETE.name}"
+    body = encode(DeletePath(path="/d", recursive=True))
+    with urlopen(Request(url, body, headers, method="POST"), timeout=30) as answered:
+        assert answered.status == 200
+
+
+def test_a_page_in_a_browser_gets_no_backup_of_the_catalog(cluster: LocalCluster) -> None:
+    backup = Request(f"http://{cluster.namenode.address}/backup", headers={"Host": "evil"})
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(backup, timeout=30)
