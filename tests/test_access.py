@@ -4,7 +4,9 @@ has none."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from paxosblock.api.methods import Method
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
 from paxosblock.loop import run
 from paxosblock.net import control, upgrade
-from paxosblock.net.access import NONCE, OPEN, PROOF, TO, Access, dialled
+from paxosblock.net.access import NONCE, OPEN, PROOF, TO, Access, dialled, make_secret
 from paxosblock.net.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
 from paxosblock.net.control import split_address
 from paxosblock.net.guard import Guard
@@ -33,8 +35,12 @@ from tests.streams import node as stream_node
 from tests.test_call_server import Text, node
 from tests.waiting import wait_until_async
 
-A, B = b"the secret of one cluster", b"that of another one, or the next"
+A, B = b"the secret of the first cluster.", b"that of another one, or the next"
+WORD = base64.b64encode(A)
 ONE, OTHER = Access((A,)), Access((B,))
+NO_SECRET = (
+    "is no secret, one word of base64 or hex of 32 bytes: `paxosblock setup secret` makes one"
+)
 WAIT = Method("wait_at_once", Text, str)
 LOOPS = pytest.mark.parametrize("run_on", [run, asyncio.run], ids=["uvloop", "asyncio"])
 Run = Callable[[Any], Any]
@@ -51,16 +57,24 @@ def written(tmp_path: Path, text: bytes, mode: int = 0o640) -> str:
 
 
 def test_each_line_of_the_file_is_a_secret(tmp_path: Path) -> None:
-    assert Access.of(written(tmp_path, A + b"\n\n" + B + b"\n")) == Access((A, B))
+    text = base64.b64encode(A) + b"\r\n\n" + B.hex().upper().encode() + b" \n"
+    assert Access.of(written(tmp_path, text)) == Access((A, B))
     assert Access.of("") == OPEN
 
 
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [
-        (A, 0o644, "everybody may read the secret: chmod o= it"),
+        (WORD, 0o644, "everybody may read the secret: chmod o= it"),
         (b" \n\n", 0o600, "it holds no secret"),
-        (A + b"\nshort\n", 0o600, "a secret, a line of it, has at least 16 bytes"),
+        (WORD + b"\nshort\n", 0o600, f"line 2 {NO_SECRET}"),
+        (b"# the secret of our cluster\n" + WORD, 0o600, f"line 1 {NO_SECRET}"),
+        (b"\n-----BEGIN PRIVATE KEY-----\n" + WORD, 0o600, f"line 2 {NO_SECRET}"),
+        (b"correct horse battery staple", 0o600, f"line 1 {NO_SECRET}"),
+        (base64.b64encode(bytes(31)), 0o600, f"line 1 {NO_SECRET}"),
+        (base64.b64encode(bytes(33)), 0o600, f"line 1 {NO_SECRET}"),
+        (WORD + b" " + WORD, 0o600, f"line 1 {NO_SECRET}"),
+        (b"\xff" * 44, 0o600, f"line 1 {NO_SECRET}"),
     ],
 )
 def test_a_file_that_is_no_secret_is_refused_in_one_line(
@@ -70,6 +84,18 @@ def test_a_file_that_is_no_secret_is_refused_in_one_line(
     with pytest.raises(ConfigError) as refused:
         Access.of(file)
     assert str(refused.value) == f"access_file {file}: {words}"
+
+
+def test_a_made_secret_is_read_by_its_owner_alone_and_never_overwritten(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for file in (first, second):
+        make_secret(file)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert Access.of(str(first)) != Access.of(str(second))
+    before = first.read_bytes()
+    with pytest.raises(FileExistsError):
+        make_secret(first)
+    assert first.read_bytes() == before
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ ENTRIES = {
     "fsck": Entry("paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."),
     "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
     "explain": Entry("paxosblock.cli.explain", "Show a block's votes, replica by replica."),
-    "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, completion, man."),
+    "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, secrets, man pages."),
     "bench": Entry("paxosblock.cli.bench", "Run benchmarks, and make reports of their records."),
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),

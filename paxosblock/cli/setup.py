@@ -7,6 +7,7 @@ import importlib.util
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 
@@ -14,17 +15,42 @@ from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.options import RAFTOS, REQUIREMENTS, check_raftos
+from paxosblock.net.access import make_secret
 
 setup = LazyGroup(
     "setup",
-    short_help="Install what pip does not: raft, completion, man.",
+    short_help="Install what pip does not: raft, secrets, completion, man.",
     help="Install what pip does not.",
     entries={
+        "secret": Entry("paxosblock.cli.setup", "A new access secret for a cluster."),
         "raft": Entry("paxosblock.cli.setup", "raftos, which several NameNodes need."),
         "completion": Entry("paxosblock.cli.shell", "Completion of commands with the Tab key."),
         "man": Entry("paxosblock.cli.shell", "Manual pages."),
     },
 )
+
+
+@click.command(cls=LocalVerb)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def secret(invocation: Invocation, *, file: Path) -> None:
+    """Write a new access secret, 32 random bytes, to a FILE that only you may read.
+
+    \b
+      $ paxosblock setup secret /etc/paxosblock/access
+      $ export PAXOSBLOCK_ACCESS_FILE=/etc/paxosblock/access
+
+    The nodes of the cluster, and all who call them, need the same file: copy it to each machine.
+    A FILE that is there stays as it is. To change the secret of a cluster, write a new one to
+    another file, and add its line to the old one (docs/operations.md).
+    """
+    try:
+        make_secret(file)
+    except FileExistsError as error:
+        raise UserError(str(file), "it is there already, and stays as it is") from error
+    except OSError as error:
+        raise UserError(str(file), (error.strerror or str(error)).lower()) from error
+    invocation.say(f"{file} holds a new secret", {"file": str(file)})
 
 
 @click.command(cls=LocalVerb)

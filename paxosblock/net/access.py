@@ -22,17 +22,19 @@ connection that another one began. Against those a cluster needs TLS in front of
 
 from __future__ import annotations
 
+import binascii
+import contextlib
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.net.handshake import (
     NONCE_BYTES,
-    SECRET_BYTES_MIN,
     Handshake,
     header_bytes,
     nonce_of,
@@ -43,6 +45,9 @@ TO: Final = "Access-To"
 PROOF: Final = "Access-Proof"
 """Headers of an Upgrade and its answer; of proofs there is one for each secret of the node."""
 TOKEN_SCHEME: Final = "Bearer "
+SECRET_BYTES: Final = 32
+"""Bytes of a secret. They are random: of a phrase, whoever heard a handshake could try many at
+home."""
 OWN_TOKEN_S: Final = 15 * 60
 """Seconds for which a token of our own requests is good: clocks may differ by so much."""
 
@@ -80,10 +85,10 @@ class Access:
 
     @classmethod
     def of(cls, file: str, *, required: bool = True) -> Access:
-        """Read the secrets, a line each, of at least 16 bytes; "" is no file and no secret.
+        """Read the secrets, a line each: 32 bytes in base64 or hex. "" is no file and no secret.
 
         Raises:
-            ConfigError: it cannot be read, holds none or a short one, or everybody may read it.
+            ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
         """
         if not file:
             return OPEN
@@ -94,14 +99,16 @@ class Access:
             raise ConfigError(f"access_file {file}: {error.strerror}") from error
         if for_everybody:
             raise ConfigError(f"access_file {file}: everybody may read the secret: chmod o= it")
-        secrets = tuple(line.strip() for line in lines if line.strip())
+        secrets = [(n, _secret(line)) for n, line in enumerate(lines, 1) if line.strip()]
         if not secrets:
             raise ConfigError(f"access_file {file}: it holds no secret")
-        if min(map(len, secrets)) < SECRET_BYTES_MIN:
-            raise ConfigError(
-                f"access_file {file}: a secret, a line of it, has at least {SECRET_BYTES_MIN} bytes"
-            )
-        return cls(secrets, required)
+        for number, secret in secrets:
+            if secret is None:
+                raise ConfigError(
+                    f"access_file {file}: line {number} is no secret, one word of base64 or hex of "
+                    f"{SECRET_BYTES} bytes: `paxosblock setup secret` makes one"
+                )
+        return cls(tuple(secret for _, secret in secrets if secret is not None), required)
 
     def demands(self, *, offered: bool) -> bool:
         """True if the other end must prove itself, which `offered` to do so or did not."""
@@ -229,6 +236,29 @@ class Challenge:
 
     def _proofs(self, purpose: bytes) -> Iterator[bytes]:
         return (self.handshake.purpose(secret, purpose) for secret in self.access.secrets)
+
+
+def make_secret(file: Path) -> None:
+    """Write a new secret to a file that only its owner may read, and that is not there yet.
+
+    Raises:
+        OSError: it is there, or cannot be written.
+    """
+    line = binascii.b2a_base64(os.urandom(SECRET_BYTES))
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as out:
+        out.write(line)
+        out.flush()
+        os.fsync(descriptor)
+
+
+def _secret(line: bytes) -> bytes | None:
+    """Return the secret that a line holds; None if it is something else."""
+    for decode in (binascii.unhexlify, partial(binascii.a2b_base64, strict_mode=True)):
+        with contextlib.suppress(ValueError):
+            if len(secret := decode(line.strip())) == SECRET_BYTES:
+                return secret
+    return None
 
 
 def _not_offered() -> AccessDeniedError:

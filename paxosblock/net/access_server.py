@@ -1,5 +1,5 @@
-"""The demands of a node over HTTP: a token if it has an access secret (`access.py`), and that no page
-in a browser asks, which may come from anybody."""
+"""The demands of a node over HTTP: a token if it has an access secret (`access.py`), and that no
+page in a browser asks, which may come from anybody."""
 
 from __future__ import annotations
 

@@ -1601,6 +1601,13 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/test_rpc.py",
     ),
     _node(
+        "a phrase in the access file is a secret",
+        "net/access.py",
+        "            if secret is None:\n",
+        "            if number is None:\n",
+        "tests/test_access.py",
+    ),
+    _node(
         "a refusal hides that an earlier try may have been done",
         "net/leader_search.py",
         "(before, now) if before.outcome is Outcome.UNKNOWN else (now, before)\n",

@@ -20,7 +20,7 @@ from tests.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 
-OLD, NEW = "the first secret of this cluster", "the secret that comes after it"
+OLD, NEW = b"the first secret of this cluster", b"the secret that comes after that"
 SIZE = 300_000
 DATA = bytes(range(250)) * (SIZE // 250)
 
@@ -38,8 +38,8 @@ def cluster(tmp_path: Path, secret: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def written(file: Path, *secrets: str) -> Path:
-    file.write_text("".join(f"{secret}\n" for secret in secrets))
+def written(file: Path, *secrets: bytes) -> Path:
+    file.write_text("".join(f"{secret.hex()}\n" for secret in secrets))
     file.chmod(0o600)
     return file
 
