@@ -98,7 +98,8 @@ simulate: $(STAMP) ## run the replicated store in virtual time, with every fault
 
 lives: $(STAMP) ## random lives of a cluster on simulated disks, in virtual time: SEED=1 LIVES=50
 	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES)
-	$(BIN)/python -m tests.lives --one-file --seed $(SEED) --lives $(LIVES)
+	$(BIN)/python -m tests.lives --kind one-file --seed $(SEED) --lives $(LIVES)
+	$(BIN)/python -m tests.lives --kind rivals --seed $(SEED) --lives $(LIVES)
 
 mutants: $(STAMP) ## plant the more than a hundred faults of tests/mutants, one at a time: each must be noticed by its suite; before a release
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)

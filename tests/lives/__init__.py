@@ -1,7 +1,8 @@
 """Random lives of a whole cluster on simulated disks, in one process, in virtual time, by a seed.
 
 The NameNode, DataNodes, writers and readers are the real ones; simulated are time, threads, disks
-and the network between them (`world.py`, `network.py`). `life.py` is what happens to a cluster,
-`users.py` and `one_file.py` who uses it,
-`checks.py` what must hold all the time and in the end, `planted_faults.py` what must be found.
+and the network between them (`world.py`, `network.py`). `life.py` and `trouble.py` are what happens
+to a cluster, `users.py`, `one_file.py` and `rivals.py` who uses it, `strangers.py` who may not;
+`checks.py` and `promises.py` what must hold all the time and in the end, `planted_faults.py` what
+must be found.
 """

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.lives.life import live
+from tests.lives.life import Kind, live
 from tests.lives.planted_faults import FAULTS, planted
 
 HASH_SEED = "PYTHONHASHSEED"
@@ -27,7 +27,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first life; others follow it")
     parser.add_argument("--lives", type=int, default=50)
     parser.add_argument("--fault", choices=sorted(FAULTS), help="plant a fault: it must be found")
-    parser.add_argument("--one-file", action="store_true", help="all users are about one file")
+    kinds = [each.value for each in Kind]
+    parser.add_argument("--kind", choices=kinds, default=kinds[0], help="the users of a life")
     parser.add_argument("--trace", action="store_true", help="print what happened in each life")
     options = parser.parse_args()
     logging.getLogger("asyncio").disabled = True  # of processes that are killed
@@ -35,7 +36,7 @@ def main() -> int:
     failed, begun = 0, time.monotonic()
     for seed in range(options.seed, options.seed + options.lives):
         with planted(options.fault):
-            outcome = live(seed, one_file=options.one_file)
+            outcome = live(seed, Kind(options.kind))
         total += outcome.counts
         told = (*outcome.mistakes, *outcome.unfinished)
         if told or options.trace:

@@ -24,7 +24,9 @@ from paxosblock.errors import (
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection, FrameHandler
 from paxosblock.net.rpc import RpcClient, RpcRouter
-from paxosblock.net.wire import decode_error, encode_error
+from paxosblock.net.wire import FrameKind, Header, decode_error, encode_error
+from tests.lives.promises import Promises
+from tests.lives.strangers import knock
 from tests.raft.virtual_time import Host, VirtualTimeLoop, running_host
 
 A = TypeVar("A")
@@ -64,6 +66,9 @@ class Network:
         self.rng = rng
         self.weather = Weather()
         self.mistake: Callable[[str], None] = lambda what: None
+        self.promises = Promises(self._mistaken)
+        self.strangers: dict[Host, None] = {}
+        """Processes that do not know the secret."""
         self._listeners: dict[str, Listener] = {}
         self._cut: set[Host] = set()
         self._healed = asyncio.Event()
@@ -130,11 +135,12 @@ class Network:
         listener = self._listeners.get(address)
         if listener is None:
             raise UnavailableError(f"{method} of {address}: connection refused", address=address)
+        self._check_access(here, address)
         await self._pass(here, listener.host)
         answer: asyncio.Future[bytes] = self.loop.create_future()
         listener.waiting[answer] = None
         try:
-            listener.host.call(answer, self._begin, listener, method, body, answer)
+            listener.host.call(answer, self._begin, here, listener, method, body, answer)
             result = await answer
         finally:
             listener.waiting.pop(answer, None)
@@ -152,23 +158,43 @@ class Network:
             await self.loop.pass_time(self.rng.uniform(0, self.weather.late_s))
             raise OutcomeUnknownError("connection lost")
 
+    def _mistaken(self, what: str) -> None:
+        self.mistake(what)
+
+    def _check_access(self, here: Host | None, address: str) -> None:
+        """Nodes and users have the secret: that they reach each other is no question here."""
+        if here in self.strangers:
+            knock(address, self.rng)
+
     def _begin(
-        self, listener: Listener, method: str, body: bytes, answer: asyncio.Future[bytes]
+        self,
+        here: Host | None,
+        listener: Listener,
+        method: str,
+        body: bytes,
+        answer: asyncio.Future[bytes],
     ) -> None:
         async def serve() -> None:
-            result = await self._answered(listener.router, method, body)
+            result = await self._answered(here, listener.router, method, body)
             if not answer.done():
                 answer.set_result(result)
 
         listener.host.run(serve())
 
-    async def _answered(self, router: RpcRouter, method: str, body: bytes) -> bytes:
+    async def _answered(
+        self, here: Host | None, router: RpcRouter, method: str, body: bytes
+    ) -> bytes:
         registered = router._methods[method]
         try:
-            done = await registered.handler(registered.decoder.decode(body))
+            request = registered.decoder.decode(body)
+            self.promises.asked(here, method, request)
+            try:
+                done = await registered.handler(request)
+            except PaxosBlockError as error:
+                self.promises.answered(here, method, request, error)
+                return b"e" + encode_error(error)
+            self.promises.answered(here, method, request, done)
             return b"a" + _ENCODER.encode(done)
-        except PaxosBlockError as error:
-            return b"e" + encode_error(error)
         except Exception as error:
             self.mistake(f"{method} failed: {error!r}")
             return b"e" + encode_error(OutcomeUnknownError(f"internal error in {method}"))
@@ -195,8 +221,9 @@ class Network:
         if self.is_cut(here, listener.host) or listener.host.paused:
             await self.loop.pass_time(timeout_s)
             raise UnavailableError(f"{address}: no answer in {timeout_s:.3g} s", address=address)
+        self._check_access(here, address)
         mine = FrameConnection(handler, address)
-        theirs = FrameConnection(listener.new_stream(), "a client")
+        theirs = FrameConnection(_Overheard(listener.new_stream(), here, self.promises), "a client")
         ends = _End(self, here, mine), _End(self, listener.host, theirs)
         ends[0].peer, ends[1].peer = ends[1], ends[0]
         for end in ends:
@@ -207,6 +234,35 @@ class Network:
     def forget(self, end: _End) -> None:
         """The end of a stream is closed."""
         self._ends.get(end.host, {}).pop(end, None)
+
+
+@dataclass(slots=True)
+class _Overheard:
+    """A handler of frames, and who hears the chunks that come to it."""
+
+    handler: FrameHandler
+    peer: Host
+    promises: Promises
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        return self.handler.payload_buffer(header)
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        if header.kind is FrameKind.CHUNK:
+            self.promises.chunk(self.peer, header)
+        self.handler.frame_received(connection, header, frame)
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None:
+        if header.kind is FrameKind.CHUNK:
+            self.promises.chunk(self.peer, header)
+        self.handler.payload_received(connection, header, payload)
+
+    def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
+        self.handler.connection_lost(connection, error)
 
 
 class _Socket:

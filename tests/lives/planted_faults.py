@@ -9,14 +9,21 @@ from types import ModuleType
 from typing import Final
 
 from paxosblock.api.datanode import ReplicaSummary
-from paxosblock.namenode.blocks import replicas, reports
+from paxosblock.api.rebuild import RebuildBlock
+from paxosblock.errors import FencedError
+from paxosblock.namenode.blocks import rebuilder, replicas, reports
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
 from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
-from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import StorageId
+from paxosblock.namenode.catalog import blocks
+from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.net.access import Challenge
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.types import BlockState, StorageId, WriterId
 from tests.lives.world import changed
 
 Changes = tuple[tuple[ModuleType | type, str, object], ...]
@@ -68,7 +75,55 @@ def _leaves_unguarded() -> Changes:
     return ((reducer, "leaver", blind),)
 
 
+def _recovers_in_an_old_generation() -> Changes:
+    """K2 allocates no generation while a recovery is under way: others go on in its."""
+    allocate = finalize.allocate_seal
+
+    def seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord | Refused:
+        if record.state is BlockState.UNDER_RECOVERY:
+            return record
+        return allocate(record, forced=forced)
+
+    return ((finalize, "allocate_seal", seal),)
+
+
+def _grants_to_whoever_asks() -> Changes:
+    """P6 repeats a Grant without asking who the writer is."""
+
+    def granted(entry: BlockEntry, _: RebuildBlock) -> BlockEntry:
+        return entry
+
+    return ((rebuilder, "_granted_before", granted),)
+
+
+def _fences_once() -> Changes:
+    """A writer that is fenced is told so once; when it asks again it is obeyed."""
+    told: set[tuple[int, WriterId]] = set()
+    held = blocks.open_file
+
+    def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
+        if (number, writer) in told:
+            inode, _ = blocks.file_and_path(reads, number)
+            return inode
+        try:
+            return held(reads, number, writer)
+        except FencedError:
+            told.add((number, writer))
+            raise
+
+    return ((blocks, "open_file", open_file),)
+
+
+def _opens_to_strangers() -> Changes:
+    """A node does not look at the proof of the secret."""
+    return ((Challenge, "met_by", lambda _, _proof: True),)
+
+
 FAULTS: Final = {
+    "a fenced writer is obeyed": _fences_once,
+    "a generation has two proposers": _recovers_in_an_old_generation,
+    "a Grant goes to another writer": _grants_to_whoever_asks,
+    "a stranger comes in": _opens_to_strangers,
     "a copy counts before it is made": _copies_count_at_once,
     "a member leaves whoever reported": _leaves_unguarded,
     "a member is told to delete": _deletes_at_members,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.lives.life import Outcome, live
+from tests.lives.life import Kind, Outcome, live
 
 SLICE = (2, 8)
 
@@ -14,7 +14,7 @@ SLICE = (2, 8)
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:
     """The slice, all of which was as it should be, to the end."""
-    outcomes = [live(seed, one_file=True) for seed in SLICE]
+    outcomes = [live(seed, Kind.ONE_FILE) for seed in SLICE]
     for outcome in outcomes:
         assert (outcome.mistakes, outcome.unfinished) == ((), ()), "\n".join(outcome.trace)
     return outcomes
