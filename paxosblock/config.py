@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
+from paxosblock.api.care import REPLICATION_MAX
 from paxosblock.errors import ConfigError
 from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.protocol.types import Durability
@@ -120,7 +121,8 @@ class NameNodeConfig(NodeConfig):
     section = "namenode"
 
     heartbeat_interval_s: Seconds = 1.0
-    """Seconds between the heartbeats that DataNodes are asked to send."""
+    """Seconds between the heartbeats that are expected of DataNodes, and between the NameNode's
+    looks at them."""
     datanode_stale_after_s: Seconds = 3.0
     """Silence after which a DataNode is chosen last for new replicas and reads."""
     datanode_dead_after_s: Seconds = 15.0
@@ -177,7 +179,9 @@ class NameNodeConfig(NodeConfig):
         NodeConfig.check(self)
         _in_order(self, "datanode_stale_after_s", "datanode_dead_after_s")
         _in_order(self, "lease_soft_limit_s", "lease_hard_limit_s")
+        _in_order(self, "heartbeat_interval_s", "datanode_stale_after_s")
         _in_order(self, "min_replication", "replication")
+        _check_replication(self)
         _in_order(self, "election_min_s", "election_max_s")
         self._check_heartbeat()
         _check_chunk_size(self)
@@ -295,6 +299,13 @@ class ClientConfig(Config):
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
         _check_chunk_size(self)
+        _check_replication(self)
+        soft_limit_s = NameNodeConfig().lease_soft_limit_s
+        if self.lease_interval_s > soft_limit_s / 2:
+            raise ConfigError(
+                f"lease_interval = {format_duration(self.lease_interval_s)} is more than "
+                f"{format_duration(soft_limit_s / 2)}, half of the NameNodes' lease_soft_limit"
+            )
         if self.hung_after_s < BEATS_PER_SILENCE * SHORTEST_BEAT_S:
             raise ConfigError(
                 f"hung_after = {format_duration(self.hung_after_s)} is less than "
@@ -308,6 +319,10 @@ C = TypeVar("C", bound=Config)
 SHARED: Final = ("access_file",)
 """Settings that all sections have, which `PAXOSBLOCK_<NAME>` sets in all of them."""
 SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
+COMMON_VARIABLES: Final = ("PAXOSBLOCK_NAMENODES", "PAXOSBLOCK_ACCESS_FILE")
+OTHER_VARIABLES: Final = ("PAXOSBLOCK_SECRET_FILE", "PAXOSBLOCK_PEERS")
+"""Variables that are no settings: of `paxosblock namenode --secret-file`, and of the tests of this
+project that run other systems beside it."""
 
 
 def load_config(
@@ -321,9 +336,11 @@ def load_config(
 
     `flags` maps settings by name (`chunk_size`) to what the user wrote; None means not given. A
     file may hold the sections of all kinds. Raises ConfigError, one line that names the place, for
-    an unreadable file, an unknown section or setting, and a value that is wrong.
+    an unreadable file, an unknown section or setting, a variable of ours that does not exist, and a
+    value that is wrong.
     """
     environment = os.environ if environment is None else environment
+    check_variables(environment)
     settings = settings_of(kind)
     values: dict[str, Any] = {}
     for where, name, written in (
@@ -335,6 +352,22 @@ def load_config(
             _refuse(where, "setting", name, settings)
         values[settings[name].attribute] = settings[name].read(written, where)
     return kind(**values)
+
+
+def check_variables(environment: Mapping[str, str]) -> None:
+    """Raise ConfigError for a variable that begins as ours do and is none: one that is misspelt
+    would be ignored.
+    """
+    ours = [name for name in environment if name.startswith(f"{ENVIRONMENT_PREFIX}_")]
+    if not all(name in COMMON_VARIABLES for name in ours):  # seldom: the names of all settings
+        known = {
+            f"{ENVIRONMENT_PREFIX}_{kind.section}_{name}".upper()
+            for kind in SECTIONS
+            for name in settings_of(kind)
+        } | {*COMMON_VARIABLES, *OTHER_VARIABLES}
+        for name in sorted(ours):
+            if name not in known:
+                raise ConfigError(f"unknown variable {name}{did_you_mean(name, known)}")
 
 
 _Written = tuple[str, str, object]
@@ -396,6 +429,11 @@ def _in_order(config: Config, low: str, high: str) -> None:
         raise ConfigError(
             f"{low} = {getattr(config, low)} is more than {high} = {getattr(config, high)}"
         )
+
+
+def _check_replication(config: NameNodeConfig | ClientConfig) -> None:
+    if config.replication > REPLICATION_MAX:
+        raise ConfigError(f"replication = {config.replication} is more than {REPLICATION_MAX}")
 
 
 def _check_chunk_size(config: NameNodeConfig | ClientConfig) -> None:

@@ -148,6 +148,11 @@ def test_a_program_cannot_build_a_configuration_that_makes_no_sense() -> None:
             {"lease_hard_limit": "1s"},
             "lease_soft_limit_s = 60.0 is more than lease_hard_limit_s = 1.0",
         ),
+        (
+            {"heartbeat_interval": "1h"},
+            "heartbeat_interval_s = 3600.0 is more than datanode_stale_after_s = 3.0",
+        ),
+        ({"replication": 100000}, "replication = 100000 is more than 32"),
         ({"min_replication": 4}, "min_replication = 4 is more than replication = 3"),
         ({"election_min": "1s"}, "election_min_s = 1.0 is more than election_max_s = 0.8"),
         (
@@ -172,6 +177,40 @@ def test_settings_that_contradict_each_other_are_refused(
     with pytest.raises(ConfigError) as refused:
         load_config(NameNodeConfig, environment={}, flags=flags)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"replication": 33}, "replication = 33 is more than 32"),
+        (
+            {"lease_interval": "2min"},
+            "lease_interval = 2min is more than 30s, half of the NameNodes' lease_soft_limit",
+        ),
+    ],
+)
+def test_settings_of_a_client_that_no_namenode_takes_are_refused(
+    flags: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(ClientConfig, environment={}, flags=flags)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("PAXOSBLOCK_CLIENT_REPLICATON", "PAXOSBLOCK_CLIENT_REPLICATION"),
+        ("PAXOSBLOCK_NAMENODE", "PAXOSBLOCK_NAMENODES"),
+        ("PAXOSBLOCK_DATANODE_HEARTBEAT_INTERVALL", "PAXOSBLOCK_DATANODE_HEARTBEAT_INTERVAL"),
+    ],
+)
+def test_a_variable_that_is_misspelt_is_refused_whatever_section_it_means(
+    variable: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(ClientConfig, environment={variable: "2"})
+    assert str(refused.value) == f"unknown variable {variable}; did you mean {meant!r}?"
 
 
 def test_a_silence_that_no_beat_could_end_is_refused() -> None:

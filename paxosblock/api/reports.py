@@ -56,7 +56,8 @@ class Register(msgspec.Struct, frozen=True):
 
     `cluster` is the id of its cluster, "" before it has learned that; `rack` is its rack; `host` is
     the name of its machine, "" if it does not say. `timelines` are those of the storages that had a
-    snapshot; an answer means that the cluster knows the storages in them.
+    snapshot; an answer means that the cluster knows the storages in them. `heartbeat_s` are the
+    seconds between its heartbeats, 0 if it does not say.
     """
 
     node: str
@@ -67,6 +68,7 @@ class Register(msgspec.Struct, frozen=True):
     rack: str = DEFAULT_RACK
     host: str = ""
     timelines: tuple[Timeline, ...] = ()
+    heartbeat_s: float = 0.0
 
 
 class Registered(msgspec.Struct, frozen=True):

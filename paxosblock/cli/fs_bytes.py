@@ -22,6 +22,7 @@ from paxosblock.cli.fs_names import (
     status_of,
     target_is_directory,
     the_one,
+    the_one_that_may_be_made,
 )
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
@@ -238,7 +239,7 @@ def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -
     A file that does not exist is made. What was written can be read at once; when something fails,
     what was written until then stays. Prints nothing when it is done.
     """
-    path = invocation.path(destination)
+    path = the_one_that_may_be_made(invocation, destination)
     with _opened_at_end(invocation.client, path) as out:
 
         def copy(source: str) -> None:

@@ -92,6 +92,21 @@ def the_one(invocation: Invocation, written: str) -> str:
     return found[0]
 
 
+def the_one_that_may_be_made(invocation: Invocation, written: str) -> str:
+    """As `the_one`, for a verb that makes a file that is not there yet: not of a pattern.
+
+    Raises:
+        UserError: a pattern that names several, or none.
+    """
+    path = the_one(invocation, written)
+    if any(sign in path for sign in "*?["):
+        try:
+            status_of(invocation, path)
+        except NotFoundError:
+            raise UserError(written, "a pattern that matches no file") from None
+    return path
+
+
 def for_each_path(
     invocation: Invocation, written: Iterable[str], action: Callable[[str], None]
 ) -> None:

@@ -103,6 +103,7 @@ class Verb(click.Command):
         assert invocation is not None
         invocation.verb = ctx.info_name or ""
         try:
+            invocation.check_environment()
             result = super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderLeftError from error

@@ -185,6 +185,15 @@ class Invocation:
         timeout_s = retry_for_s or DEFAULT_TIMEOUT_S
         return NameNodes(self.addresses, timeout_s, retry_for_s, self.access)
 
+    def check_environment(self) -> None:
+        """Raise ConfigError for a variable of ours that does not exist."""
+        usual = (NAMENODES_VARIABLE, RETRY_FOR_VARIABLE)
+        if any(name.startswith("PAXOSBLOCK_") and name not in usual for name in os.environ):
+            # Without the import of all settings otherwise: a command must start fast.
+            from paxosblock.config import check_variables
+
+            check_variables(os.environ)
+
     @cached_property
     def access(self) -> Access:
         """Return the secret that this command and the cluster's nodes prove to each other."""

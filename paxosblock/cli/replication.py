@@ -10,11 +10,15 @@ import click
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import BlockView, FileStatus, Kind
+from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest
 from paxosblock.cli.fs_names import for_each_path, status_of, walked
 from paxosblock.cli.group import Verb
-from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.invocation import Invocation, UserError
+from paxosblock.errors import DeadlineError
 
 LOOK_AGAIN_S: Final = 1.0
+LIVE: Final = ("live", "stale")
+"""States of DataNodes that may get replicas, now or in a moment."""
 
 
 @click.command(cls=Verb)
@@ -41,10 +45,13 @@ def setrep(
       Waiting for /big ... done
 
     The cluster copies blocks, or takes replicas away, in the background; -w waits for as long as
-    that takes, and needs N live DataNodes. A block that is being written keeps its members until it
+    that takes, at most --timeout without progress if that is given, and needs N live DataNodes:
+    with fewer, nothing is changed. A block that is being written keeps its members until it
     is finalized: -w does not wait for it.
     """
     done: list[str] = []
+    if wait:
+        _check_enough(invocation, replication)
 
     def change(path: str) -> None:
         invocation.for_each(_files(invocation, status_of(invocation, path)), change_one)
@@ -72,11 +79,30 @@ def _wait(invocation: Invocation, path: str, replication: int) -> None:
     """Wait until all finalized blocks of a file have `replication` members that live."""
     if not invocation.json:
         click.echo(f"Waiting for {path} ...", nl=False)
-    while not all(_has_exactly(block, replication) for block in invocation.blocks(path)):
+    least, since_s = -1, time.monotonic()
+    while lacking := sum(not _has_exactly(each, replication) for each in invocation.blocks(path)):
+        if lacking != least:
+            least, since_s = lacking, time.monotonic()
         if not invocation.json:
             click.echo(".", nl=False)
+        patience_s = invocation.timeout
+        if patience_s is not None and time.monotonic() - since_s >= patience_s:
+            what = f"blocks without exactly {replication} live replicas: {lacking}"
+            if not invocation.json:
+                click.echo("")
+            raise DeadlineError(f"'{path}': {what}; the cluster goes on with them", path=path)
+        _check_enough(invocation, replication)
         time.sleep(LOOK_AGAIN_S)
     invocation.say(" done", {"path": path, "replication": replication, "done": True})
+
+
+def _check_enough(invocation: Invocation, replication: int) -> None:
+    """Raise UserError when there are too few DataNodes: nobody waits for ever."""
+    datanodes = invocation.call(CLUSTER_STATUS, ClusterStatusRequest()).datanodes
+    live = sum(node.state in LIVE for node in datanodes)
+    if live < replication:
+        nodes = "DataNode lives" if live == 1 else "DataNodes live"
+        raise UserError(f"{replication}", f"only {live} {nodes}: -w would wait for ever")
 
 
 def _has_exactly(block: BlockView, replication: int) -> bool:

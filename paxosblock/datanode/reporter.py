@@ -305,6 +305,7 @@ class _Link:
             rack=config.rack,
             host=config.host,
             timelines=self._holdings.timelines(),
+            heartbeat_s=config.heartbeat_interval_s,
         )
         answer = await self._call(REGISTER, request)
         if answer.cluster:

@@ -191,6 +191,15 @@ def check_bad_replica(request: BadReplica) -> None:
     check_id("a storage's", request.storage)
 
 
+def check_heartbeat(request: Register, stale_after_s: float) -> None:
+    """Raise InvalidRequestError for a DataNode that would be stale between its own heartbeats."""
+    _demand(
+        0 <= request.heartbeat_s <= stale_after_s,
+        f"DataNode {request.node}: heartbeat_interval = {request.heartbeat_s:g}s is more than "
+        f"datanode_stale_after = {stale_after_s:g}s of the NameNodes",
+    )
+
+
 def check_register(request: Register) -> None:
     """Raise InvalidRequestError for a DataNode that cannot be told apart or reached."""
     check_id("a DataNode's", request.node)

@@ -227,6 +227,7 @@ async def register(node: NameNode, request: Register) -> Registered:
     """Register a DataNode, or raise an alarm if it must not be in this cluster."""
     cluster = node.catalog.cluster_id
     try:
+        checks.check_heartbeat(request, node.config.datanode_stale_after_s)
         if request.timelines:
             node.datanodes.check_cluster(request, cluster)
             await node.catalog.enter_timelines(request.node, request.timelines)

@@ -395,6 +395,26 @@ def test_append_makes_a_file_that_does_not_exist(
     assert read(client, f"{folder}/new") == DATA
 
 
+def test_append_goes_to_the_one_file_that_a_pattern_names(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    make(client, f"{folder}/one", b"old")
+    assert fs("append", local, f"{folder}/*").code == 0
+    assert read(client, f"{folder}/one") == b"old" + DATA
+
+
+@pytest.mark.parametrize("names", [(), ("a", "b")])
+def test_append_makes_no_file_of_a_pattern(
+    fs: Paxosblock, client: Client, folder: str, local: Path, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        make(client, f"{folder}/{name}", b"old")
+    result = fs("append", local, f"{folder}/*")
+    why = "matches 2 files; name one" if names else "a pattern that matches no file"
+    assert (result.code, result.err) == (1, f"append: '{folder}/*': {why}\n")
+    assert [entry.name for entry in client.list(folder)] == list(names)
+
+
 def test_append_of_standard_input_is_read_while_it_goes_on(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:

@@ -39,6 +39,27 @@ def test_setrep_waits_for_what_holds_already(fs: Paxosblock, client: Client, fol
     assert second.endswith(" done")
 
 
+def test_setrep_does_not_wait_for_more_datanodes_than_live(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    write(client, f"{folder}/a", b"abc")
+    result = fs("setrep", "-w", "9", f"{folder}/a")
+    line = "setrep: '9': only 3 DataNodes live: -w would wait for ever\n"
+    assert (result.code, result.out, result.err) == (1, "", line)
+    assert client.stat(f"{folder}/a").replication == 3
+
+
+def test_setrep_waits_no_longer_than_the_timeout_without_progress(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    """A block that is told to have fewer replicas than members has them a moment later at best."""
+    write(client, f"{folder}/a", b"abc")
+    result = fs("setrep", "-w", "1", f"{folder}/a", "--timeout", "0s")
+    why = "blocks without exactly 1 live replicas: 1; the cluster goes on with them"
+    assert (result.code, result.err) == (1, f"setrep: '{folder}/a': {why}\n")
+    assert client.stat(f"{folder}/a").replication == 1
+
+
 def test_setrep_tells_machines_what_it_did(fs: Paxosblock, client: Client, folder: str) -> None:
     write(client, f"{folder}/a", b"abc")
     changed, waited = map(json.loads, fs("setrep", "-w", "3", f"{folder}/a", "--json").out.split())

@@ -240,6 +240,16 @@ def test_an_address_that_is_none_is_one_line(
     assert result.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", [("fs", "ls"), ("fs", "put", "-"), ("admin", "report")])
+def test_a_variable_that_is_misspelt_is_one_line_and_nobody_is_asked(
+    paxosblock: Paxosblock, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODE", "elsewhere:9870")
+    result = paxosblock(*verb, *(["/x"] if verb[0] == "fs" else []))
+    line = "unknown variable PAXOSBLOCK_NAMENODE; did you mean 'PAXOSBLOCK_NAMENODES'?"
+    assert (result.code, result.out, result.err) == (1, "", f"{verb[1]}: {line}\n")
+
+
 def test_something_that_does_not_speak_our_protocol_is_one_line(paxosblock: Paxosblock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = "{}:{}".format(*server.getsockname())

@@ -93,6 +93,18 @@ def test_a_datanode_of_another_cluster_is_refused_with_one_line(
     assert standing(cluster).alarm_count == 1
 
 
+def test_a_datanode_that_would_be_silent_too_long_is_refused_with_one_line(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    config, log = tmp_path / "slow.toml", tmp_path / "log"
+    config.write_text('[datanode]\nheartbeat_interval = "1h"\n')
+    words = (*datanode(cluster, tmp_path / "new", "slow"), "--config", str(config))
+    with node(log, *words) as process:
+        line = refused(process, log)
+    assert "heartbeat_interval = 3600s is more than datanode_stale_after = 2s" in line
+    assert [each.node for each in standing(cluster).datanodes] == ["datanode-0"]
+
+
 def test_a_second_process_of_the_same_id_is_refused_and_the_first_goes_on(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

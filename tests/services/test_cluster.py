@@ -160,8 +160,9 @@ def test_three_namenodes_keep_their_ports_and_a_secret_for_themselves(tmp_path: 
 
 
 def test_settings_reach_the_nodes(tmp_path: Path) -> None:
-    settings = {"namenode": {"datanode_dead_after": "900ms", "datanode_stale_after": "600ms"}}
-    settings["datanode"] = {"heartbeat_interval": "100ms"}
+    quick = {"heartbeat_interval": "100ms"}
+    limits = {"datanode_dead_after": "900ms", "datanode_stale_after": "600ms"}
+    settings = {"namenode": quick | limits, "datanode": quick}
     with LocalCluster(datanodes=1, path=tmp_path, settings=settings) as cluster:
         cluster.datanodes[0].kill()
         wait_until(lambda: cluster.status().datanodes[0].state == "dead", timeout_s=10)
