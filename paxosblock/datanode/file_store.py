@@ -84,8 +84,8 @@ class FileStore:
         self.removals = Removals(disk, self._temporary)
         self._drafts = Drafts(disk, self._temporary)
         self.finalized = FilesAtRest(folder / CURRENT, partial(load_finalized, self))
-        self._left = {*self._homes.values()}
-        """Folders in which a power cut may bring removed files back, by `_leave` or before."""
+        self._left: set[Path] = set()
+        """Folders in which a power cut may bring back files that `_leave` removed."""
         self._settling = threading.Lock()
 
     def load(self) -> Found:

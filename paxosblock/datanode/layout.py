@@ -18,7 +18,8 @@ TEMPORARY: Final = "tmp"
 SPARE: Final = "spare"
 LOCK: Final = "lock"
 SMALL: Final = "small"
-FOLDERS: Final = (CURRENT, RBW, SMALL, TEMPORARY)
+REPLICA_FOLDERS: Final = (CURRENT, RBW, SMALL)
+FOLDERS: Final = (*REPLICA_FOLDERS, TEMPORARY)
 
 _NAME = re.compile(
     r"blk_(0|[1-9][0-9]{0,19})(?:(\.meta)|(?:_([1-9][0-9]{0,18}))?(?:\.([1-9][0-9]{0,8}))?)"
@@ -152,9 +153,11 @@ def pairs(names: Sequence[str]) -> tuple[dict[BlockId, str], list[str]]:
 
 
 def make_folders(disk: Disk, folder: Path) -> None:
-    """Make the sub-folders of a volume, durably, unless they are there."""
+    """Make the sub-folders of a volume unless they are there, and all names in it durable: an
+    earlier process may have been killed before it synced them, and its `VERSION` is believed."""
     for name in FOLDERS:
         disk.make_folder(folder / name)
+    disk.sync_folder(folder)
 
 
 def holds_blocks(disk: Disk, folder: Path) -> bool:

@@ -18,6 +18,7 @@ from paxosblock.datanode.damaged_file import read_damaged
 from paxosblock.datanode.layout import (
     CURRENT,
     RBW,
+    REPLICA_FOLDERS,
     TEMPORARY,
     BlockFiles,
     FoundFile,
@@ -60,6 +61,10 @@ def load(store: FileStore) -> Found:
         StorageError: the volume cannot be read or written; it has failed.
     """
     disk, folder = store.disk, store.folder
+    # An earlier process may have been killed between a change of a name and its sync. Whatever is
+    # found here is answered, and what it replaced removed, so it must not be taken back.
+    for part in REPLICA_FOLDERS:
+        disk.sync_folder(folder / part)
     alone, others = pairs(disk.names(folder / CURRENT))
     found = by_block(disk, folder / RBW)
     sort_in(found, folder / CURRENT, others)

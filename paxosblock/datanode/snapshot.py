@@ -27,7 +27,7 @@ from paxosblock.datanode.identity import (
     decode_identity,
     return_to,
 )
-from paxosblock.datanode.layout import CURRENT, RBW, SMALL, by_block
+from paxosblock.datanode.layout import CURRENT, RBW, REPLICA_FOLDERS, SMALL, by_block
 from paxosblock.datanode.layout import LOCK as VOLUME_LOCK
 from paxosblock.datanode.small_log import segment_name, segment_numbers
 from paxosblock.disk import Disk, copy_file, is_gone, opened, publish, read_file
@@ -39,7 +39,6 @@ ROLLBACK: Final = "ROLLBACK"
 LOCK: Final = "previous.lock"
 """The lock of a process that makes or removes a snapshot. A running node does not hold it, so that
 another process can remove its snapshot."""
-_PARTS: Final = (CURRENT, RBW, SMALL)
 
 _log = logging.getLogger(__name__)
 
@@ -184,6 +183,7 @@ def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
         for folder in folders:
             if is_kept(disk, folder):
                 disk.rename(folder / PREVIOUS / VERSION, folder / PREVIOUS / ROLLBACK)
+            if PREVIOUS in disk.names(folder):  # an earlier try may have ended before this sync
                 disk.sync_folder(folder / PREVIOUS)
         # Mark all volumes before one is finished, so that an interruption leaves none out.
         for folder in folders:
@@ -220,7 +220,7 @@ def _clear(disk: Disk, folder: Path) -> None:
     found = _names(disk, previous)
     assert not {VERSION, ROLLBACK} & set(found), "a whole snapshot is not removed"
     for name in found:
-        if name not in _PARTS:
+        if name not in REPLICA_FOLDERS:
             disk.remove(previous / name)
             continue
         for inner in disk.names(previous / name):
@@ -254,7 +254,7 @@ def _parts(disk: Disk, folder: Path) -> tuple[str, ...]:
     """Return the folders with replicas: an earlier version has no log, nor has its snapshot."""
     kept = SMALL in _names(disk, folder / PREVIOUS)
     small = kept or _replica_files(disk, folder / SMALL)
-    return _PARTS if small else (CURRENT, RBW)
+    return REPLICA_FOLDERS if small else (CURRENT, RBW)
 
 
 def _replica_files(disk: Disk, folder: Path) -> list[Path]:

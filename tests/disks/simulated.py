@@ -71,6 +71,22 @@ class SimulatedDisk:
         self._numbers = itertools.count(3)
         self._mutex = threading.RLock()
 
+    @classmethod
+    def when_killed_at(cls, moment: Moment) -> SimulatedDisk:
+        """Return it as the next process finds it when one was killed at `moment`: all that was
+        handed to the system is there, and a later power cut may take what nobody synced.
+        """
+        disk, files = cls(records=True), {}
+        for file, (durable, changes) in moment.contents.items():
+            files[file] = File(bytearray(durable), durable)
+            for change in changes:
+                files[file].change(change)
+        disk.names_durable = {path: files[file] for path, file in moment.names.items()}
+        disk.names_now = dict(disk.names_durable)
+        for each in moment.renames:
+            disk._rename(Named(each.source, each.target, files[each.file]))
+        return disk
+
     # -- what a test does to it -----------------------------------------------------------------
 
     def breaks(self, *faults: Fault) -> None:

@@ -23,7 +23,7 @@ from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import Loaded, Stored
-from paxosblock.protocol.messages import Create, Delete, Nack, Short
+from paxosblock.protocol.messages import Create, Delete, Nack, Read, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     ChunkName,
@@ -93,7 +93,9 @@ class Scenario:
         block = self.node.acceptor.find(BLOCK, self.node.storage)
         replica = block.replica if block is not None else None
         synced = block.synced if block is not None else 0
-        if replica is not None and replica.registers.durability is Durability.DISK:
+        if replica is not None and replica.registers.state is ReplicaState.FINALIZED:
+            synced = replica.length
+        elif replica is not None and replica.registers.durability is Durability.DISK and not dead:
             assert synced == replica.length, "in disk mode nothing is told that is not durable"
         self.disk.note(Claim(replica, synced, gone=replica is None, dead=dead))
 
@@ -566,6 +568,32 @@ async def test_a_second_power_cut_while_loading_takes_nothing_either(
                     truth.check(half_loaded, "boot-3")
                     repairs += 1
     assert repairs > 0, "some crash must leave something to repair"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_a_power_cut_takes_nothing_that_a_restarted_process_told(
+    scenario: Callable[[Scenario], Awaitable[None]],
+) -> None:
+    """A process was killed in the middle of a step, the next one finds all that was handed to the
+    system, and answers; then the power goes: while it begins, or after its answer."""
+    disk = await _record(scenario)
+    answers = 0
+    for seed, (moment, truth) in enumerate(_truths(disk)):
+        again = SimulatedDisk.when_killed_at(moment)
+        async with running(FOLDER, disk=again, holder=Holder()) as node:
+            begun = len(again.history)
+            await node.ask(Read(BLOCK, sync=True))
+            found = node.acceptor.find(BLOCK, node.storage)
+            Scenario(node, again).claim(dead=found is not None and found.corrupt != "")
+        for at, loading in enumerate(again.history[seed % 3 : begun : 3]):
+            for files in loading.states(2, seed + at):
+                truth.check(files)
+        last = next(each for each in again.history[begun:] if isinstance(each.note, Claim))
+        assert isinstance(last.note, Claim)
+        answers += last.note.replica is not None
+        for files in last.states(8, seed):
+            Truth(last.note, truth.issued).check(files)
+    assert answers > 0
 
 
 @pytest.mark.parametrize("dead", [False, True], ids=["sound", "dead"])

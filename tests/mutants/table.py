@@ -146,6 +146,13 @@ SOURCE: tuple[Mutant, ...] = (
         JOURNAL_CRASH_STATES,
     ),
     _store(
+        "names that a killed process has not synced are believed",
+        "datanode/load.py",
+        "        disk.sync_folder(folder / part)\n",
+        "        pass\n",
+        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_a_restarted_process_told[disk_votes]",
+    ),
+    _store(
         "a file is written again while a power cut may bring its name back",
         "datanode/drafts.py",
         "kept.gone.append(name)",
