@@ -32,7 +32,7 @@ from paxosblock.client.watched import WritingConnections
 from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol import write
-from paxosblock.protocol.finalize import grant
+from paxosblock.protocol.finalize import BlockRecord, grant
 from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import Created, Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
@@ -109,11 +109,12 @@ class BlockWriter:
     ) -> Self:
         """W5 for an appender: `view` shows the config that was installed for it (K7).
 
-        What the block had then counts as acknowledged, and as sent. `open` comes next.
-        """
+        What the block had then counts as acknowledged, and as sent. `open` comes next. It raises
+        FencedError if the config is another writer's."""
         block = cls(view, writer, namenodes, pool, on_failed=on_failed)
         record = view.record
         block._writer = write.granted_writer(grant(record), record.window)
+        block._check_ours(record)
         block.acknowledged_bytes = block.sent_bytes = record.size_bytes
         block.flushed = True
         return block
@@ -368,8 +369,10 @@ class BlockWriter:
 
         Raises:
             BlockFailed: a member of it failed already; nothing was sent.
+            FencedError: the block belongs to another writer; nothing was sent.
             CorruptionError: chunks are lost that all members had voted for.
         """
+        self._check_ours(view.record)
         granted, before = grant(view.record), self._writer
         if granted.generation <= before.generation:
             raise ProtocolError(f"block {self.block}: the NameNode granted no later generation")
@@ -429,7 +432,7 @@ class BlockWriter:
         """W7: have the block recovered, take the length decided then; `retry_for_s` as in `record`.
 
         Raises:
-            FencedError: the block belongs to another writer.
+            FencedError: the block belongs to another writer, or somebody cut it since.
             CorruptionError: chunks are lost that all members had voted for.
             PaxosBlockError: no NameNode could recover it in time.
         """
@@ -447,16 +450,22 @@ class BlockWriter:
     def _conclude(self, view: BlockView) -> None:
         """W6, W7: adopt the recorded length. Everybody was told the same bytes, so I5 holds of it
         unless the cluster lost what it had acknowledged."""
-        record, writer = view.record, self._writer
-        ours = record.writer == self._identity
-        if ours and not record.finalized:
+        record = view.record
+        self._check_ours(record)
+        if not record.finalized:
             raise ProtocolError(f"the NameNode finalized block {self.block} but does not say so")
-        if ours:
-            self._check_length(record.length, "was finalized")
-        self._writer = write.on_finalized(writer, record.length, ours=ours)
+        self._check_length(record.length, "was finalized")
+        self._writer = write.on_finalized(self._writer, record.length)
         self.release()
-        if not ours:
-            raise FencedError(f"block {self.block} has another writer now", block=self.block)
+
+    def _check_ours(self, record: BlockRecord) -> None:
+        """Raise FencedError if another writer has the block, or had: to cut it (K8) fences, too."""
+        other = record.writer != self._identity
+        if other or record.cut_generation > self.generation:
+            self._writer = write.on_finalized(self._writer, record.length, ours=False)
+            self.release()
+            what = "has another writer now" if other else "was cut since"
+            raise FencedError(f"block {self.block} {what}", block=self.block)
 
     def _check_length(self, length: int, how: str) -> None:
         acknowledged, sent = self._writer.acknowledged, self._writer.sent

@@ -301,8 +301,24 @@ def remove_replica(
     return replace(record, generation=generation, finalized_generation=generation, members=others)
 
 
+def granted(record: BlockRecord, writer: WriterId, generation: Generation) -> Grant | Refused:
+    """P6: the answer to the Rebuild that `writer` asked for in `generation`, once K7 came, for each
+    copy of it.
+
+    Somebody else's REBUILD may have ended meanwhile: its Grant is nobody else's, as a generation
+    has one proposer.
+    """
+    if record.finalized:
+        return Refused(Why.FINALIZED, record)
+    if record.state is not BlockState.UNDER_CONSTRUCTION:
+        return Refused(Why.NEWER, record)
+    if record.writer != writer or record.writer_generation <= generation:
+        return Refused(Why.NOT_WRITER, record)
+    return grant(record)
+
+
 def grant(record: BlockRecord) -> Grant:
-    """P6: the message to the writer of the installed config, now or when it asks again."""
+    """P6: the message to the writer of the installed config."""
     return Grant(record.block, record.writer_generation, record.members, record.base_length)
 
 

@@ -470,6 +470,13 @@ class MemoryCluster:
             ),
         )
 
+    def cut(self, block: BlockId, length: int) -> None:
+        """K8: a finalized block has only its first `length` chunks from now on."""
+        record = self.records[block]
+        held = next(each for each in self.nodes if each.storage in record.members)
+        size = held.replicas[block].log.truncate(length).size_bytes
+        self._adopt(block, finalize.truncate(record, length, size))
+
     def rebuild(self, block: BlockId, targets: tuple[StorageId, ...]) -> BlockView:
         """K3, P1 to P4, K7: the writer goes on with `targets`."""
         before = self.records[block]

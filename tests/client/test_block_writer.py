@@ -13,7 +13,7 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.block_writer import BlockWriter
 from paxosblock.client.chunks import chunk_of
 from paxosblock.client.ends import BlockFailed
-from paxosblock.errors import CorruptionError, ProtocolError
+from paxosblock.errors import CorruptionError, FencedError, ProtocolError
 from paxosblock.protocol.types import BlockId, StorageId, WriterId
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
@@ -170,3 +170,27 @@ async def test_an_appender_goes_on_behind_what_the_block_has(begun: Begun) -> No
     view: BlockView = await appender.close()
     assert (view.record.length, view.record.size_bytes) == (3, 13)
     assert held(cluster, block.block, 0, 1, 2) == {b"one,two,three"}
+
+
+async def test_a_grant_of_another_writer_is_refused(begun: Begun) -> None:
+    """P6: a NameNode that answers with it, by mistake, makes no second writer of a generation."""
+    cluster, _, block = begun
+    cluster.begin_recovery(block.block)
+    cluster.end_recovery(block.block)
+    others = cluster.reopen(block.block, BOB)
+    with pytest.raises(FencedError, match="has another writer now"):
+        await block.regrant(others)
+    with pytest.raises(FencedError, match="has another writer now"):
+        BlockWriter.granted(others, ANN, block._namenodes, block._pool)
+
+
+async def test_a_fenced_writer_whose_block_was_cut_hears_that_and_of_no_lost_chunk(
+    begun: Begun,
+) -> None:
+    cluster, _, block = begun
+    cluster.begin_recovery(block.block)
+    cluster.end_recovery(block.block)
+    cluster.cut(block.block, 1)
+    with pytest.raises(FencedError, match="was cut since"):
+        await block.seal()
+    assert block.acknowledged_bytes == 8

@@ -94,6 +94,10 @@ def _recovery(name: str, file: str, before: str, after: str, *suite: str) -> Mut
     return Mutant(Area.RECOVERY, name, suite, Patch(f"paxosblock/namenode/{file}", before, after))
 
 
+def _rule(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
+    return Mutant(Area.PROTOCOL, name, suite, Patch(f"paxosblock/protocol/{file}", before, after))
+
+
 def _node(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
     return Mutant(Area.NODE, name, suite, Patch(f"paxosblock/{file}", before, after))
 
@@ -129,6 +133,41 @@ REOPENING = "tests/namenode/test_reopening.py"
 APPENDING = "tests/client/test_appending.py"
 
 SOURCE: tuple[Mutant, ...] = (
+    _rule(
+        "a Write is taken without accepted == generation",
+        "register.py",
+        "        and registers.accepted_generation == generation\n",
+        "",
+        "tests/protocol/test_register_rules.py",
+    ),
+    _rule(
+        "a recovery vote of any generation counts",
+        "recovery.py",
+        "    ours = vote.block == proposer.block and vote.generation == proposer.generation\n",
+        "    ours = vote.block == proposer.block\n",
+        "tests/protocol/test_recovery_rules.py",
+    ),
+    _rule(
+        "a rebuild is granted without asking who the writer is",
+        "finalize.py",
+        "    if record.writer != writer or record.writer_generation <= generation:\n",
+        "    if record.writer_generation <= generation:\n",
+        REBUILDER,
+    ),
+    _client(
+        "a writer takes the Grant of another one",
+        "block_writer.py",
+        "        self._check_ours(view.record)\n        granted, before",
+        "        granted, before",
+        BLOCK_WRITER,
+    ),
+    _client(
+        "a fenced writer calls a block that was cut corrupt",
+        "block_writer.py",
+        "        if other or record.cut_generation > self.generation:\n",
+        "        if other:\n",
+        BLOCK_WRITER,
+    ),
     _store(
         "a file is replaced before its bytes are on the disk",
         "disk.py",

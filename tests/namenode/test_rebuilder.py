@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -11,16 +12,20 @@ import pytest
 
 from paxosblock.api.namenode import (
     ADD_BLOCK,
+    APPEND,
     CLOSE_FILE,
     FINALIZE_BLOCK,
+    REOPEN_BLOCK,
     SEAL_BLOCK,
     TAKE_OVER,
     AddBlock,
+    AppendFile,
     BlockRequest,
     BlockView,
     CloseFile,
     Excluded,
     FinalizeBlock,
+    ReopenBlock,
     TakeOver,
 )
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
@@ -33,7 +38,14 @@ from paxosblock.errors import (
     OutcomeUnknownError,
 )
 from paxosblock.namenode.node import WARM_UP_HEARTBEATS
-from paxosblock.protocol.types import FIRST_GENERATION, BlockState, Generation, StorageId
+from paxosblock.protocol.messages import Write
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockState,
+    ChunkIndex,
+    Generation,
+    StorageId,
+)
 from paxosblock.replacement import Failed, Policy, Replacement
 from tests.namenode.cluster import CHUNK_BYTES, Network
 from tests.namenode.memory_store import MemoryStore
@@ -141,6 +153,65 @@ async def test_those_who_ask_while_a_rebuild_runs_join_it(three: Scene) -> None:
     kill(three, lost)
     views = await asyncio.gather(*(rebuild(three, asked(view, lost)) for _ in range(5)))
     assert {each.record.generation for each in views} == {1}
+
+
+async def appended(scene: Scene, view: BlockView) -> BlockView:
+    """The same block, ended for its writer and opened again by BOB."""
+    record, count = view.record, 2
+    ended = FinalizeBlock(record.block, ANN, record.generation, count, count * CHUNK_BYTES)
+    await scene.service.call(FINALIZE_BLOCK, ended)
+    file = (await scene.node.catalog.status("/f")).file_id
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
+    await scene.service.call(APPEND, AppendFile("/f", BOB))
+    request = ReopenBlock(file, BOB, record.block, 2, CHUNK_BYTES, 100)
+    opened = (await scene.service.call(REOPEN_BLOCK, request)).view
+    assert opened is not None
+    return opened
+
+
+@contextlib.asynccontextmanager
+async def held_up(scene: Scene, request: RebuildBlock) -> AsyncIterator[asyncio.Task[BlockView]]:
+    """A rebuild that waits, in here, for a member that cannot fetch the chunk that it lacks."""
+    record = (await scene.node.catalog.get_block(request.block)).record
+    has_it, lacks_it, lost = record.members
+    length = scene.acceptor(has_it).replicas[request.block].length
+    index = ChunkIndex(length)
+    more = Write(request.block, record.writer_generation, index, CHUNK_BYTES, 99, length)
+    scene.acceptor(has_it).answer(more)
+    kill(scene, lost)
+    peers, scene.acceptor(lacks_it).peers = scene.acceptor(lacks_it).peers, {}
+    running = asyncio.create_task(rebuild(scene, request))
+    history, before = scene.node.history, len(scene.node.history.of(request.block))
+    await wait_until_async(
+        lambda: "refused" in [line.event for line in history.of(request.block)[before:]]
+    )
+    yield running
+    scene.acceptor(lacks_it).peers = peers
+
+
+async def test_a_fenced_writer_does_not_join_the_rebuild_of_its_successor(three: Scene) -> None:
+    """K3, P6: else its old chunks would stand where acknowledged ones of the successor were."""
+    view = await written(three, 2, 2, 2)
+    opened = await appended(three, view)
+    *_, lost = opened.record.members
+    async with held_up(three, msgspec.structs.replace(asked(opened, lost), writer=BOB)) as running:
+        late = asyncio.create_task(rebuild(three, asked(view, lost)))
+    with pytest.raises(FencedError, match="belongs to writer bob in generation"):
+        await late
+    record = (await running).record
+    assert (record.writer, record.base_length) == (BOB, 3)
+
+
+async def test_another_generation_of_the_same_writer_is_another_question(three: Scene) -> None:
+    """Only a copy of a request joins; K3 refuses a generation that the writer does not have."""
+    view = await written(three, 1, 1, 1)
+    *_, lost = view.record.members
+    async with held_up(three, asked(view, lost)) as running:
+        never_had = msgspec.structs.replace(asked(view, lost), generation=Generation(9))
+        late = asyncio.create_task(rebuild(three, never_had))
+    with pytest.raises(FencedError, match="belongs to writer ann in generation"):
+        await late
+    assert (await running).record.base_length == 2
 
 
 async def test_a_target_that_fails_means_a_new_generation_without_it(four: Scene) -> None:

@@ -118,6 +118,18 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         8031,
     ),
+    "append-rebuild": (
+        Config(
+            "an appender and the fenced writer before it ask for a REBUILD",
+            chunks=2,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(appends=1, rebuilds=1),
+            must_fire=("K3", "K4", "K6", "K7", *PROPOSER, "P6", "W4", "W5", "D2-fenced"),
+        ),
+        2503,
+    ),
     "append": (
         Config(
             "a finalized block is opened again, and sealed",
@@ -554,6 +566,18 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=("K3", "K7", "R2", "R-fin"),
         ),
         31_077,
+    ),
+    "append-rebuild-seal": (
+        Config(
+            "an appender and the fenced writer before it ask for a REBUILD, and a SEAL",
+            chunks=2,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(appends=1, rebuilds=1, seals=1),
+            must_fire=("K2", "K3", "K4", "K5", "K6", "K7", *PROPOSER, "P6", "W4", "W5"),
+        ),
+        74_490,
     ),
     "append-and-seal": (
         Config(

@@ -119,6 +119,7 @@ _concluded = read._concluded
 _holds = read.holds
 _remove_replica = finalize.remove_replica
 _truncate = finalize.truncate
+_granted = finalize.granted
 _finalize_by_writer = finalize.finalize_by_writer
 _on_vote = write.on_vote
 _restarted = register.restarted
@@ -303,6 +304,12 @@ votes_of_a_quorum = property(
 """P4 for a REBUILD or APPEND like that of a SEAL."""
 
 
+def grant_whoever_asks(record: BlockRecord, writer: Any, generation: Generation) -> Any:
+    """P6 without the writer: whoever asks gets the Grant of whoever writes."""
+    del writer
+    return _granted(record, record.writer, generation)
+
+
 def close_for_any_epoch(
     record: BlockRecord, writer: Any, generation: Generation, length: int, size_bytes: int
 ) -> BlockRecord | Refused:
@@ -392,6 +399,14 @@ _REBUILD_TWICE = Config(
 _FORCE = replace(
     _TWO_OF_TWO, chunks=1, durability=MEMORY, budget=Budget(seals=1, forces=1, power_cuts=1)
 )
+_APPEND_REBUILD = Config(
+    "append-rebuild",
+    chunks=1,
+    members=2,
+    storages=2,
+    targets=((0, 1),),
+    budget=Budget(appends=1, rebuilds=1),
+)
 _REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
 _DELETE = Config(
     "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
@@ -473,6 +488,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "install with a quorum": Fault(
         Proposer, "votes_needed", votes_of_a_quorum, _REBUILD_TWICE, "stuck"
+    ),
+    "grant whoever asks": Fault(
+        finalize, "granted", grant_whoever_asks, _APPEND_REBUILD, "I5 unsound vote"
     ),
     "close for any epoch": Fault(
         finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"

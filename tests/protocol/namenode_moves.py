@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from msgspec.structs import replace
@@ -148,7 +148,10 @@ def _has_reported(model: Model, world: World, member: StorageId) -> bool:
 
 
 def rebuild_moves(model: Model, world: World, request: RebuildRequest) -> Iterator[Move]:
-    """K3: the writer's Rebuild arrives."""
+    """K3: a writer's Rebuild arrives; P6: so does a copy, or a late one of a stale writer."""
+    grants = _grants(model, world.record.value, (request,))
+    if grants & ~world.mail:
+        yield Move("P6-again", (request, "is granted"), world._replace(mail=world.mail | grants))
     if not world.budget.value.rebuilds:
         return
     record = finalize.allocate_rebuild(
@@ -160,6 +163,16 @@ def rebuild_moves(model: Model, world: World, request: RebuildRequest) -> Iterat
         proposer = recovery.rebuild(record, _names(model, targets))
         rebuilds = world.budget.value.rebuilds - 1
         yield _started(model, world, record, proposer, "K3", rebuilds=rebuilds)
+
+
+def _grants(model: Model, record: BlockRecord, requests: Iterable[RebuildRequest]) -> int:
+    """P6: the mail bits of the Grants for those who asked, whoever they are."""
+    grants = 0
+    for asked in requests:
+        granted = finalize.granted(record, WRITERS[asked.writer], asked.generation)
+        if not isinstance(granted, Refused):
+            grants |= model.post(granted, (asked.writer,))
+    return grants
 
 
 def _names(model: Model, targets: tuple[int, ...]) -> tuple[StorageId, ...]:
@@ -279,16 +292,19 @@ def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]
         return
     model.fired["P6"] += 1
     history = oracle.note_installed(world.history.value, proposer.generation, record.base_length)
-    writers = world.writers
+    writers, mail = world.writers, world.mail
     if proposer.kind is RecoveryKind.APPEND:
         appender = write.granted_writer(finalize.grant(record), record.window)
         writers = (*writers, model.cell(appender))
+        mail |= model.post(finalize.grant(record), (WRITERS.index(record.writer),))
+    asked = (letter.message for _, letter in model.mail_of(world))
+    mail |= _grants(model, record, (each for each in asked if isinstance(each, RebuildRequest)))
     after = world._replace(
         record=model.cell(record),
         proposers=rest,
         writers=writers,
         history=model.cell(history),
-        mail=world.mail | model.post(finalize.grant(record), (WRITERS.index(record.writer),)),
+        mail=mail,
     )
     yield Move("K7", ("installs", record.members, "at", record.base_length), after)
 
@@ -353,8 +369,9 @@ def is_late(world: World, request: CloseRequest | RebuildRequest) -> bool:
         return False
     if isinstance(request, CloseRequest):
         return isinstance(closed(record, world.history.value, request), Refused)
-    writer = WRITERS[request.writer]
-    return isinstance(finalize.allocate_rebuild(record, writer, request.generation), Refused)
+    asked = WRITERS[request.writer], request.generation
+    answers = finalize.allocate_rebuild(record, *asked), finalize.granted(record, *asked)
+    return all(isinstance(each, Refused) for each in answers)
 
 
 def _finalized(model: Model, world: World, record: BlockRecord, generation: int | None) -> World:

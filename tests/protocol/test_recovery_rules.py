@@ -116,6 +116,13 @@ def test_p2_one_member_ends_the_block_when_the_others_are_given_up() -> None:
     assert recovery.on_recovery_vote(proposer, vote).phase is Phase.DECIDED
 
 
+@pytest.mark.parametrize("generation", [0, 2])
+def test_p4_a_vote_of_another_generation_is_none(generation: int) -> None:
+    proposer = after(sealing((B, C)), last_vote(A, 1))
+    vote = RecoveryVote(BLOCK, gs(generation), 1, A)
+    assert recovery.on_recovery_vote(proposer, vote) == proposer
+
+
 def test_p2_who_gives_members_up_keeps_one_and_says_so_in_the_record() -> None:
     with pytest.raises(InvariantError, match="not every member"):
         sealing(ABC)

@@ -127,6 +127,12 @@ def test_d2_a_fenced_replica_takes_no_write(held: Replica) -> None:
     assert reason(answer(A, held, write_of(1)).reply) is Reason.FENCED
 
 
+def test_d2_a_replica_that_only_promised_the_generation_takes_no_write_of_it() -> None:
+    """Its log is not the one that the generation begins with: it may be longer, and of others."""
+    held = replica(1, max_generation=gs(2))
+    assert reason(answer(A, held, write_of(1, 2)).reply) is Reason.FENCED
+
+
 def test_d2_without_a_replica_nothing_is_written() -> None:
     assert reason(answer(A, None, write_of(0)).reply) is Reason.NO_REPLICA
 

@@ -2,8 +2,8 @@
 
 A try chooses members by the file's policy, allocates a generation (K3), has all of them accept the
 longest log of a quorum (P2 to P4) and installs them (K7). If a target fails, another try with
-another generation leaves it out. Every copy of the request is answered with the config that was
-installed (P6).
+another generation leaves it out. Every copy of the request, and nobody else's, is answered with the
+config that was installed (P6).
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import Refused
 from paxosblock.protocol.recovery import Phase, Proposer
-from paxosblock.protocol.types import BlockId, BlockState, Reason, StorageId
+from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId, WriterId
 from paxosblock.replacement import Failed
 
 BACKOFF_S: Final = 0.1
+
+_Question = tuple[BlockId, WriterId, Generation]
+"""Requests that are equal in these are copies of one."""
 
 
 class Rebuilder:
@@ -56,27 +59,37 @@ class Rebuilder:
         self._background = background
         self._timeout_s = timeout_s
         self._jitter = jitter
-        self._running: dict[BlockId, asyncio.Task[BlockEntry]] = {}
+        self._running: dict[_Question, asyncio.Task[None]] = {}
 
     async def rebuild(self, request: RebuildBlock, now_s: float) -> BlockEntry:
         """Return the block with the config that its writer goes on with; safe to repeat.
 
-        A call that comes while the block is being rebuilt gets the same result.
+        A copy that comes while the block is being rebuilt for the same request gets the same
+        result.
 
         Raises:
             FencedError: the block is no longer the writer's, or is to be sealed.
             NoSpaceError: too few DataNodes for the policy; nothing was done.
             NotReadyError: no quorum of its members answered, or each choice of targets failed.
         """
-        task = self._running.get(request.block)
+        # Whoever else asks about the block meanwhile is checked by itself (K3): the Grant would
+        # make it a second writer of the generation.
+        question = request.block, request.writer, request.generation
+        task = self._running.get(question)
         if task is None:
             work = self._try_until(request, now_s)
             task = self._background.start(work, f"rebuild of block {request.block}")
-            self._running[request.block] = task
-            task.add_done_callback(lambda _: self._running.pop(request.block, None))
-        return await asyncio.shield(task)
+            self._running[question] = task
+            task.add_done_callback(lambda _: self._running.pop(question, None))
+        await asyncio.shield(task)
+        entry = await self._catalog.get_block(request.block)
+        granted = finalize.granted(entry.record, request.writer, request.generation)
+        if isinstance(granted, Refused):
+            raise blocks.refusal(granted)
+        return entry
 
-    async def _try_until(self, request: RebuildBlock, now_s: float) -> BlockEntry:
+    async def _try_until(self, request: RebuildBlock, now_s: float) -> None:
+        """K3 to K7, until a later generation than the request's is installed, be it by another."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         deadline_s = started_s + self._timeout_s
@@ -85,7 +98,7 @@ class Rebuilder:
         while True:
             entry = await self._catalog.get_block(request.block)
             if entry.record.writer_generation > request.generation:
-                return _granted_before(entry, request)
+                return
             targets, block_size = await self._targets(
                 request, tuple(failed), now_s + loop.time() - started_s
             )
@@ -101,10 +114,8 @@ class Rebuilder:
                 raise blocks.refusal(done)
             attempt = self._runner.attempt(recovery.rebuild(done.record, targets))
             proposer = await attempt.run(deadline_s + copy_s(block_size))
-            if proposer.phase is Phase.DECIDED:
-                installed = await self._install(proposer)
-                if installed is not None:
-                    return installed
+            if proposer.phase is Phase.DECIDED and await self._install(proposer):
+                return
             failed |= dict.fromkeys(sorted(attempt.refused - _lacking(proposer)))
             await asyncio.sleep(self._jitter.uniform(0, BACKOFF_S))
 
@@ -140,8 +151,8 @@ class Rebuilder:
         self._datanodes.note_placed(request.block, added, inode.block_size)
         return targets, inode.block_size
 
-    async def _install(self, proposer: Proposer) -> BlockEntry | None:
-        """K7; None if another change came first."""
+    async def _install(self, proposer: Proposer) -> bool:
+        """K7; False if another change came first."""
         choice = proposer.choice
         assert choice is not None, "what was decided was chosen"
         done = await self._catalog.change_block(
@@ -156,22 +167,14 @@ class Rebuilder:
         )
         if isinstance(done, Refused):
             self._history.add(proposer.block, proposer.generation, "rebuild was overtaken")
-            return None
+            return False
         self._history.add(
             proposer.block,
             proposer.generation,
             "rebuilt",
             detail=f"length {choice.length}, members {', '.join(proposer.targets)}",
         )
-        return done
-
-
-def _granted_before(entry: BlockEntry, request: RebuildBlock) -> BlockEntry:
-    """Repeat the Grant (P6), whose answer was lost; the config holds until the epoch is ended."""
-    record = entry.record
-    if record.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:
-        raise FencedError(f"block {record.block}: is not {request.writer}'s", block=record.block)
-    return entry
+        return True
 
 
 def _lacking(proposer: Proposer) -> set[StorageId]:
