@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,15 @@ from paxosblock.namenode.kv.snapshot import (
     load_snapshot,
     remove_older,
 )
-from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Tables
+from paxosblock.namenode.kv.table import (
+    SLICE_KEYS,
+    Changes,
+    Copy,
+    Flush,
+    OnDamage,
+    Tables,
+    as_it_is,
+)
 
 SLICE_ITEMS = 100
 """Keys of one slice of a snapshot."""
@@ -84,6 +93,7 @@ class MemoryTable:
         self._revision, self._term = snapshot.revision, snapshot.term
         self._items = SortedDict(snapshot.items)
         self.place = place
+        self.on_damage: OnDamage = as_it_is
 
     @property
     def revision(self) -> int:
@@ -105,6 +115,10 @@ class MemoryTable:
             return iter(())
         found = self._items.irange(start, end or None, (True, False), reverse)
         return ((key, self._items[key]) for key in found)
+
+    def read_some(self, start: bytes, keys: int) -> bytes | None:
+        found = [key for key, _ in islice(self.scan(start, b""), keys + 1)]
+        return found[keys] if len(found) > keys else None
 
     def count(self, first: bytes) -> int:
         start, end = prefix_range(first)

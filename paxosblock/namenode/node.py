@@ -40,6 +40,7 @@ from paxosblock.namenode.housekeeper import Housekeeper
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
+from paxosblock.namenode.table_scrubber import TableScrubber
 from paxosblock.net.rpc import RpcClient
 
 WARM_UP_HEARTBEATS = 2
@@ -59,11 +60,11 @@ class NameNode:
     ) -> None:
         """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it."""
         self._store = store
-        self.name = name
-        self.config = config
+        self.name, self.config = name, config
         self.clock_s = clock_s
         self._started_s = clock_s()
         self.background = Background()
+        self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
         self.alarms = Alarms()
         self.history = History(wall_clock_ms)
         self.catalog = Catalog(store, self.is_held)
@@ -119,8 +120,8 @@ class NameNode:
     @property
     def trouble(self) -> str:
         """Return why the node cannot do all that it should, for now or for good; "" if it can."""
-        full = self._store.lack_of_room()
-        return self.failure or ("" if full is None else str(full))
+        trouble = self._store.impaired()
+        return self.failure or ("" if trouble is None else str(trouble))
 
     @property
     def warming_up(self) -> bool:
@@ -134,6 +135,7 @@ class NameNode:
 
     async def start(self) -> None:
         """Serve whenever this NameNode leads; one that is alone serves when this returns."""
+        self._in_any_role.repeat("table scrubber", self.table_scrubber.run, 0)
         await self.leadership.start()
 
     def look_at_file(self, number: int) -> None:
@@ -153,6 +155,7 @@ class NameNode:
 
     async def close(self) -> None:
         """End all work; the next start, or the next leader, takes it up."""
+        await self._in_any_role.close()
         await self.leadership.close()
 
     async def _begin(self) -> None:

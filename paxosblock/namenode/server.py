@@ -166,6 +166,16 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
         "1 while the NameNode that serves has nothing copied or taken away.",
         lambda: node.leadership.serves and node.safe_mode.holds,
     )
+    metrics.observe(
+        "table_keys_read",
+        "Keys of its own map that the scrubber read since the start.",
+        lambda: node.table_scrubber.keys_read,
+    )
+    metrics.observe(
+        "table_passes",
+        "Times since the start that the scrubber has read the whole map.",
+        lambda: node.table_scrubber.passes,
+    )
     metrics.observe("alarms", "Broken invariants and damaged replicas.", node.alarms.counts.total)
     metrics.observe(
         "loop_stall_seconds", "Longest stall of the event loop since the last look.", stall.take

@@ -122,6 +122,7 @@ GARBAGE = "tests/namenode/test_garbage.py"
 JOURNAL_CRASH_STATES = "tests/namenode/test_journal_crash_states.py"
 FULL_STORE = "tests/namenode/test_kv_full_disk.py"
 FULL_MEMBER = "tests/raft/test_full_disk.py"
+DAMAGED_MEMBER = "tests/raft/test_damaged_table.py"
 CALL_SERVER = "tests/test_call_server.py"
 FLOODS = "tests/test_floods.py"
 LOST_DATANODES = "tests/client/test_lost_datanodes.py"
@@ -1041,15 +1042,15 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a member whose disk is full stands for election",
-        "raft/roles.py",
-        "        if self.state.server.full is not None:\n            return\n",
-        "",
+        "raft/node.py",
+        "        return self.full is None and self.damage is None\n",
+        "        return self.damage is None\n",
         FULL_MEMBER,
     ),
     _recovery(
         "a follower keeps to itself that its disk is full",
         "raft/roles.py",
-        '        full = {"full": True} if self.state.server.full is not None else {}\n',
+        '        full = {"full": True} if server.full is not None else {}\n',
         "        full: Message = {}\n",
         FULL_MEMBER,
     ),
@@ -1059,6 +1060,34 @@ SOURCE: tuple[Mutant, ...] = (
         "        return self._peers[peer].full, -self.log.match_index[peer]\n",
         "        return False, -self.log.match_index[peer]\n",
         FULL_MEMBER,
+    ),
+    _recovery(
+        "a member whose map is damaged stands for election",
+        "raft/node.py",
+        "        return self.full is None and self.damage is None\n",
+        "        return self.full is None\n",
+        DAMAGED_MEMBER,
+    ),
+    _recovery(
+        "a member applies entries to a damaged map",
+        "raft/node.py",
+        "        if self._installing or self.damage is not None:\n",
+        "        if self._installing:\n",
+        DAMAGED_MEMBER,
+    ),
+    _recovery(
+        "a leader sends its map to no member whose own is damaged",
+        "raft/leader.py",
+        '        if "damaged" in data and data["sequence"] > progress.outdated:\n',
+        "        if False:\n",
+        DAMAGED_MEMBER,
+    ),
+    _recovery(
+        "nobody hears that a member reads damage in its map",
+        "kv/rocks_table.py",
+        "        return self.on_damage(ours) if isinstance(ours, CorruptionError) else ours\n",
+        "        return ours\n",
+        TABLES,
     ),
     _recovery(
         "the first steps of a call are forgotten when the disk is full at a later one",

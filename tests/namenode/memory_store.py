@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from paxosblock.errors import NoSpaceError, OutcomeUnknownError, StorageError
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, StorageError
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.state import StateMachine
 from tests.memory_table import MemoryTable
@@ -76,5 +76,5 @@ class MemoryStore:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("it never fails")
 
-    def lack_of_room(self) -> NoSpaceError | None:
+    def impaired(self) -> PaxosBlockError | None:
         return None

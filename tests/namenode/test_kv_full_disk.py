@@ -63,9 +63,9 @@ async def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_it_has_
     assert (await store.barrier()).get(b"before").exists
     assert store.failure() is None
     assert store.is_leader()
-    assert store.lack_of_room() is not None
+    assert store.impaired() is not None
     disk.full = False
-    await wait_until_async(lambda: store.lack_of_room() is None)
+    await wait_until_async(lambda: store.impaired() is None)
     assert await store.commit(put(b"after")) == Committed(2)
     await store.close()
     again = await opened(disk)
@@ -93,7 +93,7 @@ async def test_a_segment_that_finds_no_room_to_begin_begins_when_there_is() -> N
         disk.full = True
         await refused(store)
         disk.full = False
-        await wait_until_async(lambda: store.lack_of_room() is None)
+        await wait_until_async(lambda: store.impaired() is None)
     await store.close()
     assert len(numbers(disk.names(FOLDER), "journal")) > 4
     again = await opened(disk)
@@ -108,7 +108,7 @@ async def test_a_store_whose_disk_stays_full_closes_at_once() -> None:
     await refused(store)
     async with asyncio.timeout(10):
         await store.close()
-    assert store.lack_of_room() is not None
+    assert store.impaired() is not None
 
 
 def test_the_system_s_lack_of_room_is_told_from_a_failure_of_the_disk() -> None:

@@ -22,8 +22,9 @@ from paxosblock.errors import (
     NoSpaceError,
     OutcomeUnknownError,
     StorageError,
+    UnavailableError,
 )
-from paxosblock.namenode.kv import gaps, rocks_table, state
+from paxosblock.namenode.kv import gaps, rocks_options, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits, open_store
@@ -313,7 +314,7 @@ def test_a_batch_of_the_database_that_flushes_by_itself_is_the_map_after_an_entr
     new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody asked for a flush; it came because there were enough changes in memory."""
-    monkeypatch.setattr(rocks_table, "MEMTABLE_BYTES", 1 << 16)
+    monkeypatch.setattr(rocks_options, "MEMTABLE_BYTES", 1 << 16)
     path = new_path()
     table = new_table(path)
     with closing(table):
@@ -416,10 +417,7 @@ def test_a_flipped_byte_of_the_database_is_never_served(new_path: Callable[[], P
         keys = [b"%04d" % index for index in range(1, 2000)]
         for index, key in enumerate(keys, 1):
             table.write(index, {key: Versioned(bytes(100), index)})
-    (file,) = path.glob("*.sst")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip_middle(path)
     table = RocksTable(OsDisk(), path)
     with closing(table):
         unreadable = [key for key in keys if not readable(partial(table.get, key))]
@@ -427,6 +425,69 @@ def test_a_flipped_byte_of_the_database_is_never_served(new_path: Callable[[], P
         for _ in range(2):  # what the first scan did not find is no gap for the second
             assert not readable(lambda: list(table.scan(b"", b"")))
             assert not readable(lambda: list(table.scan(unreadable[1], unreadable[2])))
+
+
+def test_damage_is_told_to_whoever_watches_and_readers_get_what_that_says(
+    new_path: Callable[[], Path],
+) -> None:
+    path = new_path()
+    keys = [b"%04d" % index for index in range(1, 2000)]
+    with closing(new_table(path)) as table:
+        for index, key in enumerate(keys, 1):
+            table.write(index, {key: Versioned(bytes(100), index)})
+    flip_middle(path)
+    table = RocksTable(OsDisk(), path)
+    told: list[CorruptionError] = []
+
+    def elsewhere(damage: CorruptionError) -> UnavailableError:
+        told.append(damage)
+        return UnavailableError("ask another member")
+
+    with closing(table):
+        unreadable = next(key for key in keys if not readable(partial(table.get, key)))
+        table.on_damage = elsewhere
+        for read in (
+            partial(table.get, unreadable),
+            lambda: list(table.scan(b"", b"")),
+            partial(read_all, table, 100),
+            partial(table.write, 2001, {b"0": Versioned(b"", 2001), unreadable: ABSENT}),
+        ):
+            told.clear()
+            with pytest.raises(UnavailableError, match="ask another member"):
+                read()
+            assert str(path) in str(told[0])
+        with pytest.raises(StorageError, match="a change met damage"):
+            table.flush()
+    with closing(RocksTable(OsDisk(), path)) as again:
+        assert again.revision == 1999, "nothing is written after a change that met damage"
+        assert len(again) == 1999
+
+
+def read_all(table: RocksTable, keys: int) -> list[bytes]:
+    """Read all in parts; return where each part began."""
+    begins, following = [], table.read_some(b"", keys)
+    while following is not None:
+        begins.append(following)
+        following = table.read_some(following, keys)
+    return begins
+
+
+def test_reading_some_comes_to_the_end_and_leaves_out_none(new_path: Callable[[], Path]) -> None:
+    with closing(new_table(new_path())) as table:
+        keys = [b"%04d" % index for index in range(10)]
+        for index, key in enumerate(keys, 1):
+            table.write(index, {key: Versioned(b"v", index)})
+        table.flush().write()
+        assert read_all(table, 4) == [keys[4], keys[8]]
+        assert read_all(table, 10) == []
+
+
+def flip_middle(path: Path) -> None:
+    """Change one bit in the middle of the only file of keys."""
+    (file,) = path.glob("*.sst")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
 
 
 def readable(read: Callable[[], object]) -> bool:
@@ -471,7 +532,7 @@ def test_an_open_database_has_the_options_of_this_version(new_path: Callable[[],
     new_table(path).close()
     with closing(RocksTable(OsDisk(), path)) as table:
         bound = table._db.property_int_value("rocksdb.block-cache-capacity")
-        assert bound == rocks_table.BLOCKS_BYTES
+        assert bound == rocks_options.BLOCKS_BYTES
 
 
 # -- a full disk -----------------------------------------------------------------------------------
@@ -562,7 +623,7 @@ async def test_a_disk_that_runs_full_stops_changes_and_nothing_else(
     assert len(before) == written
     assert store.failure() is None
     small.empty()
-    await wait_until_async(lambda: store.lack_of_room() is None)
+    await wait_until_async(lambda: store.impaired() is None)
     await store.commit(put(b"after"))
     await store.close()
     again = SingleMemberStore(small.folder / "kv")

@@ -76,8 +76,10 @@ class Wire:
 class Rig:
     """Member `own` of `size`; the others, n1:1 and so on, are the test."""
 
-    def __init__(self, loop: VirtualTimeLoop, size: int, options: Options, own: str) -> None:
-        self.loop, self.options = loop, options
+    def __init__(
+        self, loop: VirtualTimeLoop, size: int, options: Options, own: str, tables: Tables
+    ) -> None:
+        self.loop, self.options, self.tables = loop, options, tables
         self.members = [own, *(f"n{number}:1" for number in range(1, size))]
         self.peers = self.members[1:]
         self.disk = SimulatedDisk()
@@ -85,7 +87,7 @@ class Rig:
         self.start()
 
     def start(self) -> None:
-        self.start_on(self.disk, Path("/member"), MEMORY)
+        self.start_on(self.disk, Path("/member"), self.tables)
 
     def start_on(self, disk: Disk, folder: Path, tables: Tables) -> None:
         self.wire = Wire()
@@ -276,10 +278,12 @@ class Rig:
 
 
 @contextmanager
-def rig(size: int = 3, options: Options = OPTIONS, own: str = "n0:1") -> Iterator[Rig]:
+def rig(
+    size: int = 3, options: Options = OPTIONS, own: str = "n0:1", tables: Tables = MEMORY
+) -> Iterator[Rig]:
     """A fresh member among `size`; nothing may have been lost in its event loop at the end."""
     with virtual_loop() as loop:
-        member = Rig(loop, size, options, own)
+        member = Rig(loop, size, options, own, tables)
         yield member
         assert loop.lost == []
         assert member.node.failure is None or member.disk.dead or member.may_stop

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
@@ -26,6 +26,7 @@ HEALING_S = 8.0
 PATIENCE_S = 30.0
 PAUSE_S = 1.5
 FULL_DISKS_EVERY = 8
+DAMAGE_EVERY = 8
 """In one of so many seeds disks run full, too; the others run as they would without that fault."""
 MESSAGES_MAX = 300_000
 RATES = (0.3, 0.7, 1.0, 1.0, 1.4, 3.0)
@@ -117,6 +118,8 @@ class Simulation:
             work.append(self.loop.create_task(self._break_things()))
         if self.faults and self.seed % FULL_DISKS_EVERY == 5:
             work.append(self.loop.create_task(self._fill_disks()))
+        if self.faults and self.seed % DAMAGE_EVERY == 6 and len(self.members.addresses) > 2:
+            work.append(self.loop.create_task(self._damage_tables()))
         try:
             async with asyncio.timeout(FAULTS_S + PATIENCE_S):
                 await asyncio.gather(*work)
@@ -174,6 +177,21 @@ class Simulation:
             disk = rng.choice(list(self.members.every.values())).disk
             disk.full = not disk.full
             self.checker.counts["disks filled"] += disk.full
+
+    async def _damage_tables(self) -> None:
+        """A member finds damage in its table, whatever it does just then, and others have none."""
+        rng = random.Random(f"{self.seed}/damage")
+        while self.loop.now < FAULTS_S:
+            await self.loop.pass_time(rng.uniform(0.05, 1.0))
+            if members := self.members.up():
+                victim = rng.choice(members)
+                victim.host.call(self, self._find_damage, victim)
+
+    def _find_damage(self, victim: Member) -> None:
+        """Damage one table, not two at once: what a majority has lost, nobody brings back."""
+        if victim.up and not any(each.node.damage for each in self.members.up()):
+            victim.node.found_damage(CorruptionError("simulated"))
+            self.checker.counts["tables damaged"] += 1
 
     def _break_one_thing(self) -> None:
         rng, members = self.rng, self.members

@@ -27,7 +27,7 @@ def fill_leader(member: Rig) -> None:
 def test_a_full_leader_commits_with_the_others_and_lets_one_of_them_lead() -> None:
     with rig() as member:
         fill_leader(member)
-        assert member.store.lack_of_room() is not None
+        assert member.store.impaired() is not None
         with pytest.raises(UnavailableError, match="another member is to lead"):
             member.wait(member.store.commit(put(b"later")))
         member.run(0.2)
@@ -60,7 +60,7 @@ def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_roo
         for _ in range(int(3 * GIVE_WAY_S / 0.1)):
             member.run(0.1)
             member.acknowledge()
-        assert member.store.lack_of_room() is None
+        assert member.store.impaired() is None
         write = member.commit(b"after")
         member.run()
         member.acknowledge()
@@ -159,7 +159,7 @@ def test_a_member_whose_disk_is_full_has_room_for_votes() -> None:
         fill(member)
         member.append_only([LONG])
         member.run()
-        assert member.store.lack_of_room() is not None
+        assert member.store.impaired() is not None
         for term in range(2, 100):
             answer = member.ask_for_vote("n1:1", term, last=(9, 9))
             assert answer is not None
@@ -216,7 +216,7 @@ def test_a_full_leader_that_hears_of_a_later_term_follows_at_once() -> None:
         fill(member)
         member.commit(b"k")
         member.run()
-        assert member.store.lack_of_room() is not None
+        assert member.store.impaired() is not None
         assert member.ask_for_vote("n1:1", member.term + 1, last=(9, 9)) is not None
         assert not member.store.is_leader()
 

@@ -19,6 +19,7 @@ from rocksdict import Options as RocksOptions
 from paxosblock.disk import OsDisk
 from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv import rocks_table
+from paxosblock.namenode.kv.rocks_options import database_options
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint, Flush, pieces
 from paxosblock.namenode.raft.member_folder import Limits
@@ -81,7 +82,7 @@ class Life(Rig):
         self.leader = opened(folder.with_name("leader"))
         self.logged = self.committed = self.checked = 0
         limits = Limits(segment_bytes=200, flush_bytes=400, trailing_entries=2)
-        super().__init__(loop, 3, replace(OPTIONS, limits=limits), "n0:1")
+        super().__init__(loop, 3, replace(OPTIONS, limits=limits), "n0:1", ROCKS)
 
     def start(self) -> None:
         self.start_on(self.own_disk, self.folder, ROCKS)
@@ -176,19 +177,16 @@ def checked_here(path: Path) -> int:
 
 
 def never_compacted(new: bool) -> RocksOptions:
-    options = _options(new)
+    options = database_options(new)
     options.set_disable_auto_compactions(True)  # a copy of the files is no moment, else
     return options
-
-
-_options = rocks_table._options
 
 
 def test_killed_at_any_change_a_member_has_what_it_confirmed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rocks_table, "check_apart", checked_here)
-    monkeypatch.setattr(rocks_table, "_options", never_compacted)
+    monkeypatch.setattr(rocks_table, "database_options", never_compacted)
     orders: set[tuple[str, str]] = set()
     for seed in range(LIVES):
         rng = random.Random(seed)

@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.namenode.kv import state
 from tests.raft.linearizability import Operation, is_linearizable
-from tests.raft.simulation import FULL_DISKS_EVERY, simulate, virtual_loop
+from tests.raft.simulation import DAMAGE_EVERY, FULL_DISKS_EVERY, simulate, virtual_loop
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
 
 SLICE = range(1000, 1040)
@@ -32,6 +32,14 @@ def test_no_rule_is_violated_while_disks_run_full_and_have_room_again() -> None:
     assert [each for each in outcomes if each.violations] == []
     assert sum(each.counts["disks filled"] for each in outcomes) > 200
     assert sum(each.counts["answered"] for each in outcomes) > 1000
+
+
+def test_no_rule_is_violated_while_tables_are_damaged_and_replaced() -> None:
+    first = 1000 + (6 - 1000) % DAMAGE_EVERY
+    outcomes = [simulate(first + number * DAMAGE_EVERY) for number in range(20)]
+    assert [each for each in outcomes if each.violations] == []
+    assert sum(each.counts["tables damaged"] for each in outcomes) > 50
+    assert sum(each.counts["answered"] for each in outcomes) > 500
 
 
 def test_no_rule_is_violated_when_each_edit_is_applied_over_several_turns(

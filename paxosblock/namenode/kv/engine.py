@@ -102,6 +102,7 @@ class SingleMemberStore:
         self._failure: StorageError | None = None
         self._failed = asyncio.Event()
         self._full: NoSpaceError | None = None
+        self._damage: CorruptionError | None = None
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else "open" if self._open else "closed"
@@ -120,6 +121,7 @@ class SingleMemberStore:
         except StorageError as error:
             raise self._translated(error) from error
         self._machine = folder.machine
+        folder.machine.watch(self._damaged)
         self._writing = asyncio.create_task(self._write(folder))
 
     async def close(self) -> None:
@@ -167,8 +169,8 @@ class SingleMemberStore:
     def failure(self) -> StorageError | None:
         return self._failure
 
-    def lack_of_room(self) -> NoSpaceError | None:
-        return self._full
+    def impaired(self) -> PaxosBlockError | None:
+        return self._full or self._damage
 
     async def wait_failure(self) -> StorageError:
         await self._failed.wait()
@@ -271,6 +273,11 @@ class SingleMemberStore:
         for pending in self._queue:
             _refuse(pending, StorageError(self._failure.message).with_outcome(Outcome.NEVER))
         self._queue.clear()
+
+    def _damaged(self, damage: CorruptionError) -> CorruptionError:
+        """Remember it for the report: nobody else has what was there, so all else is served."""
+        self._damage = self._damage or damage
+        return damage
 
     def _refuse_changes(self, batch: list[_Pending], error: NoSpaceError) -> None:
         """Refuse changes, but go on reading: the disk is full, and the journal has no `batch`."""

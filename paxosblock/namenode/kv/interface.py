@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.units import MIB
 
 ABSENT_REVISION = 0
@@ -118,6 +118,13 @@ class View(Protocol):
     def count(self, first: bytes) -> int:
         """Return how many keys begin with the byte `first`, without visiting them."""
 
+    def read_some(self, start: bytes, keys: int) -> bytes | None:
+        """Read this many keys from `start` on, so that damage is found; cache nothing of them.
+
+        Returns:
+            The key to go on from; None after the last one.
+        """
+
 
 class KeyValueStore(Protocol):
     """A store that keeps what it has acknowledged. All methods belong to one event loop."""
@@ -188,8 +195,9 @@ class KeyValueStore(Protocol):
     def failure(self) -> StorageError | None:
         """Return why the store stopped working, None while it works; only a restart mends it."""
 
-    def lack_of_room(self) -> NoSpaceError | None:
-        """Return why this member cannot store changes for now; None while its disk has room."""
+    def impaired(self) -> PaxosBlockError | None:
+        """Return what this member cannot do for now: its disk is full, or its map is damaged. None
+        while it is well, and after a `failure`."""
 
     async def wait_failure(self) -> StorageError:
         """Return why the store stopped working, once it does."""

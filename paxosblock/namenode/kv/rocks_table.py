@@ -26,17 +26,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from rocksdict import (
-    AccessType,
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    Options,
-    Rdict,
-    ReadOptions,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from paxosblock.checksum import Buffer
 from paxosblock.decoders import msgpack_decoder
@@ -54,9 +44,18 @@ from paxosblock.namenode.kv.rocks_files import (
     copy_files,
     remove_database,
 )
+from paxosblock.namenode.kv.rocks_options import database_options, translated
 from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older
-from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Tables
-from paxosblock.units import KIB, MIB
+from paxosblock.namenode.kv.table import (
+    SLICE_KEYS,
+    Changes,
+    Copy,
+    Flush,
+    OnDamage,
+    Tables,
+    as_it_is,
+)
+from paxosblock.units import KIB
 
 NAME: Final = "db"
 _DRAFT: Final = "db.new"
@@ -66,22 +65,6 @@ _META: Final = b""
 _FORMAT: Final = 1
 _REVISION = struct.Struct(">Q")
 _FIRST_KEY: Final = b"\0"
-
-BLOCKS_BYTES: Final = 64 * MIB
-"""Blocks of the database's files that are kept in memory; the system keeps more."""
-
-MEMTABLE_BYTES: Final = 128 * MIB
-"""Changes that RocksDB keeps in memory; the store flushes earlier, unless the disk refuses."""
-
-MEMTABLES_MAX: Final = 64
-"""RocksDB would hold a write, and the interpreter with it, when so many wait for a flush."""
-
-NEVER: Final = 1 << 30
-"""Files of the first level at which RocksDB would slow down or hold writes: more than it gets."""
-
-OPEN_FILES: Final = 4096
-"""Files that the database keeps open. If there were no bound, an open would read the index and the
-filter of each file, and hold the interpreter meanwhile; so it does for 16 of them."""
 
 CACHED_KEYS: Final = 32_768
 """Keys in each half of the cache of values."""
@@ -119,16 +102,17 @@ class RocksTable:
         self._disk = disk
         self._path = path
         self._read_only = read_only
+        self.on_damage: OnDamage = as_it_is
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # its stubs err
-        options = _options(new)
+        options = database_options(new)
         # Else the options would be those in the file that the last open left, its cache a default.
         families = {"default": options}
         try:
             self._db = Rdict(str(path), options, column_families=families, access_type=access)
         except Exception as error:
-            raise _translated(path, error) from error
+            raise translated(path, error) from error
         try:
             stored = self._stored(_META)
             meta = Meta() if stored is None else _decode_meta(path, stored)
@@ -139,6 +123,8 @@ class RocksTable:
         self._keys = Counter(meta.keys)
         self._pending: Changes = {}
         """Changes of the entries since the last batch, which go into the next one."""
+        self._miscounted = False
+        """A change met damage in the middle, so `_keys` may not be what the entries have made."""
         self._gaps = Gaps()
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
@@ -191,7 +177,26 @@ class RocksTable:
                 step()
             found.status()
         except Exception as error:
-            raise _translated(self._path, error) from error
+            raise self._told(error) from error
+
+    def read_some(self, start: bytes, keys: int) -> bytes | None:
+        options = ReadOptions()
+        options.fill_cache(False)  # type: ignore[call-arg]  # its stubs err
+        try:
+            found = self._db.iter(options)
+            found.seek(max(start, _FIRST_KEY))
+            for _ in range(keys):
+                if not found.valid():
+                    break
+                found.value()
+                found.next()
+            if found.valid():
+                behind: bytes = found.key()
+                return behind
+            found.status()
+        except Exception as error:
+            raise self._told(error) from error
+        return None
 
     def _learn_last(self, byte: int) -> None:
         """Find out the last key that begins with this byte, unless that is known. New keys of this
@@ -213,19 +218,23 @@ class RocksTable:
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         assert index >= self._revision, "a table never goes back"
         keys, young = self._keys, self._young
-        for key, found in changes.items():
-            before = young.get(key) or self._sought(key)
-            if found.revision and not before.revision:
-                self._learn_last(key[0])
-                keys[key[0]] += 1
-                self._gaps.fill(key)
-            elif before.revision and not found.revision:
-                keys[key[0]] -= 1
-            if key in young and len(found.value) <= CACHED_VALUE_BYTES:
-                young[key] = found
-            else:
-                self._cache(key, found)
-                young = self._young
+        try:
+            for key, found in changes.items():
+                before = young.get(key) or self._sought(key)
+                if found.revision and not before.revision:
+                    self._learn_last(key[0])
+                    keys[key[0]] += 1
+                    self._gaps.fill(key)
+                elif before.revision and not found.revision:
+                    keys[key[0]] -= 1
+                if key in young and len(found.value) <= CACHED_VALUE_BYTES:
+                    young[key] = found
+                else:
+                    self._cache(key, found)
+                    young = self._young
+        except PaxosBlockError:
+            self._miscounted = True
+            raise
         self._pending |= changes
         self._revision, self._term = index, term
         if len(self._pending) >= SLICE_KEYS:
@@ -269,7 +278,7 @@ class RocksTable:
             try:
                 step()
             except Exception as error:
-                _log.warning("%s", _translated(self._path, error))
+                _log.warning("%s", translated(self._path, error))
 
     def discard(self) -> None:
         self.close()
@@ -315,10 +324,12 @@ class RocksTable:
         try:
             self._db.flush()
         except Exception as error:
-            raise _translated(self._path, error) from error
+            raise translated(self._path, error) from error
 
     def _settle(self) -> None:
         """Write the pending changes, so that scans and flushes have them."""
+        if self._miscounted:
+            raise StorageError(f"{self._path}: a change met damage: nothing more is written here")
         if self._pending or (self._revision, self._term) != self._settled:
             batch = WriteBatch(raw_mode=True)
             for key in sorted(self._pending):  # RocksDB takes half the time then
@@ -333,8 +344,11 @@ class RocksTable:
         try:
             self._db.write(batch, self._unlogged)
         except Exception as error:
-            # So it is for lack of room, too: the log has the entry, so the table must have it.
-            raise StorageError(str(_translated(self._path, error))) from error
+            told = self._told(error)  # damage that a compaction met stops all changes
+            if isinstance(told, NoSpaceError | CorruptionError):
+                # For lack of room, too: the log has the entry, so the table must have it.
+                told = StorageError(str(told))
+            raise told from error
         self._settled = self._revision, self._term
 
     def _sought(self, key: bytes) -> Versioned:
@@ -359,8 +373,13 @@ class RocksTable:
         try:
             stored: bytes | None = self._db.get(key)
         except Exception as error:
-            raise _translated(self._path, error) from error
+            raise self._told(error) from error
         return stored
+
+    def _told(self, error: Exception) -> PaxosBlockError:
+        """Return an error of RocksDB as one of ours; of damage, what `on_damage` makes of it."""
+        ours = translated(self._path, error)
+        return self.on_damage(ours) if isinstance(ours, CorruptionError) else ours
 
 
 class RocksReceiver:
@@ -437,30 +456,6 @@ def databases(names: Iterable[str]) -> list[str]:
     return [*own, *(numbered(Path(), NAME, index).name for index in numbers(known, NAME))]
 
 
-def _options(new: bool) -> Options:
-    blocks = BlockBasedOptions()
-    blocks.set_block_cache(Cache(BLOCKS_BYTES))
-    blocks.set_bloom_filter(10, False)
-    options = Options(raw_mode=True)
-    options.set_block_based_table_factory(blocks)
-    options.create_if_missing(new)
-    options.set_error_if_exists(new)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_write_buffer_size(MEMTABLE_BYTES)
-    options.set_arena_block_size(MIB)
-    options.set_max_write_buffer_number(MEMTABLES_MAX)
-    options.set_level_zero_slowdown_writes_trigger(NEVER)
-    options.set_level_zero_stop_writes_trigger(NEVER)
-    options.set_soft_pending_compaction_bytes_limit(0)
-    options.set_hard_pending_compaction_bytes_limit(0)
-    options.set_max_open_files(OPEN_FILES)
-    options.set_bytes_per_sync(MIB)
-    options.set_keep_log_file_num(2)
-    options.set_max_log_file_size(MIB)
-    options.set_stats_dump_period_sec(0)
-    return options
-
-
 def _add(batch: WriteBatch, key: bytes, found: Versioned) -> None:
     if found.revision:
         batch.put(key, _REVISION.pack(found.revision) + found.value)
@@ -478,15 +473,3 @@ def _decode_meta(path: Path, stored: bytes) -> Meta:
         refuse_later(path, meta.format, _FORMAT, FROM_A_COPY)
         return meta
     raise CorruptionError(f"{path}: damaged: it does not say which entry it is of")
-
-
-def _translated(path: Path, error: Exception) -> PaxosBlockError:
-    """Return an error of RocksDB, which has only its text, as one of our errors, in one line."""
-    if isinstance(error, PaxosBlockError):
-        return error
-    words = " ".join(str(error).split())
-    if "No space left" in words or "Disk quota" in words:
-        return NoSpaceError(f"{path}: {words}")
-    if words.startswith(("Corruption", "Invalid argument")) or "No such file" in words:
-        return CorruptionError(f"{path}: damaged: {words}")
-    return StorageError(f"{path}: {words}")

@@ -20,7 +20,7 @@ from paxosblock.namenode.kv.interface import (
     Item,
     Versioned,
 )
-from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Table
+from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, OnDamage, Table
 
 EMPTY_KEYS = 20
 """Number of keys that one check for an empty range counts as."""
@@ -41,6 +41,9 @@ class Unopened:
 
     def count(self, first: bytes) -> int:
         return 0
+
+    def read_some(self, start: bytes, keys: int) -> bytes | None:
+        return None
 
 
 class StateMachine:
@@ -80,6 +83,13 @@ class StateMachine:
 
     def count(self, first: bytes) -> int:
         return self._table.count(first)
+
+    def read_some(self, start: bytes, keys: int) -> bytes | None:
+        return self._table.read_some(start, keys)
+
+    def watch(self, on_damage: OnDamage) -> None:
+        """Let `on_damage` hear of damage of the table, and say what its readers get."""
+        self._table.on_damage = on_damage
 
     def apply(self, index: int, edit: Edit, term: int = 0) -> Committed | Conflict:
         """Apply log entry `index` of `term`, which comes after all that were applied before.

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from paxosblock.checksum import Buffer
 from paxosblock.disk import Disk
+from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Item, Versioned
 
 Changes = dict[bytes, Versioned]
@@ -78,11 +79,23 @@ class Copy:
     """
 
 
+OnDamage = Callable[[CorruptionError], PaxosBlockError]
+"""Is told of damage that a read or a change of a table met; returns the error that it raises."""
+
+
+def as_it_is(damage: CorruptionError) -> PaxosBlockError:
+    """Return the damage itself: whoever reads it hears of it, and nobody else."""
+    return damage
+
+
 class Table(Protocol):
     """Bytes to `Versioned`, in byte order of the keys, after the entries up to `revision`.
 
     No key is empty. All methods belong to one thread at a time.
     """
+
+    on_damage: OnDamage
+    """Called in that thread; `as_it_is` until somebody watches the table."""
 
     @property
     def revision(self) -> int:
@@ -100,6 +113,13 @@ class Table(Protocol):
 
     def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:
         """Yield the items in [start, end) in order, or from the end; `b""` as `end`: no bound."""
+
+    def read_some(self, start: bytes, keys: int) -> bytes | None:
+        """Read this many keys from `start` on, to find damage, and cache nothing of them.
+
+        Returns:
+            The key to go on from; None after the last one.
+        """
 
     def count(self, first: bytes) -> int:
         """Return how many keys begin with the byte `first`, without visiting them."""

@@ -93,8 +93,7 @@ class RaftLeader(AnyRole, Leader):
     def start(self) -> None:
         """Begin the term with an empty entry, because only entries of this term count (L4)."""
         super().start()
-        noop = Entry(self.storage.term, EntryKind.NOOP, b"")
-        self.noop_index = self._append(noop)
+        self.noop_index = self._append_nothing()
 
     def stop(self) -> None:
         """End the role; writes that wait are answered that their outcome is unknown (L6)."""
@@ -144,6 +143,9 @@ class RaftLeader(AnyRole, Leader):
         pending = self._pending.pop(index, None)
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(result)
+
+    def _append_nothing(self) -> int:
+        return self._append(Entry(self.storage.term, EntryKind.NOOP, b""))
 
     def _append(self, entry: Entry) -> int:
         index: int = self.log.append(entry)
@@ -284,6 +286,8 @@ class RaftLeader(AnyRole, Leader):
         super().on_receive_append_entries_response(data)
         if data["success"]:
             log.next_index[peer] = max(sent, log.next_index[peer])
+        if "damaged" in data and data["sequence"] > progress.outdated:
+            self._replace_table(peer, data["damaged"])
 
     def _continue_at(self, progress: _Peer, peer: str, data: AppendEntriesResponse) -> int:
         """Return the next entry to send to a member that refused a message."""
@@ -384,6 +388,17 @@ class RaftLeader(AnyRole, Leader):
             self._transfers += 1
             failed = partial(_end_transfer, progress)
             progress.transfer = Outgoing(self.state, peer, self._transfers, failed)
+
+    def _replace_table(self, peer: str, revision: int) -> None:
+        """Send the table to a member whose own is damaged and stands after entry `revision`.
+
+        Only a later table may take its place, so that a start finds the new one. If nothing was
+        changed since, an empty entry makes it later.
+        """
+        if self.state.state_machine.revision > revision:
+            self._begin_transfer(peer, self._peers[peer])
+        elif self.log.last_log_index <= revision and self.state.server.full is None:
+            self._append_nothing()
 
     @validate_term
     def on_receive_install_snapshot_response(self, data: InstallSnapshotResponse) -> None:

@@ -33,5 +33,6 @@ class ReplicatedMachine(StateMachine):
         """Go on from `table`, which is later; return the earlier table, which is now unused."""
         assert table.revision > self.revision, "a member never goes back"
         before = self._table
+        table.on_damage = before.on_damage
         self._go_on_from(table)
         return before

@@ -83,6 +83,7 @@ class _AppendEntriesResponse(TypedDict):
     last_log_index: NotRequired[int]
     hint: NotRequired[int]
     full: NotRequired[bool]
+    damaged: NotRequired[int]
 
 
 class _InstallSnapshot(TypedDict):
@@ -161,7 +162,8 @@ class AppendEntries(_AppendEntries, Received):
 
 
 class AppendEntriesResponse(_AppendEntriesResponse, Received):
-    """The answer to `AppendEntries`; `hint` says where a leader that was refused should go on."""
+    """The answer to `AppendEntries`; `hint` says where a leader that was refused should go on, and
+    `damaged` that this member's table is, after which entry it stood."""
 
 
 class InstallSnapshot(_InstallSnapshot, Received):

@@ -14,7 +14,13 @@ from typing import Any, TypeVar
 from raftos.server import Node
 
 from paxosblock.disk import blamed
-from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError, UnavailableError
+from paxosblock.errors import (
+    CorruptionError,
+    NoSpaceError,
+    PaxosBlockError,
+    StorageError,
+    UnavailableError,
+)
 from paxosblock.namenode.kv.engine import disk_full
 from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
@@ -23,6 +29,7 @@ from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import OpenedFolder
 from paxosblock.namenode.raft.messages import Message, Transport
 from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.roles import RaftFollower
 from paxosblock.namenode.raft.state import RaftState
 from paxosblock.namenode.raft.transfers import Incoming
 
@@ -39,6 +46,7 @@ class Counters:
     strangers_refused: int = 0
     snapshots_written: int = 0
     snapshots_installed: int = 0
+    tables_damaged: int = 0
 
 
 class RaftNode(Node):
@@ -72,7 +80,11 @@ class RaftNode(Node):
         """Set while this member's disk is full: it stores nothing new, but answers as before."""
         self.refusal: NoSpaceError | None = None
         """The leader's answer to changes when its disk is full and no other member took over."""
+        self.damage: CorruptionError | None = None
+        """Set while the table here is damaged: until it has the leader's, this member applies,
+        shows and leads nothing. Its log and its vote are sound, and go on counting."""
         self.machine: ReplicatedMachine = opened.machine
+        self.machine.watch(self.found_damage)
         self.hard_state = HardState(opened.votes, self.fail)
         kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
         self.log = MemberLog(opened.tail, opened.journal, executor, kernel, revision)
@@ -163,6 +175,35 @@ class RaftNode(Node):
         except Exception as error:  # after any error the member can promise nothing any more
             self.fail(error)
 
+    @property
+    def may_lead(self) -> bool:
+        """True if this member may stand for election."""
+        return self.full is None and self.damage is None
+
+    def found_damage(self, damage: CorruptionError) -> UnavailableError:
+        """Show nothing more of the table and lead no more; the leader sends another one.
+
+        Returns:
+            The error for whoever read it: another member has what was there.
+        """
+        if self.damage is None:
+            self.damage = damage.reworded(
+                f"the map of NameNode {self.address} is damaged, and is being fetched from the"
+                f" leader: {damage}"
+            )
+            self.counters.tables_damaged += 1
+            _log.error("%s", self.damage)
+            self.loop.call_soon(self.guarded(self._give_up_table))
+        return UnavailableError(str(self.damage))
+
+    def _give_up_table(self) -> None:
+        if self.state.is_majority(1) and self.damage is not None:
+            self.fail(self.damage)  # nobody else has it
+            return
+        if not isinstance(self.role, RaftFollower):
+            self.state.to_follower()
+        self._wake()
+
     # -- messages -------------------------------------------------------------------------------
 
     @property
@@ -201,15 +242,16 @@ class RaftNode(Node):
     def _apply(self) -> None:
         """Apply the committed entries; if that takes long, let other tasks run in between."""
         self._applying = False
-        if self._installing:
+        if self._installing or self.damage is not None:
             return
         machine = self.machine
         end = machine.revision + len(self.log.committed(machine.revision + 1, self.options))
         try:
             while machine.revision < end and self._apply_next():
                 pass
-        except Exception as error:  # damage, or our own mistake: callers must not wait for it
-            self.fail(error)
+        except Exception as error:  # our own mistake: callers must not wait for it
+            if self.damage is None:
+                self.fail(error)
             return
         if machine.revision < self.log.commit_index:
             self._applying = True
@@ -236,9 +278,11 @@ class RaftNode(Node):
         """Return once the entry at `index` is applied.
 
         Raises:
-            UnavailableError: this member has stopped.
+            UnavailableError: this member has stopped, or its table is damaged.
         """
-        await self.wait_until(lambda: self.machine.revision >= index)
+        await self.wait_until(lambda: self.damage is not None or self.machine.revision >= index)
+        if self.damage is not None:
+            raise UnavailableError(str(self.damage))
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Return once `condition` holds; it is asked after each change of role or state.
@@ -294,6 +338,8 @@ class RaftNode(Node):
             if work.cancelled():
                 return
             error = work.exception()
+            if isinstance(error, CorruptionError):
+                self.found_damage(error)
             if isinstance(error, PaxosBlockError):
                 _log.warning("%s: no copy for another member: %s", self.address, error)
                 self.guarded(lambda: then(None))()
@@ -322,7 +368,7 @@ class RaftNode(Node):
         due = self.log.bytes_written - self._flush_mark >= self.options.limits.flush_bytes
         # All that is flushed must be durable in the log too, as records are removed by position.
         flushable = self.snapshot_index < self.machine.revision <= self.log.durable_index
-        if due and flushable and self.free_for_table:
+        if due and flushable and self.free_for_table and self.damage is None:
             self._flush_mark = self.log.bytes_written
             self.work_on_table(self._flush_table(self.machine.flush()))
 
@@ -330,6 +376,8 @@ class RaftNode(Node):
         """Make durable what is applied; then drop the entries up to there."""
         try:
             await self.run(flush.write)
+        except CorruptionError as damage:
+            self.found_damage(damage)
         except (NoSpaceError, StorageError) as error:
             # The log still has everything, and the next flush may succeed.
             _log.warning("%s: entry %d is not flushed: %s", self.address, flush.revision, error)
@@ -372,6 +420,9 @@ class RaftNode(Node):
             return
         self.snapshot_index, self._slices = table.revision, None
         before = self.machine.adopt(table)
+        if self.damage is not None:
+            self.damage = None
+            _log.warning("%s has a whole map again, that of the leader", self.address)
         self.counters.snapshots_installed += 1
         self._go_on_after(table.revision, table.term)
         await self.run(before.discard)

@@ -41,6 +41,11 @@ _OF_STATUS: tuple[tuple[str, str, Callable[[Status], float]], ...] = (
         lambda it: it.counters.snapshots_installed,
     ),
     (
+        "raft_tables_damaged",
+        "Times that damage of this member's database was found since its start.",
+        lambda it: it.counters.tables_damaged,
+    ),
+    (
         "raft_strangers_refused",
         "Messages that no member of this cluster sends.",
         lambda it: it.counters.strangers_refused,

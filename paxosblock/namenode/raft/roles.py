@@ -148,10 +148,11 @@ class RaftFollower(Elector, Follower):
     def start_election(self) -> None:
         """Ask whether an election has a chance; the timer asks again if no majority says so.
 
-        A member whose disk is full does not stand, as it could store nothing as a leader.
+        A member whose disk is full does not stand, as it could store nothing as a leader, nor one
+        whose table is damaged, as it could show nothing.
         """
         self.state.set_leader(None)
-        if self.state.server.full is not None:
+        if not self.state.server.may_lead:
             return
         self._round = self.state.next_round()
         self._supporters = {self.id}
@@ -188,10 +189,12 @@ class RaftFollower(Elector, Follower):
 
     def on_receive_timeout_now(self, data: TimeoutNow) -> None:
         """Stand at once, as the leader hands over, without asking whether it still lives."""
-        if data["term"] == self.storage.term and self.state.server.full is None:
+        if data["term"] == self.storage.term and self.state.server.may_lead:
             Follower.start_election(self)
 
     def _stand_if_supported(self) -> None:
+        if not self.state.server.may_lead:
+            return
         if self._supporters is not None and self.state.is_majority(len(self._supporters)):
             self._supporters = None
             Follower.start_election(self)
@@ -245,9 +248,12 @@ class RaftFollower(Elector, Follower):
                 self._post_answer({**each.answer, "last_log_index": each.index}, each.sender)
 
     def _post_answer(self, answer: Message, leader: Any) -> None:
-        """Send `answer`, and add if the disk is full: changes would else only seem to take long."""
-        full = {"full": True} if self.state.server.full is not None else {}
-        self.state.post(answer | full, leader)
+        """Send `answer`, and what the leader must know of this member: that its disk is full, as
+        changes would else only seem to take long, or that its table is damaged, to get another."""
+        server = self.state.server
+        full = {"full": True} if server.full is not None else {}
+        damaged = {"damaged": server.machine.revision} if server.damage is not None else {}
+        self.state.post(answer | full | damaged, leader)
 
     def _answer(self, data: AppendEntries, success: bool) -> Message:
         return {
@@ -311,7 +317,9 @@ class RaftFollower(Elector, Follower):
     def on_receive_install_snapshot(self, data: InstallSnapshot) -> None:
         """Store the piece; once all have come, this member goes on from the snapshot."""
         self._hear_leader(data)
-        if data["index"] > self.log.commit_index:
+        server = self.state.server
+        wanted = server.damage is not None and data["index"] > server.machine.revision
+        if wanted or data["index"] > self.log.commit_index:
             self.state.incoming.take(data)
         else:
             self.state.incoming.give_up()

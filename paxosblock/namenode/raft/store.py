@@ -152,7 +152,7 @@ class ReplicatedStore:
         return self._machine
 
     async def read_barrier(self) -> View:
-        role = self._open().role
+        role = self._whole().role
         if not isinstance(role, RaftFollower):
             return await self.barrier()
         await role.reads.read()
@@ -186,8 +186,8 @@ class ReplicatedStore:
     def failure(self) -> StorageError | None:
         return None if self._node is None else self._node.failure
 
-    def lack_of_room(self) -> NoSpaceError | None:
-        return None if self._node is None else self._node.full
+    def impaired(self) -> PaxosBlockError | None:
+        return None if self._node is None else self._node.damage or self._node.full
 
     async def wait_failure(self) -> StorageError:
         node = self._node
@@ -245,9 +245,9 @@ class ReplicatedStore:
 
         Raises:
             NoSpaceError, StorageError: the disk refuses.
-            UnavailableError: the store is not open.
+            UnavailableError: the store is not open, or its map is damaged.
         """
-        node = self._open()
+        node = self._whole()
         return await node.run(node.machine.checkpoint().make)
 
     def status(self) -> Status:
@@ -280,8 +280,14 @@ class ReplicatedStore:
             raise StorageError(self._node.failure.message).with_outcome(Outcome.NEVER)
         return self._node
 
+    def _whole(self) -> RaftNode:
+        node = self._open()
+        if node.damage is not None:
+            raise UnavailableError(str(node.damage))
+        return node
+
     def _leader(self) -> RaftLeader:
-        role = self._open().role
+        role = self._whole().role
         if not isinstance(role, RaftLeader):
             known = f"{self.leader()} leads" if self.leader() else "no leader is known"
             raise UnavailableError(f"{self._address} does not lead; {known}")
