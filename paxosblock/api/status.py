@@ -65,16 +65,18 @@ OFF = SafeModeStatus(on=False)
 
 
 class ReplicationStatus(msgspec.Struct, frozen=True):
-    """Numbers of finalized blocks.
+    """Numbers of blocks.
 
-    `waiting` blocks need another replica and have one to copy, `under_way` are being copied,
-    `missing` have no readable replica left, `corrupt` have a damaged one.
+    Of the finalized ones `waiting` need another replica and have one to copy, `under_way` are being
+    copied, `missing` have no readable replica left, `corrupt` have a damaged one. `short` blocks
+    are being written, with fewer members than their files ask for.
     """
 
     waiting: int = 0
     under_way: int = 0
     missing: int = 0
     corrupt: int = 0
+    short: int = 0
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -77,10 +77,11 @@ def report(invocation: Invocation) -> None:
     invariant, a damaged replica, a DataNode that was refused. The latest ones since the NameNodes
     were started are shown. The line "Replicas" appears while blocks lack replicas: it counts the
     blocks that wait for a copy or are being copied, that are missing (no readable replica is left),
-    and that have a damaged replica. Safe mode is shown while it is on; nothing is copied or taken
-    away then, see `admin safemode`. A DataNode that is to leave is shown with its progress, see
-    `admin leaving`. Exit code 1 when a node does not answer, is not live (unless it is to leave) or
-    cannot store changes, and when a block is missing.
+    that have a damaged replica, and that are being written with too few replicas. Safe mode is
+    shown while it is on; nothing is copied or taken away then, see `admin safemode`. A DataNode
+    that is to leave is shown with its progress, see `admin leaving`. Exit code 1 when a node does
+    not answer, is not live (unless it is to leave) or cannot store changes, and when a block is
+    missing.
     """
     standings = ask_all(invocation)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})

@@ -61,4 +61,6 @@ def describe_replication(seen: ReplicationStatus) -> str:
     if seen.corrupt:
         has = "has" if seen.corrupt == 1 else "have"
         parts.append(f"{counted(seen.corrupt, 'block')} {has} a damaged replica")
+    if seen.short:
+        parts.append(f"{counted(seen.short, 'block')} being written with too few replicas")
     return ", ".join(parts)

@@ -211,6 +211,9 @@ async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
     without_file = node.leases.renew(request.writers, now_s)
     without_block = set(node.block_leases.renew(request.writers, now_s))
     lost = tuple(writer for writer in without_file if writer in without_block)
+    for each in request.open_blocks:
+        if each.short:
+            node.monitor.look_at(each.block)
     return Renewed(lost, await blocks_to_leave(node, request.open_blocks))
 
 

@@ -237,6 +237,7 @@ class NameNode:
                 self.replicas,
                 self.config.min_replication,
                 holds=lambda: self.safe_mode.holds,
+                is_copied=lambda block: block in self.copies,
             ),
         )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import OpenBlock
-from paxosblock.errors import NoSpaceError
-from paxosblock.namenode.blocks.placement import Wish, place
+from paxosblock.namenode.blocks.placement import Wish, is_placed_fresh
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.node import NameNode
 from paxosblock.protocol.finalize import BlockRecord
@@ -46,11 +45,4 @@ def _would_be_better(
         return False
     least = min(wanted, len(record.members) + stays)
     candidates = node.datanodes.candidates(now_s, block.excluded)
-    try:
-        place(
-            Wish(wanted, least, inode.block_size),
-            tuple(candidate for candidate in candidates if not candidate.stale),
-        )
-    except NoSpaceError:
-        return False
-    return True
+    return is_placed_fresh(Wish(wanted, least, inode.block_size), candidates)

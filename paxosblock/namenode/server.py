@@ -208,6 +208,11 @@ def _observe_replicas(metrics: NodeMetrics, node: NameNode) -> None:
     metrics.observe(
         "blocks_corrupt", "Blocks with a damaged replica.", lambda: node.monitor.status.corrupt
     )
+    metrics.observe(
+        "blocks_short",
+        "Blocks that are being written, at fewer DataNodes than their files ask for.",
+        lambda: node.monitor.status.short,
+    )
     metrics.tally(
         "copies",
         "Copies of blocks that were made, or failed.",

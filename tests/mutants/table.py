@@ -1605,6 +1605,27 @@ SOURCE: tuple[Mutant, ...] = (
         REOPENING,
     ),
     _recovery(
+        "a block that lost a member is opened again though a new one would get more",
+        "blocks/reopener.py",
+        "        if len(targets) < wish.replication:\n",
+        "        if False:\n",
+        REOPENING,
+    ),
+    _recovery(
+        "a block with too few members waits for the walk over all blocks",
+        "blocks/replication/monitor.py",
+        "        finalizer.told = self._look_if_short\n",
+        "",
+        "tests/namenode/test_monitor.py",
+    ),
+    _recovery(
+        "a member that never reported a block is lost, and nobody looks at the block",
+        "blocks/replication/monitor.py",
+        "            await self._look_at_all(tuple(self._unheard))\n",
+        "            pass\n",
+        "tests/namenode/test_monitor.py",
+    ),
+    _recovery(
         "nobody waits for the block that was opened again",
         "catalog/reopening.py",
         "msgspec.structs.replace(inode, appended_from=installed.sequence)",

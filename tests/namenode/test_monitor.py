@@ -15,8 +15,11 @@ from paxosblock.api.namenode import (
     FINALIZE_BLOCK,
     GET_BLOCK,
     NO_BLOCK,
+    RENEW_LEASES,
     BlockRequest,
     DeletePath,
+    OpenBlock,
+    RenewLeases,
 )
 from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, REGISTER, Register, StorageReport
 from paxosblock.api.status import (
@@ -36,7 +39,7 @@ from paxosblock.protocol.messages import Delete, Finalize, Finalized
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId, WriterId
 from paxosblock.units import GIB
 from tests.namenode.cluster import Network, acceptors
-from tests.namenode.scene import Scene, finalize_request, new_scene
+from tests.namenode.scene import ANN, Scene, finalize_request, new_scene
 from tests.waiting import wait_until_async
 
 DEAD_S = 15.0
@@ -80,7 +83,7 @@ async def blocks_of_three(scene: Scene, count: int = 1, path: str = "/f") -> lis
         request = finalize_request(BlockEntry(view.record), 1)
         records.append((await scene.service.call(FINALIZE_BLOCK, request)).record)
         previous = view.record.block
-        await scene.beat(*scene.network.reach)  # blocks are counted as open no more, and spread
+        await scene.beat(*alive(scene))  # blocks are counted as open no more, and spread
     held = scene.node.replicas.holders
     await wait_until_async(lambda: all(len(held(each)) == len(each.members) for each in records))
     return records
@@ -98,11 +101,14 @@ async def silent(scene: Scene, silence_s: float, *storages: str) -> None:
     await scene.beat(*(name for name in scene.network.reach if name not in storages))
 
 
+def alive(scene: Scene) -> list[str]:
+    return [name for name, each in scene.network.reach.items() if each.alive]
+
+
 async def turn(scene: Scene) -> None:
     """One turn of the monitor with a view of this moment, and all that it began."""
     scene.clock.now += scene.node.config.heartbeat_interval_s
-    alive = [name for name, each in scene.network.reach.items() if each.alive]
-    await scene.beat(*alive)
+    await scene.beat(*alive(scene))
     await scene.node.monitor.turn()
     await wait_until_async(lambda: len(scene.node.copies) == 0)
     await scene.node.monitor.turn()
@@ -145,6 +151,61 @@ async def test_a_lost_replica_comes_back_elsewhere(scene: Scene) -> None:
     assert scene.node.monitor.status == NONE
     await turn(scene)
     assert copied_to(scene, record) == [new]
+
+
+async def scene_without_s3() -> Scene:
+    """A NameNode that has been up for long enough to settle for fewer members than asked for."""
+    network = Network(acceptors("s1", "s2", "s3"))
+    network.reach[StorageId("s3")].alive = False
+    scene = await new_scene(network=network)
+    await silent(scene, LOST_S, "s3")
+    return scene
+
+
+async def test_a_block_with_too_few_members_is_copied_before_the_walk_finds_it() -> None:
+    scene = await scene_without_s3()
+    (record,) = await blocks_of_three(scene)
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(waiting=1), "there is nowhere to copy to"
+    await scene.register("s3")
+    await turn(scene)
+    assert set((await record_of(scene, record.block)).members) == {"s1", "s2", "s3"}
+    assert scene.node.monitor.status == NONE
+    await scene.close()
+
+
+async def test_a_member_that_died_before_it_reported_is_replaced_before_the_walk_finds_it(
+    scene: Scene,
+) -> None:
+    """No storage that is lost held the block, by what was reported."""
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 1, 1, 1)
+    dead = view.record.members[0]
+    scene.acceptor(dead).alive = False
+    request = finalize_request(BlockEntry(view.record), 1)
+    record = (await scene.service.call(FINALIZE_BLOCK, request)).record
+    holders = scene.node.replicas.holders
+    await wait_until_async(lambda: len(holders(record)) == 2)
+    await wait_until_async(lambda: [each for each, _ in scene.network.asked].count(dead) > 2)
+    await silent(scene, LOST_S, dead)
+    await scene.node.monitor.turn()
+    await turn(scene)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_a_block_that_is_being_written_at_too_few_datanodes_is_counted() -> None:
+    scene = await scene_without_s3()
+    view = await scene.add_block(await scene.create("/f"))
+    renewed = RenewLeases((ANN,), (OpenBlock(view.record.block, short=True),))
+    await scene.service.call(RENEW_LEASES, renewed)
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(short=1)
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(short=1), "it still is"
+    await scene.service.call(DELETE, DeletePath("/f"))
+    await turn(scene)
+    assert scene.node.monitor.status == NONE
+    await scene.close()
 
 
 async def test_a_node_that_is_back_in_time_costs_no_copy(scene: Scene) -> None:
@@ -408,7 +469,7 @@ async def test_blocks_of_deleted_files_and_open_ones_are_let_be(scene: Scene) ->
     await scene.node.monitor.walk()
     await turn(scene)
     assert copied_to(scene, record) == copied_to(scene, open_view.record) == []
-    assert scene.node.monitor.status == NONE
+    assert scene.node.monitor.status == ReplicationStatus(short=1)
 
 
 async def test_a_copy_whose_target_dies_is_given_up_for_another(scene: Scene) -> None:

@@ -37,6 +37,7 @@ from paxosblock.api.namenode import (
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.namenode.blocks import history, reopener
+from paxosblock.namenode.blocks.replication.copies import Copy
 from paxosblock.namenode.catalog import keys, reopening
 from paxosblock.namenode.catalog.records import FileInode, NodeRecord
 from paxosblock.namenode.closer import Closer
@@ -61,7 +62,7 @@ from tests.waiting import wait_until_async
 CHUNKS = 2
 """Chunks of the file before it is appended to."""
 SIZE = CHUNKS * CHUNK_BYTES
-S3 = StorageId("s3")
+S3, S4 = StorageId("s3"), StorageId("s4")
 AWAY_S = 20.0
 """Silence after which a DataNode is dead, and nothing is copied yet."""
 
@@ -285,14 +286,62 @@ async def test_a_member_that_does_not_live_is_left_out(scene: Scene) -> None:
 
 async def test_a_member_that_failed_the_writer_is_left_out(scene: Scene) -> None:
     asked = await written(scene)
+    scene.clock.now += 1
     record = await reopened(scene, replace(asked, excluded=(Excluded(S3, 0.1),)))
     assert sorted(record.members) == ["s1", "s2"]
 
 
-async def test_a_damaged_member_is_left_out(scene: Scene) -> None:
+async def test_a_damaged_member_is_left_out_where_nothing_takes_its_place(scene: Scene) -> None:
     asked = await written(scene)
+    scene.clock.now += 1
     scene.node.replicas.note_damaged(asked.block, S3)
-    assert sorted((await reopened(scene, asked)).members) == ["s1", "s2"]
+    s3_failed = replace(asked, excluded=(Excluded(S3, 0.1),))
+    assert sorted((await reopened(scene, s3_failed)).members) == ["s1", "s2"]
+
+
+async def test_a_block_that_lost_a_member_is_left_alone_once_the_next_one_gets_more(
+    scene: Scene,
+) -> None:
+    """Else a log stays short for as long as it is appended to, as each line begins an epoch."""
+    asked = await written(scene)
+    scene.clock.now += 3600
+    await scene.beat("s1", "s2")
+    record = await reopened(scene, asked)
+    assert sorted(record.members) == ["s1", "s2"], "there is nothing better"
+    file, generation = asked.file_id, record.writer_generation
+    end = FinalizeBlock(asked.block, BOB, generation, CHUNKS, SIZE)
+    await scene.service.call(FINALIZE_BLOCK, end)
+    await scene.service.call(CLOSE_FILE, CloseFile(file, BOB))
+    await scene.register("s3")
+    opened = await scene.service.call(APPEND, AppendFile("/f", ANN, window=2, chunks=8))
+    assert not (await record_of(scene, asked.block)).reopening, "it is not even begun"
+    again = replace(asked, block=opened.last, writer=ANN)
+    assert await left_alone(scene, again) == "2 of 2 members can go on, a new block gets more"
+    view = await scene.add_block(file, asked.block, ANN)
+    assert sorted(view.record.members) == [*MEMBERS]
+
+
+async def test_a_block_that_lost_a_member_is_left_alone_where_another_can_take_its_place() -> None:
+    """All three replicas stay, also that of who is away: the block is healed as any other."""
+    network = Network(acceptors("s1", "s2", "s3", "s4"))
+    network.reach[S4].alive = False
+    scene = await new_scene(network=network)
+    asked = await written(scene)
+    scene.clock.now += AWAY_S
+    await scene.beat("s1", "s2")
+    await scene.register("s4")
+    why = await left_alone(scene, asked)
+    assert why == "2 of 3 members can go on, a new block gets more"
+    await scene.close()
+
+
+async def test_a_block_that_is_being_copied_is_left_alone(scene: Scene) -> None:
+    """An append would begin an epoch, in which what was copied counts for nothing."""
+    asked = await written(scene)
+    record = await record_of(scene, asked.block)
+    scene.network.hung.add(S4)
+    scene.node.copies.start(Copy(record, record.members, "dn-s1", S4, "dn-s4"))
+    assert await left_alone(scene, asked) == "it is being copied"
 
 
 async def test_without_most_of_its_members_a_block_is_left_alone(scene: Scene) -> None:
@@ -457,6 +506,7 @@ async def test_who_has_seen_a_member_fail_since_has_it_begun_anew_without_that(
     scene: Scene,
 ) -> None:
     asked = await opened(scene)
+    scene.clock.now += 1
     record = await reopened(scene, replace(asked, excluded=(Excluded(S3, 0.1),)))
     assert sorted(record.members) == ["s1", "s2"]
 

@@ -215,6 +215,29 @@ def test_an_append_goes_on_when_a_datanode_dies_before_and_while_it_writes(
     assert read(fs, "/two-of-three") == OLD + 3 * LINE
 
 
+def test_a_log_that_lost_a_member_goes_on_in_one_more_block_once_the_node_is_back() -> None:
+    """Three nodes with default settings. Else the log stays at two replicas while it grows."""
+    with LocalCluster(datanodes=3) as cluster, Client(cluster.url) as fs:
+        block = whole_file(cluster, fs, "/log")
+        victim = cluster.datanodes[1]
+        victim.kill()
+        append(fs, "/log", LINE)
+        assert blocks(fs, "/log") == [block], "there is nothing better"
+        victim.start()
+        cluster.wait_registered()
+
+        def is_whole_while_it_grows() -> bool:
+            append(fs, "/log", LINE)
+            return all(fs.check_block(each).sound_count == 3 for each in blocks(fs, "/log"))
+
+        wait_until(is_whole_while_it_grows, 25, "three replicas of a log that grows")
+        for _ in range(10):
+            append(fs, "/log", LINE)
+        assert len(blocks(fs, "/log")) == 2, "one more block"
+        lines = read(fs, "/log").removeprefix(OLD)
+        assert lines == LINE * (len(lines) // len(LINE))
+
+
 def member(cluster: LocalCluster, fs: Client, path: str) -> Node:
     """A DataNode that holds the last block of the file."""
     hosts = fs.locations(path)[-1].hosts

@@ -7,6 +7,7 @@ next block report, or the walk over all blocks (`replication/monitor.py`), start
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -51,6 +52,9 @@ class Finalizer:
         self._replicas = replicas
         self._history = history
         self._alarms = alarms
+        self.told: Callable[[BlockId], None] = lambda _: None
+        """Called with a block whose members have all been told what was decided, and with one whose
+        member did not answer: it may lack replicas."""
         self._queues = Queues(background, acceptors)
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
 
@@ -98,7 +102,7 @@ class Finalizer:
         question = Question(
             partial(self._finalization, record, member),
             partial(self._heard, record, member),
-            partial(self._forget_spreading, key, generation),
+            partial(self._end_telling, record, member),
         )
         self._queues.add(member, question, pause_s)
 
@@ -158,6 +162,8 @@ class Finalizer:
         """Take an answer to a Finalize; True if there is nothing more to ask."""
         if isinstance(answer, PaxosBlockError):
             self._note(record, "not finalized yet", str(answer), member)
+            if self._replicas.holders(record):
+                self.told(record.block)
             return False
         self._note(record, *describe(answer), member, logged=isinstance(answer, Finalized))
         match answer:
@@ -184,9 +190,13 @@ class Finalizer:
         self._history.add(asked.block, asked.up_to_generation, event, storage, detail)
         return True
 
-    def _forget_spreading(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
-        if self._spreading.get(key) == generation:
-            del self._spreading[key]
+    def _end_telling(self, record: BlockRecord, member: StorageId) -> None:
+        block = record.block
+        if self._spreading.get((block, member)) != record.finalized_generation:
+            return  # a later version is being told, or the block was deleted
+        del self._spreading[block, member]
+        if not any((block, other) in self._spreading for other in record.members):
+            self.told(block)
 
     def _note(
         self,

@@ -131,6 +131,18 @@ def place(
     return tuple(candidate.storage for candidate in chosen)
 
 
+def is_placed_fresh(wish: Wish, candidates: tuple[Candidate, ...]) -> bool:
+    """True if a block could be placed as wished now, without a DataNode that is even stale.
+
+    That is when a block with fewer members is better left for another one (HDFS-6867).
+    """
+    try:
+        place(wish, tuple(candidate for candidate in candidates if not candidate.stale))
+    except NoSpaceError:
+        return False
+    return True
+
+
 def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[StorageId, ...]) -> str:
     """Return the reason why a block gets fewer members than were asked for; "" if it gets all."""
     if len(chosen) >= wish.replication:

@@ -12,23 +12,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from paxosblock.api.care import AdminState
-from paxosblock.api.namenode import Appendable, AppendFile, ReopenBlock
+from paxosblock.api.namenode import Appendable, AppendFile, Excluded, ReopenBlock
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.placement import Wish, is_placed_fresh
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.runner import Attempt, Runner
 from paxosblock.namenode.catalog import reopening
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.draft import in_one
-from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.recovery import Phase, Proposer
@@ -47,6 +48,8 @@ class Targets:
     min_replication: int
     holds: Callable[[], bool]
     """Returns True while safe mode holds, in which nothing is taken away."""
+    is_copied: Callable[[BlockId], bool]
+    """Returns True while a copy of a block is being made."""
 
     def choose(
         self, record: BlockRecord, failed: Collection[StorageId], now_s: float
@@ -62,11 +65,21 @@ class Targets:
             if member not in left_out and self._lives(member, now_s)
         )
 
-    def objection(self, record: BlockRecord, targets: tuple[StorageId, ...], now_s: float) -> str:
+    def objection(
+        self,
+        record: BlockRecord,
+        targets: tuple[StorageId, ...],
+        wish: Wish,
+        excluded: tuple[Excluded, ...],
+        now_s: float,
+    ) -> str:
         """Return why the block should not be opened again at `targets`; "" if it may be.
 
         Members that are not targets leave the block. Until others have copied what they held, the
-        block has fewer replicas than before, so only a minority may leave.
+        block has fewer replicas than before, so only a minority may leave, and none where the next
+        block gets more members (`wish` is that block, `excluded` failed its writer). A log would
+        stay short for as long as it is appended to: each APPEND begins a new epoch, in which what
+        was copied before counts for nothing.
         """
         count = len(record.members)
         needed = count if self.holds() else max(self.min_replication, count // 2 + 1)
@@ -76,6 +89,12 @@ class Targets:
         for member in targets:
             if self.datanodes.admin_state(member, now_s) is not AdminState.IN_SERVICE:
                 return f"{member} is to leave"
+        if self.is_copied(record.block):
+            return "it is being copied"
+        if len(targets) < wish.replication:
+            better = replace(wish, min_replication=len(targets) + 1)
+            if is_placed_fresh(better, self.datanodes.candidates(now_s, excluded)):
+                return f"{len(targets)} of {count} members can go on, a new block gets more"
         return ""
 
     def _lives(self, member: StorageId, now_s: float) -> bool:
@@ -125,9 +144,9 @@ class Reopener:
         Raises: as `blocks.append`.
         """
 
-        def may(record: BlockRecord) -> bool:
+        def may(record: BlockRecord, file: FileInode) -> bool:
             targets = self._targets.choose(record, (), now_s)
-            return not self._targets.objection(record, targets, now_s)
+            return not self._targets.objection(record, targets, _next_block(file), (), now_s)
 
         decision = in_one(partial(reopening.append, may=may))
         opened = (await self._catalog.decide(reopening.Opened, decision, request)).value
@@ -191,7 +210,8 @@ class Reopener:
         why = reopening.left_alone(record, file, request)
         if begun is not None and (begun.record, begun.targets) != (record, targets):
             begun = None
-        while not (why := why or self._targets.objection(record, targets, now_s)):
+        wish, excluded = _next_block(file), request.excluded
+        while not (why := why or self._targets.objection(record, targets, wish, excluded, now_s)):
             if begun is not None:
                 attempt, proposer, begun = begun.attempt, await begun.run, None
             else:
@@ -210,6 +230,7 @@ class Reopener:
             elif not attempt.refused or asyncio.get_running_loop().time() >= deadline_s:
                 why = f"its members did not take it in {SET_UP_S:g} s"
             targets = tuple(each for each in targets if each not in attempt.refused)
+            excluded += tuple(Excluded(each, 0.0) for each in attempt.refused)
         if record.reopening:
             await self._give_up(record)
         return why
@@ -249,3 +270,8 @@ class Reopener:
                 ended = entry.record
                 self._history.add(ended.block, ended.finalized_generation, "append was given up")
                 self._finalizer.spread(ended)
+
+
+def _next_block(file: FileInode) -> Wish:
+    """Return the block that follows if the last one of a file is left alone."""
+    return Wish(file.replication, 1, file.block_size)

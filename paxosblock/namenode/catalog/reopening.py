@@ -31,7 +31,7 @@ class Opened:
 
 
 def append(
-    draft: Draft, request: AppendFile, _: Context, may: Callable[[BlockRecord], bool]
+    draft: Draft, request: AppendFile, _: Context, may: Callable[[BlockRecord, FileInode], bool]
 ) -> Opened:
     """Open a file and, in the same change, do K4 for its last block if nothing in the records
     speaks against that and the block `may` be opened. Raises as `blocks.append`."""
@@ -44,7 +44,7 @@ def append(
     least = ReopenBlock(
         inode.number, request.writer, opened.last, request.window, 1, request.chunks
     )
-    if left_alone(record, inode, least) or not may(record):
+    if left_alone(record, inode, least) or not may(record, inode):
         return Opened(opened, None)
     begun = blocks.change(draft, record.block, finalize.allocate_append)
     assert isinstance(begun, BlockEntry), "K4 is asked for finalized blocks only"

@@ -110,6 +110,7 @@ class Monitor:
         self.looked: Callable[[BlockEntry, Need, StorageView], object] = lambda *_: None
         """Called with every block that is not simply in order."""
         copies.ended = self.look_at
+        finalizer.told = self._look_if_short
         self._wake = asyncio.Event()
         self._view = StorageView({})
         self._looked_s = float("-inf")
@@ -119,6 +120,11 @@ class Monitor:
         self._troubles: dict[BlockId, _Trouble] = {}
         """Blocks that need something, in the order in which they were looked at."""
         self._missing = self._corrupt = self._named = 0
+        self._short: dict[BlockId, None] = {}
+        """Blocks that are being written with fewer members than they ask for."""
+        self._unheard: dict[BlockId, None] = {}
+        """Blocks that were decided while a member was silent. It may be back and hold them, but if
+        it is lost, nothing that it reported leads to them."""
         self._news: dict[BlockId, None] = {}
         self._finished: dict[tuple[BlockId, StorageId], Generation] = {}
         self._walked_once = False
@@ -136,6 +142,8 @@ class Monitor:
         self._waiting.clear()
         self._troubles.clear()
         self._missing = self._corrupt = self._named = 0
+        self._short.clear()
+        self._unheard.clear()
         self._news.clear()
         self._finished.clear()
         self._seen = {}
@@ -150,6 +158,7 @@ class Monitor:
             under_way=len(self._copies),
             missing=self._missing,
             corrupt=self._corrupt,
+            short=len(self._short),
         )
 
     @property
@@ -166,6 +175,22 @@ class Monitor:
         """Look at a block soon, as something happened to it."""
         self._news[block] = None
         self._wake.set()
+
+    def _look_if_short(self, block: BlockId) -> None:
+        """Look at a block soon whose members were told what was decided, if it lacks any.
+
+        Most lack none: a busy cluster decides thousands of blocks in a second, and none of these
+        waits for a turn. Nothing else tells of the others before the walk comes to them.
+        """
+        (demand,) = self._catalog.demands((block,))
+        if demand is None or not demand.entry.record.finalized:
+            return
+        record = demand.entry.record
+        heard = len(self._replicas.holders(record))
+        if heard < len(record.members):
+            self._unheard[block] = None
+        if heard < max(len(record.members), demand.wanted):
+            self.look_at(block)
 
     def take_finished(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
         """Let a storage that is not a member, and reported the decided version, become one (K12).
@@ -208,7 +233,10 @@ class Monitor:
             self._waiting.unpark()
         for storage in changed:
             await self._look_at_storage(storage)
+        if changed:
+            await self._look_at_all(tuple(self._unheard))
         await self._look_at_all(tuple(islice(self._troubles, LOOKED_AT_AGAIN)))
+        await self._look_at_all(tuple(islice(self._short, LOOKED_AT_AGAIN)))
 
     def _renew_view(self) -> StorageView:
         now_s = self._clock_s()
@@ -241,8 +269,13 @@ class Monitor:
 
     def _assess(self, block: BlockId, demand: Demand | None) -> Need | None:
         """Find out what a block needs, and remember it; None if nothing, or if not decided."""
+        self._short.pop(block, None)
+        if block in self._unheard and (demand is None or self._is_heard(demand.entry.record)):
+            del self._unheard[block]
         if demand is None or not demand.wanted or not _is_settled(demand.entry.record):
             self._forget(block)
+            if demand is not None and self._is_short(demand):
+                self._short[block] = None
             return None
         record = demand.entry.record
         whole, damaged = self._replicas.whole(record), self._replicas.damaged(record)
@@ -259,6 +292,15 @@ class Monitor:
         self._remember(block, need)
         self.looked(demand.entry, need, self._view)
         return need
+
+    def _is_heard(self, record: BlockRecord) -> bool:
+        """True if all members reported the block, or it is not decided any more."""
+        return not record.finalized or len(self._replicas.whole(record)) == len(record.members)
+
+    def _is_short(self, demand: Demand) -> bool:
+        """True if a block that is being written has too few members that may come back."""
+        places = map(self._view.place, demand.entry.record.members)
+        return sum(place.standing is not Standing.LOST for place in places) < demand.wanted
 
     def _forget(self, block: BlockId) -> None:
         trouble = self._troubles.pop(block, None)
