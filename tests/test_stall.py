@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from paxosblock.stall import StallWatch
+from paxosblock.stall import AwakeClock, StallWatch
 from tests.waiting import wait_until_async
 
 
@@ -37,6 +37,34 @@ async def test_the_longest_stall_since_the_last_look_is_told() -> None:
     assert watch.take() < seen[-1]
     assert 0.15 < watch.take_busy() <= seen[-1]
     assert watch.take_busy() == 0
+
+
+def test_a_clock_by_which_others_are_judged_stands_while_its_process_does_not_run() -> None:
+    shown_s = 1000.0
+    clock = AwakeClock(lambda: shown_s)
+    assert clock() == 1000.0
+    for _ in range(10):
+        shown_s += 0.5
+        clock()
+    assert clock() == 1005.0
+    shown_s += 3600.0
+    assert clock() == 1005.0, "nobody was heard of meanwhile"
+    shown_s += 0.5
+    assert clock() == 1005.5
+
+
+async def test_a_watch_looks_at_the_clock_with_each_tick() -> None:
+    looks = 0
+
+    def look() -> float:
+        nonlocal looks
+        looks += 1
+        return 0.0
+
+    watch = StallWatch(AwakeClock(look))
+    watch.start()
+    await wait_until_async(lambda: looks > 5)
+    watch.stop()
 
 
 async def test_a_stall_without_work_is_not_called_busy() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 MEAN_GAIN: Final = 1 / 8
 DEVIATION_GAIN: Final = 1 / 4
@@ -51,6 +53,15 @@ class Patience:
             self._factor *= 2
 
 
+LATE_TURNS: Final = 4
+"""Turns of its loop that a node on a machine as busy as ours needs to answer, each as late as ours.
+"""
+LATEST_S: Final = 0.5
+"""A turn that came later than this says that our process stood still, and not how busy we are."""
+LATENESS_LOSS: Final = 1 / 4
+"""Share of a lateness that a tick in time takes away."""
+
+
 class RunningClock:
     """A clock of the time in which this process ran, for judging others by.
 
@@ -65,10 +76,40 @@ class RunningClock:
         self.tick_s = tick_s
         self.now_s = 0.0
         """Seconds, as of the last tick."""
+        self._late_s = 0.0
         self._lookers: dict[object, Callable[[], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ticked_at = 0.0
         self._stood_still = False
+
+    @property
+    def allowance_s(self) -> float:
+        """Return the seconds by which others may be late because the machine is busy.
+
+        It is what our own ticks tell: who gets no processor for a while hears late of others, and
+        those on the same machine, or one like it, are late as well. What is slow is not dead.
+        """
+        return LATE_TURNS * self._late_s
+
+    async def within(self, seconds: float, work: Awaitable[T]) -> T:
+        """Return what `work` returns.
+
+        Raises TimeoutError, and cancels `work`, when it took longer than `seconds` by this clock,
+        and than others may be late.
+        """
+        begun_s = self.now_s
+
+        def judge() -> None:
+            if self.now_s - begun_s > seconds + self.allowance_s:
+                self.look_away(limit)
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        async with asyncio.timeout(None) as limit:
+            self.look(limit, judge)
+            try:
+                return await work
+            finally:
+                self.look_away(limit)
 
     def look(self, who: object, judge: Callable[[], None]) -> None:
         """Call `judge` at each tick but one that follows a standstill, until `who` looks away."""
@@ -91,6 +132,8 @@ class RunningClock:
     def _tick(self) -> None:
         elapsed_s = asyncio.get_running_loop().time() - self._ticked_at
         self.now_s += min(elapsed_s, self.tick_s)
+        late_s = min(elapsed_s - self.tick_s, LATEST_S)
+        self._late_s = max(late_s, self._late_s * (1 - LATENESS_LOSS))
         self._wait()
         stood_still_before, self._stood_still = self._stood_still, elapsed_s > 2 * self.tick_s
         if stood_still_before or not self._stood_still:

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 TICKS_PER_BEAT: Final = 2
 LONGEST_SILENCES: Final = 5
 """A node whose beats are measured to come irregularly may be silent for so much longer."""
+CONNECTING_ENDS_S: Final = 60.0
+"""A try to connect ends then, whatever the clock says by which others are judged."""
 QUICK_VOTES_SHARE: Final = 0.5
 """Share of `vote_timeout` that a DataNode has whose votes came fast so far."""
 
@@ -53,8 +55,12 @@ class WritingConnections(DataConnections):
         """Connect: a node that hangs takes no connection either, and the next try waits longer."""
         patience = self._connecting_s[address]
         connection = WatchedConnection(address, self, self._silence[address])
+        within_s = patience.seconds
         try:
-            await connection.connect(patience.seconds)
+            await self.clock.within(within_s, connection.connect(CONNECTING_ENDS_S))
+        except TimeoutError:
+            patience.back_off()
+            raise UnavailableError(f"{address} did not answer within {within_s:.3g} s") from None
         except UnavailableError:
             patience.back_off()
             raise
@@ -139,7 +145,7 @@ class WatchedConnection(DataConnection):
             self._clock.look_away(self)
             return
         silent_s = self._clock.now_s - self._heard_at
-        if silent_s > self._silence.seconds:
+        if silent_s > self._silence.seconds + self._clock.allowance_s:
             error = OutcomeUnknownError(
                 f"{self.address} hangs or is out of reach: silent for {silent_s:.2g} s",
                 peer=self.address,

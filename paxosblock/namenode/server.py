@@ -30,7 +30,7 @@ from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
-from paxosblock.stall import StallWatch
+from paxosblock.stall import AwakeClock, StallWatch
 from paxosblock.startup import collect_seldom, refuse_optimized_python
 
 _log = logging.getLogger(__name__)
@@ -87,11 +87,11 @@ async def running(
         store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient(guard.access))
-        clock_s = asyncio.get_running_loop().time
+        clock_s = AwakeClock(asyncio.get_running_loop().time)
         reach = over_rpc(client, config.recovery_timeout_s)
         node = NameNode(node_id, config, store, clock_s, reach)
         stack.push_async_callback(node.close)
-        stall = StallWatch()
+        stall = StallWatch(clock_s)
         stall.start()
         stack.callback(stall.stop)
         # The port opens before the store, because other members speak to the store here; an early

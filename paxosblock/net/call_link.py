@@ -29,6 +29,7 @@ from paxosblock.net.call_frames import (
     pack,
 )
 from paxosblock.net.control import split_address
+from paxosblock.net.due_timer import DueTimer
 from paxosblock.net.wire import decode_error
 
 _ANSWER: Final = CallFrameKind.ANSWER
@@ -85,8 +86,7 @@ class CallLink(asyncio.Protocol):
         self._numbers = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._unsent: list[bytes] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_s = 0.0  # a timer of uvloop does not always tell it
+        self._timer = DueTimer(self._look)
         self._heard_s = self._used_s = self._loop.time()
         self._leaving = False
         """True if no further call may be sent."""
@@ -118,8 +118,7 @@ class CallLink(asyncio.Protocol):
         self._pending[number] = _Pending(question, answer, now_s, due_s)
         self._used_s = now_s
         self._leaving = number == NUMBER_MAX
-        if self._timer is None or due_s < self._timer_due_s:
-            self._look_at(due_s)
+        self._timer.set_by(due_s)
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(frame)
@@ -163,9 +162,7 @@ class CallLink(asyncio.Protocol):
         self._leaving = True
         self._transport = None
         self._fail(OutcomeUnknownError, f"connection lost: {exc or f'closed by {self._ended_by}'}")
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._closed.set()
         self._on_lost(self)
 
@@ -220,15 +217,8 @@ class CallLink(asyncio.Protocol):
 
     # -- time-outs: one timer for all calls -------------------------------------------------------
 
-    def _look_at(self, due_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due_s = due_s
-        self._timer = self._loop.call_at(due_s, self._look)
-
     def _look(self) -> None:
         """Give up the calls that are due. A connection on which nothing came is not used again."""
-        self._timer = None
         now_s = self._loop.time()
         late = [number for number, each in self._pending.items() if each.due_s <= now_s]
         for number in late:
@@ -239,7 +229,7 @@ class CallLink(asyncio.Protocol):
                 why = f"no answer in {pending.question.timeout_s:.3g} s"
                 pending.answer.set_exception(self._error(DeadlineError, pending.question, why))
         if self._pending:
-            self._look_at(min(each.due_s for each in self._pending.values()))
+            self._timer.set_by(min(each.due_s for each in self._pending.values()))
         elif self._leaving:
             self._abort()
 

@@ -26,6 +26,7 @@ from paxosblock.errors import (
 from paxosblock.logs import error_for_peer
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection
+from paxosblock.net.due_timer import DueTimer
 from paxosblock.net.stream import connect
 from paxosblock.net.wire import (
     BULK,
@@ -107,8 +108,7 @@ class CallChannel:
         self._numbers = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._receiving: _Pending | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_s = 0.0  # a timer of uvloop does not always tell it
+        self._timer = DueTimer(self._look)
 
     async def call(
         self,
@@ -138,8 +138,7 @@ class CallChannel:
         what, due_s = type(request).__name__, loop.time() + timeout_s
         pending = _Pending(loop.create_future(), sink, what, timeout_s, due_s)
         self._pending[number] = pending
-        if self._timer is None or due_s < self._timer_due_s:
-            self._look_at(due_s)
+        self._timer.set_by(due_s)
         try:
             header = Header.of(FrameKind.CALL, payload, block=block, request=number)
             send = self.connection.send_soon if soon else self.connection.send
@@ -149,16 +148,8 @@ class CallChannel:
             del self._pending[number]
             self._let_go(pending)
 
-    def _look_at(self, due_s: float) -> None:
-        """Have one timer for all calls: one for each costs a turn of the loop when it ends."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due_s = due_s
-        self._timer = asyncio.get_running_loop().call_at(due_s, self._look)
-
     def _look(self) -> None:
         """Give up the calls that are due."""
-        self._timer = None
         now_s, peer = asyncio.get_running_loop().time(), self.connection.peer
         for each in self._pending.values():
             if each.due_s <= now_s:
@@ -166,7 +157,7 @@ class CallChannel:
                 _fail(each, DeadlineError(late, peer=peer))
         waiting = [each.due_s for each in self._pending.values() if not each.future.done()]
         if waiting:
-            self._look_at(min(waiting))
+            self._timer.set_by(min(waiting))
 
     def _let_go(self, pending: _Pending) -> None:
         """Forget a call that is over; chunks that still come for it are dropped."""
@@ -226,9 +217,7 @@ class CallChannel:
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         self._receiving = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         for pending in self._pending.values():
             _fail(pending, OutcomeUnknownError(str(error), peer=connection.peer))
         if self._votes is not None:

@@ -252,6 +252,18 @@ async def test_a_client_that_is_always_busy_leaves_a_node_that_hangs_all_the_sam
 
 
 @told
+async def test_on_a_busy_machine_a_node_may_be_late_as_we_are(scene: Scene) -> None:
+    """Our own turns come late, for want of a processor: those of the node do, too."""
+    tick_s = scene.pool.clock.tick_s
+    while scene.pool.clock.now_s < scene.stream._heard_at + LATEST_S:
+        scene.loop.now += 2 * tick_s
+        await scene.passes(tick_s / 50)
+    assert not scene.node.aborted, "it was silent for longer than a node of an idle machine may"
+    await scene.passes(3 * LATEST_S)
+    assert scene.node.aborted
+
+
+@told
 async def test_a_node_whose_beats_come_irregularly_is_given_more_time(scene: Scene) -> None:
     for number in range(40):
         await scene.passes(BEAT_S if number % 2 else HUNG_S - BEAT_S)
@@ -312,6 +324,28 @@ def test_patience_doubles_in_vain_until_something_comes() -> None:
     assert seen == [0.5, 1.0, 2.0, 3.0, 3.0]
     patience.observe(0.01)
     assert patience.seconds == 0.5
+
+
+def test_a_try_to_connect_is_not_given_up_for_the_time_in_which_we_stood_still() -> None:
+    with virtual_time() as loop:
+        clock = RunningClock(0.1)
+
+        async def run() -> None:
+            answer = loop.create_future()
+            trying = asyncio.create_task(clock.within(0.6, answer))
+            await loop.pass_time(0.3)
+            for _ in range(3):
+                loop.now += 100.0
+                await loop.pass_time(0.15)
+            assert not trying.done()
+            answer.set_result("connected")
+            assert await trying == "connected"
+            silent = asyncio.create_task(clock.within(0.6, loop.create_future()))
+            await loop.pass_time(10.0)
+            with pytest.raises(TimeoutError):
+                await silent
+
+        loop.run_until_complete(run())
 
 
 @pytest.mark.parametrize("stop_s", [1.0, 86_400.0])

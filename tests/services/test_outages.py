@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import Client, LocalCluster
+from paxosblock import AsyncClient, Client, LocalCluster
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
@@ -90,6 +91,26 @@ def test_a_sync_that_takes_two_seconds_does_not_end_a_block(tmp_path: Path) -> N
         assert time.monotonic() - begun >= 2.0
         assert cluster.met(slow)
         assert (receipt.block, receipt.replicas) == (before.block, before.replicas)
+
+
+AT_ONCE = 400
+"""Clients in one process: so many that none hears of a DataNode within `hung_after`."""
+
+
+def test_clients_that_begin_at_once_find_no_datanode_that_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def flushed(url: str, path: str) -> int:
+        async with AsyncClient(url) as fs, await fs.create(path) as out:
+            await out.write(b"x")
+            return len((await out.hflush()).replicas)
+
+    async def all_flushed(url: str) -> list[int]:
+        return await asyncio.gather(*(flushed(url, f"/{number}") for number in range(AT_ONCE)))
+
+    with caplog.at_level("INFO", logger="paxosblock.client"), LocalCluster(datanodes=3) as cluster:
+        assert asyncio.run(all_flushed(cluster.url)) == [3] * AT_ONCE
+    assert [each for each in caplog.messages if "takes no replica" in each] == []
 
 
 WRITER = """
