@@ -16,15 +16,21 @@ from paxosblock.units import KIB
 
 _PIECE_BYTES: Final = 256 * KIB
 
+STALL_S: Final = 10.0
+"""A reader that takes nothing for so long is gone, as far as the others that wait can know."""
+
 _log = logging.getLogger(__name__)
 
 
 class Backups:
     """One at a time: each takes room on the disk, and reading."""
 
-    def __init__(self, checkpoint: Callable[[], Awaitable[Checkpoint]]) -> None:
-        """Give away what `checkpoint` makes."""
+    def __init__(
+        self, checkpoint: Callable[[], Awaitable[Checkpoint]], stall_s: float = STALL_S
+    ) -> None:
+        """Give away what `checkpoint` makes, to readers that take some of it every `stall_s`."""
         self._checkpoint = checkpoint
+        self._stall_s = stall_s
         self._gives = False
 
     def add_to(self, app: web.Application) -> None:
@@ -38,7 +44,7 @@ class Backups:
         try:
             checkpoint = await self._checkpoint()
             try:
-                return await _send(request, checkpoint)
+                return await _send(request, checkpoint, self._stall_s)
             finally:
                 await asyncio.to_thread(checkpoint.close)
         except PaxosBlockError as error:
@@ -47,13 +53,21 @@ class Backups:
             self._gives = False
 
 
-async def _send(request: web.Request, checkpoint: Checkpoint) -> web.StreamResponse:
+async def _send(request: web.Request, checkpoint: Checkpoint, stall_s: float) -> web.StreamResponse:
+    """Send the stream; cut the connection of a reader that takes nothing for `stall_s`."""
     response = web.StreamResponse()
     response.content_length = checkpoint.size_bytes
     await response.prepare(request)
     stream = pieces(checkpoint, _PIECE_BYTES)
     while piece := await asyncio.to_thread(next, stream, b""):
-        await response.write(piece)
+        try:
+            async with asyncio.timeout(stall_s):
+                await response.write(piece)
+        except TimeoutError:
+            _log.warning("gives up a backup: %s took nothing for %g s", request.remote, stall_s)
+            if request.transport is not None:
+                request.transport.abort()
+            return response
     _log.info("gave a backup of the catalog: %d bytes", checkpoint.size_bytes)
     return response
 

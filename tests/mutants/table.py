@@ -1083,6 +1083,13 @@ SOURCE: tuple[Mutant, ...] = (
         DAMAGED_MEMBER,
     ),
     _recovery(
+        "a backup that nobody reads holds up all others",
+        "backup_route.py",
+        "            async with asyncio.timeout(stall_s):\n",
+        "            async with asyncio.timeout(None):\n",
+        "tests/services/test_stalled_backup.py",
+    ),
+    _recovery(
         "nobody hears that a member reads damage in its map",
         "kv/rocks_table.py",
         "        return self.on_damage(ours) if isinstance(ours, CorruptionError) else ours\n",
