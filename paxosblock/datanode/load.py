@@ -134,7 +134,13 @@ def _load_small(store: FileStore, found: SmallLoaded) -> Loaded:
         return _dead(block, None, None, found.corrupt)
     if found.corrupt:
         return _dead(block, metadata.replica(ChunkLog()), place, found.corrupt)
-    replica = metadata.replica(store.small.log_of(block))
+    try:
+        log = store.small.log_of(block)
+    except CorruptionError as error:  # a chunk of an earlier segment is not read before
+        return _dead(block, metadata.replica(ChunkLog()), place, str(error))
+    replica = metadata.replica(log)
+    if contradiction := _contradiction(replica):
+        return _dead(block, replica, place, contradiction)
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
     files = store.store_metadata(place, replica)
     if files.file is not None:

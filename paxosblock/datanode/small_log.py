@@ -8,6 +8,7 @@ file is synced, made, read or closed, as the loop must not wait for a disk that 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import struct
@@ -31,12 +32,14 @@ from paxosblock.datanode.small_segment import (
     damaged,
     decode_header,
     encode_record,
+    is_of,
     read_records,
     record_size,
 )
 from paxosblock.disk import Disk, FileHandle, publish, publish_open, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.logs import facts
 from paxosblock.protocol.types import BlockId
 from paxosblock.units import MIB
 
@@ -46,6 +49,8 @@ NO_BLOCK: Final = BlockId(0)
 _NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
 _END: Final = struct.Struct("<Q")
 _PREVIOUS_END: Final = HEADER_BYTES + RECORD_BYTES + _END.size
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -141,7 +146,10 @@ class SmallLog(OpenFile):
     def _open(self, number: int) -> None:
         path = self._path(number)
         handle = self._disk.open(path)
-        header = decode_header(str(path), self._disk.read(handle, HEADER_BYTES, 0))
+        data = self._disk.read(handle, HEADER_BYTES + RECORD_BYTES, 0)
+        header = decode_header(str(path), data)
+        if not header.boot:
+            _log.error("the head of a segment is damaged", extra=facts(path=path))
         self._segments[number] = Segment(handle, header.salt, HEADER_BYTES)
         self._last = number
 
@@ -151,7 +159,7 @@ class SmallLog(OpenFile):
         segment, name = self._segments[number], str(self._path(number))
         end = None if last else _PREVIOUS_END
         data = self._disk.read(segment.handle, end or self._disk.size(segment.handle), 0)
-        same_boot = decode_header(name, data).boot == self._boot
+        same_boot = is_of(decode_header(name, data), self._boot)
         first = next(read_records(name, data, end=end, same_boot=same_boot), None)
         if first is None and last:
             return None
@@ -172,7 +180,7 @@ class SmallLog(OpenFile):
             return
         self._disk.sync(segment.handle)  # its process may have died before it synced
         data = self._disk.read(segment.handle, self._disk.size(segment.handle), 0)
-        same_boot = decode_header(name, data).boot == self._boot
+        same_boot = is_of(decode_header(name, data), self._boot)
         for record in read_records(name, data, end=None, same_boot=same_boot):
             segment.end = record.end
             yield self._last, record

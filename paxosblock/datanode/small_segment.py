@@ -83,19 +83,29 @@ class SegmentHeader:
 def decode_header(name: str, data: Buffer) -> SegmentHeader:
     """Return the header of the segment `name` that begins with `data`.
 
+    If it is damaged, its first record in `data` has the salt, too; the boot is then not known.
+
     Raises:
         ConfigError: a later version wrote it.
-        CorruptionError: it is damaged.
+        CorruptionError: it is damaged, and so is its first record.
     """
     view = memoryview(data)
     packed = view[: _SEGMENT.size]
     if len(view) < HEADER_BYTES or _CRC.unpack_from(view, _SEGMENT.size)[0] != crc32c(packed):
-        raise damaged(name, 0)
+        salt = bytes(view[HEADER_BYTES : HEADER_BYTES + SALT_BYTES])
+        if _head(bytes(view[: HEADER_BYTES + RECORD_BYTES]), HEADER_BYTES, salt) is None:
+            raise damaged(name, 0)
+        return SegmentHeader(salt, "")
     magic, salt, boot = _SEGMENT.unpack(packed)
     refuse_later_magic(name, magic, MAGIC, FROM_A_SNAPSHOT)
     if magic != MAGIC:
         raise damaged(name, 0)
     return SegmentHeader(salt, boot.rstrip(b"\0").decode("utf-8", "replace"))
+
+
+def is_of(header: SegmentHeader, boot: str) -> bool:
+    """True if the segment is, or may be, of this boot: then less is taken for torn by a crash."""
+    return header.boot in ("", boot)
 
 
 def encode_record(

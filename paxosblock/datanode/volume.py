@@ -272,7 +272,11 @@ class Volume:
     async def load(self, hung_after_s: float) -> Found:
         """Load the replicas; none if the volume fails meanwhile, or hangs for `hung_after_s`.
 
-        Wait for it as long as the disk answers, however much there is to load.
+        Wait for it as long as the disk answers, however much there is to load. Whatever else goes
+        wrong is an error of this volume, and the others go on.
+
+        Raises:
+            ConfigError: a later version wrote a file of it.
         """
         loading = asyncio.ensure_future(self.run(self.store.load))
         while not (await asyncio.wait((loading,), timeout=hung_after_s))[0]:
@@ -282,7 +286,11 @@ class Volume:
                 return Found()
         try:
             found = loading.result()
-        except (StorageError, NoSpaceError) as error:
+        except ConfigError:
+            raise
+        except Exception as error:
+            if not isinstance(error, PaxosBlockError):
+                _log.exception("volume cannot be loaded", extra=facts(folder=self.folder))
             self.fail(error)
             return Found()
         self.used_bytes += found.resting_bytes

@@ -111,6 +111,7 @@ MONITOR = "tests/namenode/test_monitor.py"
 COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
+DAMAGED_LOGS = "tests/datanode/test_damaged_logs.py"
 FIRST_READS = "tests/datanode/test_first_reads.py"
 ACCEPTOR = "tests/datanode/test_acceptor.py"
 REBUILDER = "tests/namenode/test_rebuilder.py"
@@ -191,6 +192,27 @@ SOURCE: tuple[Mutant, ...] = (
         "        disk.sync_folder(folder / part)\n",
         "        pass\n",
         f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_a_restarted_process_told[disk_votes]",
+    ),
+    _store(
+        "an error that nobody foresaw in one volume ends the node",
+        "datanode/volume.py",
+        "        except Exception as error:\n",
+        "        except PaxosBlockError as error:\n",
+        DAMAGED_LOGS,
+    ),
+    _store(
+        "a damaged chunk of an open small replica is an error of its volume",
+        "datanode/load.py",
+        "    except CorruptionError as error:  # a chunk of an earlier",
+        "    except ConfigError as error:  # a chunk of an earlier",
+        DAMAGED_LOGS,
+    ),
+    _store(
+        "a segment with a damaged header is anybody's",
+        "datanode/small_segment.py",
+        '        return SegmentHeader(salt, "")\n',
+        "        raise damaged(name, 0)\n",
+        DAMAGED_LOGS,
     ),
     _store(
         "a file is written again while a power cut may bring its name back",

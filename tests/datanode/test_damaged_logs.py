@@ -1,0 +1,97 @@
+"""A start with a damaged log of small replicas: what is damaged is lost, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
+from paxosblock.datanode import small_log
+from paxosblock.datanode.small_segment import RecordKind, encode_record, read_records
+from paxosblock.net import control
+from paxosblock.protocol.messages import Created, LastVote, Read, ReadReply, Vote
+from paxosblock.protocol.types import BlockId, Reason
+from tests.datanode.node import Node, chunk, frame, name, refusal, running
+from tests.datanode.process import client_of, datanode
+
+OPEN, OTHER = BlockId(11), BlockId(12)
+
+
+async def put(node: Node, block: BlockId) -> None:
+    """Write a small replica, and leave it open."""
+    assert isinstance(await node.create(block, small=True), Created)
+    assert isinstance(await node.send(frame(0, block=block)), Vote)
+
+
+async def two_segments(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A volume with an open replica in the first segment, another in the second; the first."""
+    with monkeypatch.context() as short:
+        short.setattr(small_log, "SEGMENT_BYTES", 300)
+        async with running(folder) as node:
+            await put(node, OPEN)
+            await put(node, OTHER)
+    assert (folder / "small" / "log_2").exists()
+    return folder / "small" / "log_1"
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def damage_chunk(path: Path) -> None:
+    """Flip a bit of user data."""
+    flip(path, path.read_bytes().index(chunk(0)) + 50)
+
+
+async def test_a_damaged_chunk_of_an_open_replica_costs_this_replica_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage_chunk(await two_segments(tmp_path, monkeypatch))
+    async with running(tmp_path) as node:
+        assert node.volumes[0].failed == ""
+        assert refusal(await node.ask(Read(OPEN))) is Reason.CORRUPT
+        assert refusal(await node.next_gs(1, block=OPEN)) is Reason.CORRUPT
+        assert [block for block, _, _ in node.notes.corrupt] == []
+        told = await node.ask(Read(OTHER))
+        assert isinstance(told, ReadReply)
+        assert told.length == 1
+        node.holder.payloads = [chunk(0)]
+        await node.finalize(1, [name(0)], block=OPEN)
+        assert isinstance(await node.ask(Read(OPEN)), ReadReply), "a full copy heals it"
+
+
+async def test_an_error_that_nobody_foresaw_costs_one_volume(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    async with running(first, second) as node:
+        await put(node, OPEN)
+        assert isinstance(await node.create(OTHER, storage=node.volumes[1].storage), Created)
+    path = first / "small" / "log_1"
+    data = path.read_bytes()
+    unknown: Any = max(RecordKind) + 1
+    path.write_bytes(data + encode_record(data[4:12], unknown, OPEN, b"", 0))
+    with pytest.raises(ValueError, match="RecordKind"):
+        list(read_records("log_1", path.read_bytes(), end=None, same_boot=True))
+    async with running(first, second) as node:
+        assert "RecordKind" in node.volumes[0].failed
+        assert node.volumes[1].failed == ""
+        assert isinstance(await node.ask(Read(OTHER), node.volumes[1].storage), ReadReply)
+
+
+async def test_a_process_starts_with_flipped_bits_in_head_and_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "node-1"
+    path = await two_segments(folder / "volume-0", monkeypatch)
+    damage_chunk(path)
+    flip(path, 20)
+    with datanode(folder) as process:
+        async with client_of(process) as client:
+            assert isinstance(await client.last_vote(1, OTHER), LastVote)
+            assert refusal(await client.ask(Read(OPEN))) is Reason.CORRUPT
+        held = control.call(process.address, LIST_REPLICAS, ListReplicas()).replicas
+        assert len(held) == 1
+        assert "replica is dead" in process.log()
