@@ -244,6 +244,12 @@ def test_dask_writes_and_reads_parquet(url: str) -> None:
     )
 
 
+def test_dask_counts_rows_by_what_the_parquet_files_say(url: str) -> None:
+    with dask.config.set(scheduler="threads", num_workers=2):
+        dask.dataframe.from_pandas(table().to_pandas(), npartitions=3).to_parquet(f"{url}/frame")
+        assert len(dask.dataframe.read_parquet(f"{url}/frame")) == len(table())
+
+
 def test_dask_reads_csv_by_blocks_that_cut_lines(fs: PaxosBlockFileSystem, url: str) -> None:
     frame = table(1000).to_pandas()
     frame.to_csv(f"{url}/frame.csv", index=False)

@@ -426,7 +426,7 @@ def test_a_mode_that_makes_no_sense_is_refused(
 @pytest.mark.parametrize(
     ("mode", "option", "message"),
     [
-        ("wb", "replicaton", "unknown option 'replicaton'; there are block_size, replication"),
+        ("wb", "replicaton", "unknown option 'replicaton'; did you mean 'replication'"),
         ("rb", "replication", "option 'replication' has no effect on a file to read"),
     ],
 )
@@ -436,6 +436,15 @@ def test_an_option_that_makes_no_sense_is_refused(
     with pytest.raises(ConfigError, match=message):
         fs.open(f"{home}/a", mode, None, None, None, **{option: 2})
     assert fs.ls(home) == []
+
+
+def test_options_of_other_file_systems_are_ignored_as_these_ignore_each_others(
+    fs: PaxosBlockFileSystem, home: str
+) -> None:
+    with fs.open(f"{home}/a", "wb", acl="private", content_type="text/plain") as file:
+        file.write(b"ours")
+    with fs.open(f"{home}/a", default_cache="none", version_id=None) as file:
+        assert file.read() == b"ours"
 
 
 def test_an_open_file_and_its_position_travel_by_pickle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -219,10 +219,49 @@ def test_a_table_of_the_catalog_is_refused_in_a_line_that_tells_what_to_do(
         spark.sql("DROP TABLE made")
         spark.sql("DROP TABLE saved")
     assert rows.ids() == (table / "saved").ids() == Counter([0, 1, 2])
-    spark.sql(f"CREATE TEMPORARY VIEW v USING paxosblock OPTIONS (path '{rows.url}')")
-    spark.sql("INSERT INTO v VALUES (7)")
-    assert spark.table("v").count() == 4
+
+
+@pytest.fixture
+def view(spark: SparkSession, table: Place) -> Iterator[Callable[[], None]]:
+    """Make the temporary view `v` of a directory with ten rows, or make it anew."""
+    spark.range(10).write.format("paxosblock").mode("append").save(table.url)
+
+    def make() -> None:
+        what = f"v USING paxosblock OPTIONS (path '{table.url}')"
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {what}")
+
+    make()
+    yield make
     spark.catalog.dropTempView("v")
+
+
+def test_a_view_shows_what_was_inserted_when_it_is_made_anew(
+    spark: SparkSession, view: Callable[[], None]
+) -> None:
+    """Spark plans the files of a view once, and tells a Python source of no later query."""
+    assert spark.table("v").count() == 10
+    spark.sql("INSERT INTO v VALUES (10), (11)")
+    view()
+    assert spark.table("v").count() == 12
+    spark.sql("INSERT OVERWRITE v VALUES (9)")
+    with pytest.raises(PySparkException, match="no such file or directory"):
+        spark.table("v").collect()
+    view()
+    assert [row.id for row in spark.sql("SELECT id FROM v").collect()] == [9]
+
+
+def test_a_hint_makes_a_small_source_a_broadcast(
+    spark: SparkSession, view: Callable[[], None]
+) -> None:
+    """Spark asks no Python source for its size, and takes it for the largest there is."""
+
+    def plan(hint: str) -> str:
+        joined = spark.sql(f"SELECT {hint} * FROM v JOIN range(100000) USING (id)")
+        return str(joined._jdf.queryExecution().executedPlan().toString())
+
+    # The other side is broadcast if any is: it has a size.
+    assert "BuildLeft" in plan("/*+ BROADCAST(v) */")
+    assert "BuildLeft" not in plan("")
 
 
 def test_files_of_different_columns_are_read_as_one_with_the_path_of_each_row(

@@ -29,6 +29,7 @@ from paxosblock.client.fsspec.files import (
 from paxosblock.client.fsspec.names import NameVerbs
 from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
 from paxosblock.errors import ConfigError, InvalidRequestError
+from paxosblock.settings import did_you_mean
 from paxosblock.transaction import Marker
 from paxosblock.units import MIB
 
@@ -107,12 +108,13 @@ class PaxosBlockFileSystem(NameVerbs):
             cache_type: one of fsspec's caches; "none" reads ahead by itself.
             size: not used: the file knows it.
             tuning: of a file to write: `replication`, `durability`, `chunk_size`, `window`,
-                `on_failure`, `replace_on_failure`, `best_effort`.
+                `on_failure`, `replace_on_failure`, `best_effort`. Options of other file systems
+                are ignored, as these ignore each other's.
 
-        Raises ConfigError: another option is given, or one of these for a file to read.
+        Raises ConfigError: an option that is misspelt, or one of these for a file to read.
         """
         runner = self.runner
-        _check_tuning(mode, tuning)
+        tuning = _ours(mode, tuning)
         if mode == "rb":
             reader = runner.run(self._reader, path)
             if cache_type == "none":
@@ -293,13 +295,14 @@ class PaxosBlockFileSystem(NameVerbs):
                 callback.relative_update(len(piece))
 
 
-def _check_tuning(mode: str, tuning: Mapping[str, Any]) -> None:
-    for name in tuning:
-        if name not in _TUNING:
-            known = ", ".join(_TUNING)
-            raise ConfigError(f"open: unknown option {name!r}; there are block_size, {known}")
-        if mode == "rb":
+def _ours(mode: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are ours. Raises ConfigError as `_open`."""
+    for name in options:
+        if name not in _TUNING and (meant := did_you_mean(name, ("block_size", *_TUNING))):
+            raise ConfigError(f"open: unknown option {name!r}{meant}")
+        if name in _TUNING and mode == "rb":
             raise ConfigError(f"open: option {name!r} has no effect on a file to read")
+    return {name: value for name, value in options.items() if name in _TUNING}
 
 
 def _how(mode: str) -> Publish:
