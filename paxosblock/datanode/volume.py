@@ -355,14 +355,16 @@ class Volume:
                 if not is_shortage(error):
                     failed = blamed(self.folder, error)
                     self._loop.call_soon_threadsafe(self.fail, error)
+        deleted_bytes = self.store.removals.waiting_bytes
         return StorageReport(
             storage=self.storage,
             capacity_bytes=room.capacity_bytes,
             free_bytes=max(room.free_bytes - reserved_bytes, 0),
-            used_bytes=self.used_bytes + self.store.removals.waiting_bytes,
+            used_bytes=self.used_bytes + deleted_bytes,
             failed=failed,
             scrubbed_ms=self.scrubbed.whole_ms,
             snapshot=self._has_snapshot,
+            deleted_bytes=deleted_bytes,
         )
 
     def _look(self) -> Room:

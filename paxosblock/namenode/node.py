@@ -97,16 +97,7 @@ class NameNode:
         self.balancer = self._make_balancer()
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
-        self.reports = Reports(
-            catalog=self.catalog,
-            datanodes=self.datanodes,
-            replicas=self.replicas,
-            finalizer=self.finalizer,
-            alarms=self.alarms,
-            judges=lambda: self.leadership.serves,
-            holds=lambda: self.safe_mode.holds,
-            copied=self.monitor.take_finished,
-        )
+        self.reports = self._make_reports()
         self.leaving = self._make_leaving()
         self.housekeeper = self._make_housekeeper()
         self.leadership = Leadership(name, store, self._begin, self._end)
@@ -303,6 +294,19 @@ class NameNode:
             Patience(config.replicate_after_s, config.datanode_dead_after_s, self._started_s),
             config.min_replication,
             self.clock_s,
+        )
+
+    def _make_reports(self) -> Reports:
+        return Reports(
+            catalog=self.catalog,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            finalizer=self.finalizer,
+            alarms=self.alarms,
+            judges=lambda: self.leadership.serves,
+            holds=lambda: self.safe_mode.holds,
+            copied=self.monitor.take_finished,
+            taken=self.balancer.note_report,
         )
 
     def _make_leaving(self) -> LeavingNodes:

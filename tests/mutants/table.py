@@ -1641,6 +1641,13 @@ SOURCE: tuple[Mutant, ...] = (
         REOPENING,
     ),
     _recovery(
+        "a move no longer counts as soon as its source is no member any more",
+        "blocks/replication/balancer.py",
+        "moving.move.source, max(moving.gone_s, moving.ended_s))",
+        "moving.move.source, moving.ended_s)",
+        "tests/namenode/test_balancer.py",
+    ),
+    _recovery(
         "a block with too few members waits for the walk over all blocks",
         "blocks/replication/monitor.py",
         "        finalizer.told = self._look_if_short\n",

@@ -18,10 +18,11 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
 from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest
-from paxosblock.errors import ExistsError, InvalidRequestError
+from paxosblock.errors import DeadlineError, ExistsError, InvalidRequestError
+from paxosblock.namenode.blocks.acceptors import Answer, Question
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.messages import Finalize
+from paxosblock.protocol.messages import Delete, Finalize
 from paxosblock.protocol.types import BlockId, StorageId
 from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
 from tests.namenode.scene import ANN, Scene, finalize_request, new_scene
@@ -32,6 +33,17 @@ ROOM_BYTES = 200
 OLD = ("s1", "s2", "s3")
 NEW = "s4"
 DONE = {Balancing.BALANCED, Balancing.STUCK}
+
+
+class Slow(Network):
+    """DataNodes that may be slow to drop replicas."""
+
+    keeps = False
+
+    async def _answer(self, storage: StorageId, question: Question) -> Answer:
+        if self.keeps and isinstance(question, Delete):
+            raise DeadlineError(f"{storage}: no answer")
+        return await super()._answer(storage, question)
 
 
 class Cluster:
@@ -64,6 +76,7 @@ class Cluster:
             if acceptor.alive and self.scene.node.datanodes.home(storage) is not None:
                 beat = Heartbeat(f"dn-{storage}", "run-1", (self.room(storage),), 0)
                 assert not (await self.scene.service.call(HEARTBEAT, beat)).register
+                await self.scene.report(storage)
 
     async def file(self, path: str, blocks: int, *, closed: bool = True) -> list[BlockRecord]:
         """A file of blocks of one chunk, which all members hold and have told so."""
@@ -118,7 +131,7 @@ class Cluster:
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     """Three storages that are known, and an empty fourth one that is not."""
-    network = Network(acceptors(*OLD, NEW))
+    network = Slow(acceptors(*OLD, NEW))
     network.reach[StorageId(NEW)].alive = False
     scene = await new_scene(network=network)
     cluster = Cluster(scene)
@@ -172,6 +185,28 @@ async def test_the_replica_that_left_is_dropped_and_those_who_stay_hold_the_new_
         for storage in (*OLD, NEW):
             held, wanted = cluster.scene.acceptor(storage).replicas, storage in members
             await wait_until_async(partial(has, held, record.block, wanted))
+
+
+async def test_a_move_counts_until_its_source_has_dropped_the_replica(cluster: Cluster) -> None:
+    """However late that is. The source looks as full as before until then."""
+    network = cluster.scene.network
+    assert isinstance(network, Slow)
+    network.keeps = True
+    records = await cluster.file("/f", 10)
+    await with_new(cluster)
+    assert (await cluster.balance(step_s=1.0)).moved_blocks == 6
+    assert max(map(cluster.used_bytes, OLD)) == 10 * CHUNK_BYTES
+    await cluster.ask(stop=True)
+    again = await cluster.balance("two", step_s=1.0)
+    assert (again.standing, again.moved_blocks) == (Balancing.BALANCED, 0)
+    network.keeps = False
+    for _ in range(20):
+        await cluster.pass_time(1.0)
+    await wait_until_async(lambda: max(map(cluster.used_bytes, OLD)) < 10 * CHUNK_BYTES)
+    await cluster.ask("two", stop=True)
+    again = await cluster.balance("three", step_s=1.0)
+    assert (again.standing, again.moved_blocks) == (Balancing.BALANCED, 0)
+    assert sum(NEW in each for each in await cluster.members(records)) == 6
 
 
 async def test_files_that_are_being_written_are_left_alone(cluster: Cluster) -> None:

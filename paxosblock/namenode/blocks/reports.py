@@ -73,6 +73,7 @@ class Reports:
         judges: Callable[[], bool],
         holds: Callable[[], bool],
         copied: Callable[[BlockId, StorageId, Generation], None],
+        taken: Callable[[BlockReport], None],
     ) -> None:
         """Use these parts of the node.
 
@@ -80,6 +81,7 @@ class Reports:
             judges: returns True if this NameNode leads.
             holds: returns True while safe mode lets nothing be taken away.
             copied: is called with finished copies that are not members yet.
+            taken: is called with each report that was taken in.
         """
         self._catalog = catalog
         self._datanodes = datanodes
@@ -91,6 +93,7 @@ class Reports:
         self._left_over: set[StorageId] = set()
         """Storages that reported leftovers while nothing was taken away."""
         self._copied = copied
+        self._taken = taken
         self._turns: dict[StorageId, _Turn] = {}
 
     async def take(self, report: BlockReport) -> ReportAnswer:
@@ -127,6 +130,7 @@ class Reports:
         if report.covers is not None:
             await self._take_missing(report, report.covers, judging)
             reported.add(report.covers)
+        self._taken(report)
         _log.debug(
             "block report",
             extra=facts(

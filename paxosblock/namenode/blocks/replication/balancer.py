@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +20,7 @@ from typing import Final
 from paxosblock.api.care import BALANCE_KEPT_S, AdminState, BalanceStatus, Balancing
 from paxosblock.api.care import Balance as BalanceRequest
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.api.reports import LAST_BLOCK, BlockRange, StorageReport
+from paxosblock.api.reports import LAST_BLOCK, BlockRange, BlockReport, StorageReport
 from paxosblock.errors import ExistsError
 from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes, Liveness
 from paxosblock.namenode.blocks.replicas import Replicas
@@ -45,21 +46,29 @@ LEAVES_WITHIN_S: Final = 60.0
 FAILED_MAX: Final = 16
 """Copies in a row that may fail before the balancer gives up."""
 HEARTBEATS: Final = 3
-"""Heartbeats after which storages have certainly reported their use since a move."""
+"""Heartbeats for which a balancer waits for storages to tell their use since a move, before it says
+that it is done."""
 
 
 @dataclass(slots=True)
 class _Moving:
-    """A move under way, until `settled_s`, when the reports of both storages show it."""
+    """A move until what both storages tell of their room shows it, and not for a time: a source
+    drops its replica when it is told to, and tells of it, and each may take long."""
 
     move: Move
     copied_s: float = math.inf
-    settled_s: float = math.inf
+    """The time at which the target was a member."""
+    leaves_from_s: float = math.inf
+    """The time since which the source could have left."""
+    ended_s: float = math.inf
+    """The time at which the source was none any more."""
+    gone_s: float = math.inf
+    """The time at which the source told that it has no replica any more."""
 
     @property
     def ended(self) -> bool:
         """True if the move is done, even if no report shows it yet."""
-        return self.settled_s < math.inf
+        return self.ended_s < math.inf
 
 
 @dataclass(slots=True)
@@ -124,7 +133,7 @@ class Balancer:
         self._holds = holds
         self._is_behind = is_behind
         self._bandwidth_bytes_per_s = bandwidth_bytes_per_s
-        self._settle_s = HEARTBEATS * heartbeat_s
+        self._heartbeat_s = heartbeat_s
         self._clock_s = clock_s
         self._run: _Run | None = None
         self._balance = Evenness((), 1.0)
@@ -164,6 +173,21 @@ class Balancer:
             self._run = None
         return status
 
+    def note_report(self, report: BlockReport) -> None:
+        """Learn from a block report that sources of moves have dropped their replicas."""
+        if not self._moving:
+            return
+        named = {each.state.block for each in report.replicas} | {
+            each.block for each in report.dead
+        }
+        covers, deleted = report.covers, set(report.deleted)
+        for block, moving in self._moving.items():
+            if moving.move.source != report.storage:
+                continue
+            left_out = covers is not None and covers.after < block <= covers.last
+            if block in deleted or (left_out and block not in named):
+                moving.gone_s = min(moving.gone_s, self._clock_s())
+
     async def turn(self) -> None:
         """Follow the moves under way, and begin others; wait while there is nothing to do."""
         if self._run is None and not self._moving:
@@ -185,14 +209,33 @@ class Balancer:
 
     def _look(self, run: _Run, now_s: float) -> Evenness:
         """Return the state of the storages once all moves under way are done."""
+        more = Counter[StorageId]()
+        for each in self._moving.values():
+            more[each.move.target] += 0 if self._is_seen_at_target(each) else each.move.size_bytes
+            more[each.move.source] -= 0 if self._is_seen_at_source(each) else each.move.size_bytes
         volumes = (
             Volume(
-                report.storage, node.node, node.location.rack, report.used_bytes, report.free_bytes
-            )
+                report.storage,
+                node.node,
+                node.location.rack,
+                report.used_bytes - report.deleted_bytes,
+                report.free_bytes + report.deleted_bytes,
+            ).with_more(more[report.storage])
             for node, report in self._usable(now_s)
             if self._datanodes.has_reported(report.storage)
         )
-        return Evenness(volumes, run.threshold).after(each.move for each in self._moving.values())
+        return Evenness(volumes, run.threshold)
+
+    def _is_seen_at_target(self, moving: _Moving) -> bool:
+        return self._has_told(moving.move.target, moving.copied_s)
+
+    def _is_seen_at_source(self, moving: _Moving) -> bool:
+        return self._has_told(moving.move.source, max(moving.gone_s, moving.ended_s))
+
+    def _has_told(self, storage: StorageId, since_s: float) -> bool:
+        """True if a storage has certainly told its use since then, or is not known any more."""
+        home = self._datanodes.home(storage)
+        return home is None or home.heard_s > since_s + self._heartbeat_s
 
     def _usable(self, now_s: float) -> Iterator[tuple[DataNode, StorageReport]]:
         """Yield the storages among which replicas may be moved, once they have reported."""
@@ -221,7 +264,7 @@ class Balancer:
             if self._balance.balanced or not due or not self._look_for_one(run, now_s):
                 break
             await asyncio.sleep(0)  # others have their turn
-        if self._moving:
+        if any(self._is_awaited(each, now_s) for each in self._moving.values()):
             return Balancing.MOVING, ""
         if silent := self._unreported(now_s):  # this one may be too full, or too empty
             return Balancing.HELD_UP, f"storage {silent} has not reported its replicas yet"
@@ -230,6 +273,10 @@ class Balancer:
         if all(self._search(source).passes >= PASSES for source, _ in self._balance.pairs()):
             return Balancing.STUCK, "no block may be moved that would change it"
         return Balancing.MOVING, ""
+
+    def _is_awaited(self, moving: _Moving, now_s: float) -> bool:
+        """True if nothing is said before the end of this move, and what it brought, is known."""
+        return now_s < moving.ended_s + HEARTBEATS * self._heartbeat_s or not moving.ended
 
     def _look_for_one(self, run: _Run, now_s: float) -> bool:
         """Look at some blocks of the fullest storage that may give one, and begin the first move
@@ -273,6 +320,10 @@ class Balancer:
         whole = len(self._replicas.holders(record)) == len(record.members)
         return whole and block not in self._moving and block not in self._copies
 
+    def _is_lost(self, storage: StorageId, now_s: float) -> bool:
+        home = self._datanodes.home(storage)
+        return home is None or self._datanodes.liveness(home, now_s) is Liveness.DEAD
+
     # -- a move ---------------------------------------------------------------------------------
 
     def _begin(self, run: _Run, record: BlockRecord, move: Move, now_s: float) -> None:
@@ -292,7 +343,8 @@ class Balancer:
     async def _follow(self, now_s: float) -> None:
         """Follow the moves that were begun to their end."""
         for block, moving in tuple(self._moving.items()):
-            if moving.settled_s <= now_s:
+            seen = self._is_seen_at_source(moving) and self._is_seen_at_target(moving)
+            if seen or (moving.ended and self._is_lost(moving.move.source, now_s)):
                 del self._moving[block]
         under_way = tuple(block for block, moving in self._moving.items() if not moving.ended)
         if not under_way:
@@ -304,6 +356,8 @@ class Balancer:
 
     def _judge(self, moving: _Moving, members: tuple[StorageId, ...] | None, now_s: float) -> None:
         move = moving.move
+        if members is not None and move.target in members:
+            moving.copied_s = min(moving.copied_s, now_s)
         if members is None:  # the block was deleted
             self._reducer.prefer(move.block, None)
             del self._moving[move.block]
@@ -314,15 +368,15 @@ class Balancer:
         elif move.target not in members:
             self._end(moving, now_s, moved=False)
         elif self._holds():
-            moving.copied_s = math.inf
+            moving.leaves_from_s = math.inf
         else:
-            moving.copied_s = min(moving.copied_s, now_s)
-            if now_s - moving.copied_s >= LEAVES_WITHIN_S:
+            moving.leaves_from_s = min(moving.leaves_from_s, now_s)
+            if now_s - moving.leaves_from_s >= LEAVES_WITHIN_S:
                 self._end(moving, now_s, moved=False)
 
     def _end(self, moving: _Moving, now_s: float, *, moved: bool) -> None:
         self._reducer.prefer(moving.move.block, None)
-        moving.settled_s = now_s + self._settle_s
+        moving.ended_s = now_s
         run = self._run
         if not moved:
             del self._moving[moving.move.block]
