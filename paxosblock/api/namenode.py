@@ -92,7 +92,8 @@ class BlockView(msgspec.Struct, frozen=True):
 
     The block starts at byte `offset` of its file. `complete` says that at least min_replication
     members reported the finalized version. `shortfall` tells the writer of a block that was just
-    placed why it has fewer members than were asked for.
+    placed why it has fewer members than were asked for, `trouble` a reader how long a block has
+    been under recovery, and why.
     """
 
     record: BlockRecord
@@ -100,6 +101,7 @@ class BlockView(msgspec.Struct, frozen=True):
     offset: int = 0
     complete: bool = False
     shortfall: str = ""
+    trouble: str = ""
 
 
 # --- namespace -----------------------------------------------------------------------------------

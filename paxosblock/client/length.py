@@ -122,11 +122,15 @@ async def _look(
         if not extents or extents[-1].block != tail.block:
             extents = (*extents, tail)
         return ReadableFile(view.status, extents, tail.end, following)
-    why = (
-        f"block {last.record.block} is {last.record.state.value.replace('_', ' ')}, and too few of "
-        f"its replicas answer to tell its length: `paxosblock explain {path}` shows who does"
-    )
-    return ReadableFile(view.status, extents, last.offset, following, why)
+    return ReadableFile(view.status, extents, last.offset, following, _why_undecided(last, path))
+
+
+def _why_undecided(last: BlockView, path: str) -> str:
+    why = "and too few of its replicas answer to tell its length"
+    if last.record.state is BlockState.UNDER_RECOVERY:
+        why = last.trouble or "and its length is not decided yet"
+    state = last.record.state.value.replace("_", " ")
+    return f"block {last.record.block} is {state}, {why}: `paxosblock explain {path}` shows more"
 
 
 async def _last_extent(

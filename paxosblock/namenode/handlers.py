@@ -57,7 +57,7 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
-from paxosblock.protocol.types import StorageId, WriterId
+from paxosblock.protocol.types import BlockState, StorageId, WriterId
 from paxosblock.replacement import Failed
 from paxosblock.transaction import TransactionOutcome
 
@@ -131,7 +131,17 @@ async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
 
 async def get_file(node: NameNode, request: GetFile) -> FileView:
     """Show a file and a page of its blocks."""
-    return node.views.file(await node.catalog.file_page(request), request.host)
+    found = await node.catalog.file_page(request)
+    last = found.last or (found.page.blocks[-1] if found.page.blocks else None)
+    if last is not None:
+        _hurry_recovery(node, last.entry)
+    return node.views.file(found, request.host)
+
+
+def _hurry_recovery(node: NameNode, entry: BlockEntry) -> None:
+    """A reader waits for the end of a block that may be under recovery."""
+    if entry.record.state is BlockState.UNDER_RECOVERY:
+        node.recoverer.take_up(entry.record.block)
 
 
 # --- files being written, blocks -------------------------------------------------------------
@@ -193,7 +203,9 @@ async def delete_block(node: NameNode, request: DeleteBlock) -> Decided[Deletion
 
 async def get_block(node: NameNode, request: BlockRequest) -> BlockView:
     """K10: show a block."""
-    return node.views.block(await node.catalog.get_block(request.block), host=request.host)
+    entry = await node.catalog.get_block(request.block)
+    _hurry_recovery(node, entry)
+    return node.views.block(entry, host=request.host)
 
 
 async def close_file(node: NameNode, request: CloseFile) -> FileStatus:

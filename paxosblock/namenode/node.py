@@ -16,7 +16,9 @@ from paxosblock.namenode.blocks.cutter import Cutter
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.leftovers import Leftovers
 from paxosblock.namenode.blocks.rebuilder import Rebuilder
+from paxosblock.namenode.blocks.recoverer import TURN_S as RECOVERIES_S
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.reopener import Reopener, Targets
 from paxosblock.namenode.blocks.replicas import Replicas
@@ -79,7 +81,6 @@ class NameNode:
         self.datanodes = DataNodes(
             config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
         )
-        self.views = BlockViews(self.datanodes, self.replicas, config.min_replication, clock_s)
         self.sight = self._make_sight()
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
@@ -87,6 +88,7 @@ class NameNode:
             reach, self.history, self.background, timeout_s=config.recovery_timeout_s
         )
         self.recoverer = self._make_recoverer()
+        self.views = self._make_views()
         self.rebuilder = self._make_rebuilder()
         self.reopener = self._make_reopener()
         self.cutter = Cutter(self.catalog, reach, self.finalizer, self.history)
@@ -156,9 +158,10 @@ class NameNode:
         It asks for the reports once more, to act on them.
         """
         await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1, str(uuid.uuid4()))
-        self.leases.restore(await self.catalog.open_files(), self.clock_s())
+        files, without_file = await self.catalog.open_files(), await self.catalog.open_blocks()
+        self.leases.restore(files, self.clock_s())
         self.block_leases.restore((), self.clock_s())
-        for record in await self.catalog.open_blocks():
+        for record in without_file:
             self.block_leases.open(record.writer, record.block, self.clock_s())
         await self.take_admin_states()
         self.datanodes.ask_for_reports()
@@ -169,6 +172,9 @@ class NameNode:
         self.leaving.changed()
         self.background.repeat("nodes that leave", self.leaving.turn, 0)
         self.monitor.start()
+        leftovers = Leftovers(self.catalog, self.recoverer, self.reopener)
+        self.background.start(leftovers.take_up(files, without_file), "leftovers")
+        self.background.repeat("recoveries that gave up", self.recoverer.turn, RECOVERIES_S)
         self.background.repeat("balancer", self.balancer.turn, balancer.TURN_S)
 
     async def _end(self) -> None:
@@ -176,6 +182,7 @@ class NameNode:
         await self.background.close()
         self.monitor.clear()
         self.balancer.clear()
+        self.recoverer.clear()
 
     async def _look_at_reports(self) -> None:
         """Let safe mode end once enough blocks are reported."""
@@ -202,7 +209,17 @@ class NameNode:
             self.background,
             timeout_s=self.config.recovery_timeout_s,
             finalized=self.finalizer.spread,
+            lives=lambda storage: self.datanodes.lives(storage, self.clock_s()),
             jitter=random.Random(),
+        )
+
+    def _make_views(self) -> BlockViews:
+        return BlockViews(
+            self.datanodes,
+            self.replicas,
+            self.config.min_replication,
+            self.clock_s,
+            trouble=self.recoverer.trouble,
         )
 
     def _make_rebuilder(self) -> Rebuilder:

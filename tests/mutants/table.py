@@ -156,6 +156,20 @@ SOURCE: tuple[Mutant, ...] = (
         "    if record.writer_generation <= generation:\n",
         REBUILDER,
     ),
+    _recovery(
+        "nobody goes on with a recovery that gave up",
+        "blocks/recoverer.py",
+        "        due = [block for block, stuck in self._stuck.items() if stuck.due_s <= now_s]\n",
+        "        due: list[BlockId] = []\n",
+        "tests/namenode/test_recoverer.py",
+    ),
+    _recovery(
+        "a leader that begins leaves the APPENDs of the one before as they are",
+        "blocks/leftovers.py",
+        "                    await self._give_up(last.entry.record)\n",
+        "                    pass\n",
+        REOPENING,
+    ),
     _client(
         "a writer takes the Grant of another one",
         "block_writer.py",
@@ -1615,7 +1629,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "an APPEND that nobody took is not given up",
         "blocks/reopener.py",
-        "        if record.reopening:\n            await self._give_up(record)\n",
+        "        if record.reopening:\n            await self.give_up(record)\n",
         "",
         REOPENING,
     ),

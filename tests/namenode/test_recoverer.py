@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 from msgspec.structs import replace
 
+from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import GET_BLOCK, SEAL_BLOCK, BlockRequest
 from paxosblock.api.status import EXPLAIN
 from paxosblock.config import NameNodeConfig
@@ -165,6 +167,71 @@ async def test_a_recovery_that_failed_is_made_good_once_the_members_are_back(
         await scene.register(storage)
     sealed = await seal(scene, record.block)
     assert sealed.length == 2
+
+
+async def given_up(scene: Scene) -> BlockRecord:
+    """A block under recovery, of which two members were away when its writer sealed it; they are
+    back, and the writer is gone."""
+    record = await written(scene, 2, 2, 2)
+    for storage in record.members[:2]:
+        scene.network.reach[storage].alive = False
+    with pytest.raises(NotReadyError):
+        await seal(scene, record.block)
+    for storage in record.members[:2]:
+        scene.network.reach[storage].crash()
+        await scene.register(storage)
+    return record
+
+
+def is_decided(scene: Scene, block: BlockId) -> bool:
+    (demand,) = scene.node.catalog.demands((block,))
+    return demand is not None and demand.entry.record.finalized
+
+
+async def test_the_leader_goes_on_with_a_recovery_that_gave_up(make_scene: MakeScene) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    record = await given_up(scene)
+    await wait_until_async(lambda: is_decided(scene, record.block))
+    assert (await scene.node.catalog.get_block(record.block)).record.length == 2
+
+
+async def test_the_next_leader_takes_up_what_is_under_recovery(make_scene: MakeScene) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    record = await given_up(scene)
+    await scene.close()
+    after = await make_scene(store=scene.store, network=scene.network, config=IMPATIENT)
+    await wait_until_async(lambda: is_decided(after, record.block))
+
+
+async def test_a_reader_need_not_wait_for_the_end_of_a_long_pause(make_scene: MakeScene) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    record = await given_up(scene)
+    for _ in range(10):
+        scene.node.recoverer._stuck[record.block].failed({}, "nobody answered")
+    await scene.service.call(GET_FILE, GetFile("/f"))
+    await wait_until_async(lambda: is_decided(scene, record.block))
+
+
+async def test_while_too_few_members_live_no_generation_is_spent(make_scene: MakeScene) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    record = await given_up(scene)
+    scene.clock.now += IMPATIENT.datanode_dead_after_s
+    await scene.beat(record.members[0])
+    scene.node.recoverer.take_up(record.block)
+    await scene.node.recoverer.turn()
+    assert scene.node.recoverer.running == 0
+    await scene.beat(record.members[1])
+    await wait_until_async(lambda: is_decided(scene, record.block))
+
+
+async def test_a_reader_is_told_how_long_and_why_a_block_is_under_recovery(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    record = await given_up(scene)
+    view = await scene.service.call(GET_BLOCK, BlockRequest(record.block))
+    assert re.match(r"for \d+ s or longer; the last try failed: block \d+: not rec", view.trouble)
+    assert "promises from 1 and votes from 0 of 3 members, 2 needed" in view.trouble
 
 
 async def test_a_member_that_comes_back_is_finalized_on_its_block_report(

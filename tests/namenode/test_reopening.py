@@ -580,6 +580,33 @@ async def test_after_a_fail_over_the_writer_asks_again_and_gets_it(
 
 
 @pytest.mark.parametrize("accepted", ACCEPTED)
+async def test_a_leader_that_begins_gives_up_what_it_did_not_begin(
+    scene: Scene, accepted: tuple[str, ...]
+) -> None:
+    """The appender is idle: nobody else ends it, and nobody heals a block between two states."""
+    asked = await written(scene)
+    pending = await set_up(scene, asked, *accepted)
+    other = await next_leader(scene)
+    try:
+        await wait_until_async(lambda: ended(other, asked.block) is not None)
+        record = ended(other, asked.block)
+        assert record is not None
+        await wait_until_async(lambda: is_at(other, record, *MEMBERS))
+        assert (record.length, record.members) == (CHUNKS, pending.members)
+        later = await reopened(other, asked)
+        assert (later.writer, later.base_length) == (BOB, CHUNKS)
+    finally:
+        await other.close()
+
+
+def ended(scene: Scene, block: BlockId) -> BlockRecord | None:
+    """The record of a block that is between no two states, as the leader has it."""
+    (demand,) = scene.node.catalog.demands((block,))
+    assert demand is not None
+    return None if demand.entry.record.reopening else demand.entry.record
+
+
+@pytest.mark.parametrize("accepted", ACCEPTED)
 async def test_a_writer_that_closes_instead_leaves_the_file_as_it_was(
     scene: Scene, accepted: tuple[str, ...]
 ) -> None:

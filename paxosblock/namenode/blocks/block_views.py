@@ -13,7 +13,7 @@ from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.tree import Located
 from paxosblock.protocol.block_state import hdfs_state
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import BlockId, BlockState, StorageId
 
 
 class BlockViews:
@@ -25,17 +25,20 @@ class BlockViews:
         replicas: Replicas,
         min_replication: int,
         clock_s: Callable[[], float],
+        trouble: Callable[[BlockId], str],
     ) -> None:
-        """Judge by `clock_s` which DataNodes are alive."""
+        """Judge by `clock_s` which DataNodes are alive; `trouble` tells why a recovery goes on."""
         self._datanodes = datanodes
         self._replicas = replicas
         self._min_replication = min_replication
         self._clock_s = clock_s
+        self._trouble = trouble
 
     def block(self, entry: BlockEntry, offset: int = 0, host: str = "") -> BlockView:
         """Return a block that starts at byte `offset` of its file, as seen from `host`."""
         record, now_s = entry.record, self._clock_s()
         asker = self._datanodes.locate(host)
+        recovers = record.state is BlockState.UNDER_RECOVERY
         return BlockView(
             record=record,
             members=tuple(
@@ -43,6 +46,7 @@ class BlockViews:
             ),
             offset=offset,
             complete=self._replicas.is_complete(record, self._min_replication),
+            trouble=self._trouble(record.block) if recovers else "",
         )
 
     def member(self, storage: StorageId | None) -> BlockMember | None:

@@ -279,6 +279,13 @@ class DataNodes:
         home = self.home(storage)
         return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
 
+    def lives(self, storage: StorageId, now_s: float) -> bool:
+        """True if this storage's DataNode was heard just now, and its volume works."""
+        home = self.home(storage)
+        if home is None or home.storages[storage].failed:
+            return False
+        return self.liveness(home, now_s) is Liveness.LIVE
+
     def locate(self, host: str) -> Location | None:
         """Return the place of a machine, as the table of racks or a DataNode on it says; None if
         neither knows it.

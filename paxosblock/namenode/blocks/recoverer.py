@@ -4,14 +4,20 @@ One recovery per block runs in this process; calls that come meanwhile get its r
 allocates a generation of its own (K2), takes the first sufficient quorum (P2), and lets the catalog
 decide (K5). Whenever something goes wrong, it reads the record again: it adopts another's decision,
 or tries again with a fresh generation until the time is up. Chunks travel only between DataNodes.
+
+When the time of a call is up, the block stays under recovery, and nobody may write or read its end.
+So the leader goes on with it by itself (`turn`) as soon as enough members live, with longer and
+longer pauses, and at once when a reader asks for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.background import Background
@@ -24,13 +30,20 @@ from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, Nack
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.recovery import Phase, Proposer
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import BlockId, BlockState, StorageId
 
 PATIENCE_FIRST_S = 1.0
 """Seconds that the first generation of a recovery may take, as the holder of its choice may hang.
 """
 BACKOFF_FIRST_S = 0.02
 BACKOFF_MAX_S = 1.0
+TURN_S: Final = 0.5
+"""Seconds between two looks at the blocks whose recovery gave up."""
+PAUSE_FIRST_S: Final = 1.0
+"""Seconds until a recovery that gave up is tried again, even if a reader asks; then twice as long,
+and so on."""
+PAUSE_MAX_S: Final = 60.0
+RETRIES_AT_ONCE: Final = 32
 
 
 class Recoverer:
@@ -45,12 +58,13 @@ class Recoverer:
         *,
         timeout_s: float,
         finalized: Callable[[BlockRecord], None],
+        lives: Callable[[StorageId], bool],
         jitter: random.Random,
     ) -> None:
         """Call `finalized` with each record that a recovery here decided, so that its members learn
         it (P5).
 
-        `timeout_s` bounds one call of `finalize`.
+        `timeout_s` bounds one call of `finalize`; `lives` returns True for a storage that answers.
         """
         self._catalog = catalog
         self._runner = runner
@@ -58,10 +72,11 @@ class Recoverer:
         self._background = background
         self._timeout_s = timeout_s
         self._finalized = finalized
+        self._lives = lives
         self._jitter = jitter
         self._running: dict[BlockId, _Run] = {}
-        self._stuck: dict[BlockId, _Run] = {}
-        """The last failed try for each block that could not be ended."""
+        self._stuck: dict[BlockId, _Stuck] = {}
+        """The blocks under recovery that could not be ended, or not by the leader before."""
 
     @property
     def running(self) -> int:
@@ -93,15 +108,56 @@ class Recoverer:
     def heard(self, block: BlockId) -> dict[StorageId, Heard]:
         """Return the last answers of members of a block that is not ended."""
         run = self._running.get(block)
-        if run is None or not run.heard:
-            run = self._stuck.get(block, run)
+        if (run is None or not run.heard) and (stuck := self._stuck.get(block)) is not None:
+            return stuck.heard
         return {} if run is None else run.heard
+
+    def trouble(self, block: BlockId) -> str:
+        """Return why a block under recovery is not ended yet; "" if that is not known here."""
+        if (stuck := self._stuck.get(block)) is not None:
+            return f"for {_now_s() - stuck.since_s:.0f} s or longer; {stuck.why}"
+        if (run := self._running.get(block)) is not None:
+            return f"for {_now_s() - run.began_s:.0f} s"
+        return ""
+
+    def take_up(self, block: BlockId) -> None:
+        """Go on with a block that is under recovery, which a reader needs or a leader left: soon,
+        however long its last pause would be.
+        """
+        now_s = _now_s()
+        if (stuck := self._stuck.get(block)) is not None:
+            stuck.due_s = min(stuck.due_s, stuck.tried_s + PAUSE_FIRST_S)
+        elif block not in self._running:
+            self._stuck[block] = _Stuck(now_s, now_s)
+
+    def clear(self) -> None:
+        """Forget the blocks that could not be ended; the next leader takes them up."""
+        self._stuck.clear()
+
+    async def turn(self) -> None:
+        """Try again to end the blocks that are due and have enough live members to be ended."""
+        now_s = _now_s()
+        due = [block for block, stuck in self._stuck.items() if stuck.due_s <= now_s]
+        for block in due:
+            if len(self._running) >= RETRIES_AT_ONCE:
+                return
+            if block in self._running:
+                continue
+            (entry,) = await self._catalog.block_entries((block,))
+            if entry is None or entry.record.state is not BlockState.UNDER_RECOVERY:
+                self._stuck.pop(block, None)
+            elif sum(map(self._lives, members := entry.record.members)) >= recovery_quorum(
+                len(members)
+            ):
+                self._background.start(self.finalize(block), f"another recovery of block {block}")
+                await asyncio.sleep(0)  # it is running from now on
 
     async def _recover(self, block: BlockId, run: _Run) -> BlockEntry:
         try:
             entry = await self._try_until(block, run)
-        except NotReadyError:
-            self._stuck[block] = run
+        except NotReadyError as error:
+            stuck = self._stuck.setdefault(block, _Stuck(run.began_s, run.began_s))
+            stuck.failed(run.heard, f"the last try failed: {error}")
             raise
         except NotFoundError:
             self._stuck.pop(block, None)
@@ -158,6 +214,7 @@ class _Run:
     deadline_s: float
     given_up: tuple[StorageId, ...] = ()
     task: asyncio.Task[BlockEntry] | None = None
+    began_s: float = field(default_factory=_now_s)
     _attempt: Attempt | None = None
     _before: dict[StorageId, Heard] = field(default_factory=dict)
 
@@ -177,6 +234,25 @@ class _Run:
         self.given_up, self.deadline_s = members, deadline_s
         if self._attempt is not None:
             self._attempt.stop()
+
+
+@dataclass(slots=True)
+class _Stuck:
+    """A block under recovery that is to be tried again at `due_s`."""
+
+    since_s: float
+    due_s: float
+    tried_s: float = -math.inf
+    pause_s: float = PAUSE_FIRST_S
+    why: str = "this NameNode has not tried to end it yet"
+    heard: dict[StorageId, Heard] = field(default_factory=dict)
+
+    def failed(self, heard: dict[StorageId, Heard], why: str) -> None:
+        """Another try has failed just now."""
+        self.heard, self.why = heard, why
+        self.tried_s = _now_s()
+        self.due_s = self.tried_s + self.pause_s
+        self.pause_s = min(2 * self.pause_s, PAUSE_MAX_S)
 
 
 def _not_recovered(

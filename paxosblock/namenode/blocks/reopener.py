@@ -4,7 +4,8 @@ The APPEND begins when the file is opened to append to it, and is installed when
 the block with its first chunk. It pays only while it is faster than a new block: after `SET_UP_S`
 it is given up (K9), and the writer begins a new block; if the writer has not asked by then, its
 request begins another APPEND. If this NameNode stops in between, the block is still FINALIZED, and
-stays so when its file is closed or gets another block (`catalog/blocks.py`).
+the next leader gives the APPEND up (`leftovers.py`), as do the close of the file and another block
+(`catalog/blocks.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import Appendable, AppendFile, Excluded, ReopenBlock
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
+from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.placement import Wish, is_placed_fresh
@@ -62,7 +63,7 @@ class Targets:
         return tuple(
             member
             for member in record.members
-            if member not in left_out and self._lives(member, now_s)
+            if member not in left_out and self.datanodes.lives(member, now_s)
         )
 
     def objection(
@@ -96,12 +97,6 @@ class Targets:
             if is_placed_fresh(better, self.datanodes.candidates(now_s, excluded)):
                 return f"{len(targets)} of {count} members can go on, a new block gets more"
         return ""
-
-    def _lives(self, member: StorageId, now_s: float) -> bool:
-        home = self.datanodes.home(member)
-        if home is None or home.storages[member].failed:
-            return False
-        return self.datanodes.liveness(home, now_s) is Liveness.LIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +165,7 @@ class Reopener:
         begun = self._begun.pop(key, None)
         if begun is not None:
             begun.attempt.stop()
-            self._background.start(self._give_up(begun.record), f"block {key[0]} stays closed")
+            self._background.start(self.give_up(begun.record), f"block {key[0]} stays closed")
 
     async def reopen(self, request: ReopenBlock, now_s: float) -> BlockEntry | str:
         """Return the block as it was granted to the writer, or why it is left alone.
@@ -232,7 +227,7 @@ class Reopener:
             targets = tuple(each for each in targets if each not in attempt.refused)
             excluded += tuple(Excluded(each, 0.0) for each in attempt.refused)
         if record.reopening:
-            await self._give_up(record)
+            await self.give_up(record)
         return why
 
     async def _install(
@@ -243,7 +238,7 @@ class Reopener:
             installed = await self._catalog.install_append(request, proposer)
         except PaxosBlockError:
             with contextlib.suppress(PaxosBlockError):
-                await self._give_up(allocated)
+                await self.give_up(allocated)
             raise
         if isinstance(installed, Refused):
             return None
@@ -254,10 +249,11 @@ class Reopener:
         detail = f"for {record.writer}, from {record.size_bytes} bytes on"
         self._history.opened_again(record.block, record.writer_generation, detail)
 
-    async def _give_up(self, allocated: BlockRecord) -> None:
+    async def give_up(self, allocated: BlockRecord) -> None:
         """Give the APPEND up (K9) unless it has ended, and finalize again who accepted it (P5).
 
-        If this fails, the next AddBlock or the close of the file gives the APPEND up.
+        If this fails, the next AddBlock or the close of the file gives the APPEND up, and so does
+        the next leader.
         """
 
         def rule(record: BlockRecord) -> BlockRecord | Refused:

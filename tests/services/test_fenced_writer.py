@@ -1,0 +1,149 @@
+"""A writer that stands still while another one takes its file over, and wakes: real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.client.sync_files import FileWriter
+from paxosblock.config import ClientConfig
+from tests.children import killed_at_the_end
+from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.files import read
+from tests.waiting import wait_until
+
+PATH = "/log"
+CHUNK_BYTES = 10
+FLUSHED, UNFLUSHED, AFTER, LAST = (word * CHUNK_BYTES for word in (b"a", b"x", b"b", b"c"))
+WRITER = f"""
+import sys
+from paxosblock import Client
+
+def told(word):
+    print(word, flush=True)
+
+fs = Client(sys.argv[1])
+out = fs.create({PATH!r}, chunk_size={CHUNK_BYTES}, on_failure=sys.argv[2])
+out.write({FLUSHED * 2!r})
+out.hflush()
+told("flushed")
+sys.stdin.readline()
+out.write({UNFLUSHED * 2!r})
+told("sent")
+sys.stdin.readline()
+told("wakes")
+try:
+    out.hflush()
+except Exception as error:
+    told(f"{{type(error).__name__}}: {{error}}")
+else:
+    told("flushed what it had")
+"""
+
+
+@dataclass
+class Sleeper:
+    """A writer in a process of its own."""
+
+    process: subprocess.Popen[str]
+
+    def says(self) -> str:
+        """Wait for its next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def go_on(self) -> None:
+        """Let it pass the point where it waits."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go on\n")
+        self.process.stdin.flush()
+
+
+@contextlib.contextmanager
+def asleep(cluster: LocalCluster, on_failure: str) -> Iterator[Sleeper]:
+    """A writer that flushed two chunks, and stands still while two more are on their way, which
+    the third DataNode has not got."""
+    command = [sys.executable, "-c", WRITER, cluster.url, on_failure]
+    process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-3, text=True)
+    with killed_at_the_end(process):
+        sleeper = Sleeper(process)
+        assert sleeper.says() == "flushed"
+        cluster.datanodes[2].pause()
+        sleeper.go_on()
+        assert sleeper.says() == "sent"
+        process.send_signal(signal.SIGSTOP)
+        cluster.datanodes[2].kill()
+        yield sleeper
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(datanodes=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def command(
+    cluster: LocalCluster,
+    paxosblock: Paxosblock,  # noqa: F811 - it is the fixture
+    monkeypatch: pytest.MonkeyPatch,
+) -> Paxosblock:
+    """The command, which finds the cluster."""
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
+    return paxosblock
+
+
+@pytest.mark.parametrize("on_failure", ["rebuild", "seal"])
+def test_a_writer_whose_block_was_cut_meanwhile_hears_that_it_is_fenced(
+    cluster: LocalCluster, on_failure: str
+) -> None:
+    """No chunk was lost: they were cut."""
+    with asleep(cluster, on_failure) as sleeper, Client(cluster.url) as fs:
+        assert fs.take_over(PATH) >= len(FLUSHED * 2)
+        fs.truncate(PATH, len(FLUSHED))
+        sleeper.process.send_signal(signal.SIGCONT)
+        sleeper.go_on()
+        assert sleeper.says() == "wakes"
+        assert sleeper.says().startswith("FencedError: ")
+        assert read(fs, PATH) == FLUSHED
+
+
+def test_a_writer_that_wakes_gets_no_grant_of_the_one_that_took_its_file(
+    cluster: LocalCluster, command: Paxosblock
+) -> None:
+    """The other one waits for a Rebuild, since one member was killed and another hangs."""
+    config = ClientConfig(retry_for_s=60.0)
+    with asleep(cluster, "rebuild") as sleeper, Client(cluster.url, config) as fs:
+        fs.take_over(PATH)
+        fs.truncate(PATH, len(FLUSHED * 2))
+        cluster.datanodes[2].start()
+        cluster.wait_registered()
+        wait_until(lambda: len(fs.locations(PATH)[0].hosts) == 3, what="three replicas")
+        out = appended(fs)
+        cluster.datanodes[2].kill()
+        cluster.datanodes[1].pause()
+        wait_until(lambda: "rebuild starts" in command("explain", PATH).out, what="a rebuild")
+        sleeper.process.send_signal(signal.SIGCONT)
+        sleeper.go_on()
+        assert sleeper.says() == "wakes"
+        cluster.datanodes[1].resume()
+        assert sleeper.says().startswith("FencedError: ")
+        out.write(LAST)
+        out.close()
+        assert read(fs, PATH) == FLUSHED * 2 + AFTER + LAST
+
+
+def appended(fs: Client) -> FileWriter:
+    """Another writer, which goes on in the same block, and whose chunk is flushed."""
+    out = fs.append(PATH, chunk_size=CHUNK_BYTES, on_failure="rebuild")
+    out.write(AFTER)
+    out.hflush()
+    assert len(fs.locations(PATH)) == 1, "it goes on in the same block"
+    return out
