@@ -44,6 +44,8 @@ PAUSE_FIRST_S: Final = 1.0
 and so on."""
 PAUSE_MAX_S: Final = 60.0
 RETRIES_AT_ONCE: Final = 32
+LOOKED_AT: Final = 1000
+"""Blocks that one turn looks at."""
 
 
 class Recoverer:
@@ -138,17 +140,18 @@ class Recoverer:
         """Try again to end the blocks that are due and have enough live members to be ended."""
         now_s = _now_s()
         due = [block for block, stuck in self._stuck.items() if stuck.due_s <= now_s]
-        for block in due:
-            if len(self._running) >= RETRIES_AT_ONCE:
-                return
-            if block in self._running:
-                continue
-            (entry,) = await self._catalog.block_entries((block,))
-            if entry is None or entry.record.state is not BlockState.UNDER_RECOVERY:
-                self._stuck.pop(block, None)
-            elif sum(map(self._lives, members := entry.record.members)) >= recovery_quorum(
-                len(members)
-            ):
+        due = [block for block in due if block not in self._running][:LOOKED_AT]
+        entries = await self._catalog.block_entries(tuple(due)) if due else ()
+        for block, entry in zip(due, entries, strict=True):
+            stuck = self._stuck.pop(block, None)
+            recovers = entry is not None and entry.record.state is BlockState.UNDER_RECOVERY
+            if stuck is None or entry is None or not recovers:
+                continue  # it has ended
+            self._stuck[block] = stuck  # the last one from now on: others have their turn
+            live = sum(map(self._lives, entry.record.members))
+            if live >= recovery_quorum(len(entry.record.members)):
+                if len(self._running) >= RETRIES_AT_ONCE:
+                    return
                 self._background.start(self.finalize(block), f"another recovery of block {block}")
                 await asyncio.sleep(0)  # it is running from now on
 
