@@ -9,9 +9,8 @@ from types import ModuleType
 from typing import Final
 
 from paxosblock.api.datanode import ReplicaSummary
-from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.errors import FencedError
-from paxosblock.namenode.blocks import rebuilder, replicas, reports
+from paxosblock.namenode.blocks import replicas, reports
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
 from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
@@ -19,11 +18,12 @@ from paxosblock.namenode.blocks.replication.needs import Need, Standing, Storage
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Reads
-from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.net.access import Challenge
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.types import BlockState, StorageId, WriterId
+from paxosblock.protocol.messages import Grant
+from paxosblock.protocol.types import BlockState, Generation, StorageId, WriterId
 from tests.lives.world import changed
 
 Changes = tuple[tuple[ModuleType | type, str, object], ...]
@@ -90,10 +90,12 @@ def _recovers_in_an_old_generation() -> Changes:
 def _grants_to_whoever_asks() -> Changes:
     """P6 repeats a Grant without asking who the writer is."""
 
-    def granted(entry: BlockEntry, _: RebuildBlock) -> BlockEntry:
-        return entry
+    kept = finalize.granted
 
-    return ((rebuilder, "_granted_before", granted),)
+    def granted(record: BlockRecord, _: WriterId, generation: Generation) -> Grant | Refused:
+        return kept(record, record.writer, generation)
+
+    return ((finalize, "granted", granted),)
 
 
 def _fences_once() -> Changes:

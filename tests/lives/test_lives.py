@@ -14,7 +14,7 @@ FOUND_BY = {
     "a copy counts before it is made": (Kind.FILES, (2, 3, 5, 6), "block "),
     "a fenced writer is obeyed": (Kind.RIVALS, (5,), "add_block was done for "),
     "a generation has two proposers": (Kind.FILES, (5,), "block "),
-    "a Grant goes to another writer": (Kind.RIVALS, (2,), "block "),
+    "a Grant goes to another writer": (Kind.RIVALS, (3, 2), "block "),
     "a member is told to delete": (Kind.FILES, (1, 2, 3), "block "),
     "a member leaves whoever reported": (Kind.FILES, (5, 15, 3), "block "),
     "a stranger comes in": (Kind.FILES, (1,), "a stranger asked for "),
