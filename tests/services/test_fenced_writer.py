@@ -7,13 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.client.sync_files import FileWriter
 from paxosblock.config import ClientConfig
+from paxosblock.errors import FencedError
+from paxosblock.net import control
+from paxosblock.protocol.types import Generation
+from paxosblock.replacement import Policy
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.files import read
@@ -121,6 +128,8 @@ def test_a_writer_that_wakes_gets_no_grant_of_the_one_that_took_its_file(
     """The other one waits for a Rebuild, since one member was killed and another hangs."""
     config = ClientConfig(retry_for_s=60.0)
     with asleep(cluster, "rebuild") as sleeper, Client(cluster.url, config) as fs:
+        (block,) = control.call(cluster.namenode.address, GET_FILE, GetFile(PATH)).blocks
+        fenced = block.record
         fs.take_over(PATH)
         fs.truncate(PATH, len(FLUSHED * 2))
         cluster.datanodes[2].start()
@@ -130,10 +139,15 @@ def test_a_writer_that_wakes_gets_no_grant_of_the_one_that_took_its_file(
         cluster.datanodes[2].kill()
         cluster.datanodes[1].pause()
         wait_until(lambda: "rebuild starts" in command("explain", PATH).out, what="a rebuild")
+        asked = RebuildBlock(fenced.block, fenced.writer, Generation(0), (), Policy())
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(control.call, cluster.namenode.address, REBUILD_BLOCK, asked)
+            wait([late], timeout=2.0)  # without the mend it joins, and waits for the Grant
+            cluster.datanodes[1].resume()
+            assert isinstance(late.exception(), FencedError)
         sleeper.process.send_signal(signal.SIGCONT)
         sleeper.go_on()
         assert sleeper.says() == "wakes"
-        cluster.datanodes[1].resume()
         assert sleeper.says().startswith("FencedError: ")
         out.write(LAST)
         out.close()

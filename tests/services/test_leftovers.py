@@ -12,7 +12,8 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.files import GET_FILE, GetFile
-from paxosblock.api.namenode import APPEND, AppendFile, BlockView
+from paxosblock.api.namenode import APPEND, AppendFile, BlockRequest, BlockView
+from paxosblock.api.status import EXPLAIN
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster_folder import Settings
@@ -91,9 +92,15 @@ def test_the_leader_ends_a_recovery_that_gave_up_though_nobody_reads() -> None:
             for node in cluster.datanodes:
                 node.pause()
             wait_until(lambda: "the last try failed" in last_block(cluster).trouble)
+            block = last_block(cluster).record.block
         for node in cluster.datanodes:
             node.resume()
-        wait_until(lambda: "recovered" in cluster.namenode.log.read_text(), what="its end")
+
+        def is_ended() -> bool:
+            explained = control.call(cluster.namenode.address, EXPLAIN, BlockRequest(block))
+            return "recovered" in [line.event for line in explained.history]
+
+        wait_until(is_ended, what="the end of the recovery")
 
 
 def test_a_member_of_a_block_that_the_leader_before_was_opening_is_replaced() -> None:
