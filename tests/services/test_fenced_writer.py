@@ -136,8 +136,8 @@ def test_a_writer_that_wakes_gets_no_grant_of_the_one_that_took_its_file(
         cluster.wait_registered()
         wait_until(lambda: len(fs.locations(PATH)[0].hosts) == 3, what="three replicas")
         out = appended(fs)
-        cluster.datanodes[2].kill()
         cluster.datanodes[1].pause()
+        cluster.datanodes[2].kill()
         wait_until(lambda: "rebuild starts" in command("explain", PATH).out, what="a rebuild")
         asked = RebuildBlock(fenced.block, fenced.writer, Generation(0), (), Policy())
         with ThreadPoolExecutor(1) as pool:

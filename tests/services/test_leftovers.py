@@ -93,6 +93,10 @@ def test_the_leader_ends_a_recovery_that_gave_up_though_nobody_reads() -> None:
                 node.pause()
             wait_until(lambda: "the last try failed" in last_block(cluster).trouble)
             block = last_block(cluster).record.block
+        # As long as that takes, the try that the writer asked for last is over, too.
+        patient = ClientConfig(retry_for_s=4.0)
+        with Client(cluster.url, patient) as fs, pytest.raises(UnavailableError):
+            read(fs, PATH)
         for node in cluster.datanodes:
             node.resume()
 
