@@ -59,18 +59,21 @@ class KeptRoom:
             if self._path.name in self._disk.names(self._path.parent):
                 self._disk.close(self._emptied())
 
-    def give(self) -> bool:
-        """Free a piece of it; False if nothing is left, or there is no descriptor to do it with."""
+    def give(self, size_bytes: int = 1, *, leave_bytes: int = 0) -> bool:
+        """Free at least `size_bytes` of it, in whole pieces; False if less than `leave_bytes` were
+        left then, or there is no descriptor to do it with."""
         with self._lock:
-            if not self._size_bytes:
+            pieces = -(-size_bytes // len(self._piece))
+            left_bytes = self._size_bytes - pieces * len(self._piece)
+            if left_bytes < leave_bytes:
                 return False
             try:
-                cut_file(self._disk, self._path, self._size_bytes - len(self._piece))
+                cut_file(self._disk, self._path, left_bytes)
             except StorageError as error:
                 if not is_shortage(error):
                     raise
                 return False
-            self._size_bytes -= len(self._piece)
+            self._size_bytes = left_bytes
             return True
 
     def retried(self, step: Callable[[], T]) -> T:

@@ -175,8 +175,13 @@ class Simulation:
         while self.loop.now < FAULTS_S:
             await self.loop.pass_time(rng.uniform(0.05, 0.7))
             disk = rng.choice(list(self.members.every.values())).disk
-            disk.full = not disk.full
-            self.checker.counts["disks filled"] += disk.full
+            if self.seed % (2 * FULL_DISKS_EVERY) == 5:
+                disk.full = not disk.full
+                self.checker.counts["disks filled"] += disk.full
+            else:  # what is kept for votes and for the beginning of a term is there
+                roomy = disk.capacity_bytes is None
+                disk.capacity_bytes = disk.used_bytes() if roomy else None
+                self.checker.counts["disks filled"] += roomy
 
     async def _damage_tables(self) -> None:
         """A member finds damage in its table, whatever it does just then, and others have none."""
@@ -264,7 +269,7 @@ class Simulation:
         for member in self.members.every.values():
             member.disk.light(0)
             self.members.set_rate(member, 1.0)
-            member.disk.full = False
+            member.disk.full, member.disk.capacity_bytes = False, None
             self.members.start(member)
             member.host.resume()
         try:

@@ -8,9 +8,10 @@ import pytest
 
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
 from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.store import GIVE_WAY_S
-from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES
+from paxosblock.namenode.raft.vote_file import FOR_VOTES_BYTES, SPARE_BYTES, STEP_BYTES
 from tests.raft.rig import ELECTION_S, Rig, entry, put, rig, stream_after
 
 
@@ -38,8 +39,10 @@ def test_a_full_leader_commits_with_the_others_and_lets_one_of_them_lead() -> No
         assert not member.store.is_leader()
         assert member.store.failure() is None
         member.clear()
+        member.tell("n1:1", "timeout_now", term=member.term)
+        assert not member.sent("request_vote"), "nobody hands over to a full member"
         member.run(3 * ELECTION_S)
-        assert not member.sent("pre_vote"), "it could store nothing as a leader"
+        assert member.last("pre_vote")["full"]
 
 
 def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_room() -> None:
@@ -219,6 +222,94 @@ def test_a_full_leader_that_hears_of_a_later_term_follows_at_once() -> None:
         assert member.store.impaired() is not None
         assert member.ask_for_vote("n1:1", member.term + 1, last=(9, 9)) is not None
         assert not member.store.is_leader()
+
+
+def fill_follower(member: Rig) -> None:
+    """Follow a leader whose last change finds no room here."""
+    member.append([entry(1)], commit=1)
+    fill(member)
+    member.append_only([LONG], previous=(1, 1), commit=1)
+    member.run()
+    assert member.store.impaired() is not None
+    assert member.node.log.durable_index == 1
+
+
+def test_full_members_elect_one_of_them_for_reads_with_the_room_that_is_kept() -> None:
+    with rig() as member:
+        fill_follower(member)
+        member.run(2 * ELECTION_S)
+        assert member.last("pre_vote")["full"]
+        member.support("n1:1")
+        member.vote("n1:1")
+        assert member.store.is_leader()
+        member.run(2 * ROOM_POLL_S / 4)  # its heartbeats are answered meanwhile
+        member.acknowledge(full=True)
+        member.run(ROOM_POLL_S / 2)
+        member.acknowledge(full=True)
+        assert member.node.log.durable_index == member.node.log.last_log_index
+        assert member.node.machine.revision == member.node.log.last_log_index
+        assert member.store.impaired() is not None, "there is no room for more"
+        read = member.begin(member.store.barrier())
+        member.run()
+        member.confirm()
+        assert read.result().get(b"k").exists
+        with pytest.raises(NoSpaceError, match="n0:1, n1:1, n2:1 are full"):
+            member.wait(member.store.commit(put(b"refused")))
+        member.crash()
+        assert member.term > 1
+        assert member.node.log.last_log_index == 3
+
+
+def test_a_full_follower_has_room_for_the_first_entry_of_a_term_and_votes_after_it() -> None:
+    with rig() as member:
+        fill_follower(member)
+        assert member.ask_for_vote("n1:1", 2, last=(9, 9)) is not None
+        member.append_only([Entry(2, EntryKind.NOOP, b"")], term=2, previous=(1, 1))
+        member.run(2 * ROOM_POLL_S)
+        assert member.last("append_entries_response")["last_log_index"] == 2
+        assert member.last("append_entries_response")["full"]
+        member.append_only([entry(2, bytes(SPARE_BYTES))], term=2, previous=(2, 2))
+        member.run(2 * ROOM_POLL_S)
+        assert member.node.log.durable_index == 2, "that room is for nothing else"
+        for term in range(3, 100):
+            answer = member.ask_for_vote("n1:1", term, last=(9, 9))
+            assert answer is not None
+            assert answer["vote_granted"]
+        member.disk.capacity_bytes = None
+        member.run(2 * ROOM_POLL_S)
+        assert member.store.impaired() is None
+        assert len(member.disk.files()[SPARE]) == SPARE_BYTES
+
+
+def test_what_a_term_begins_with_leaves_the_room_that_votes_need() -> None:
+    with rig() as member:
+        member.append([])
+        fill(member)
+        noop = Entry(1, EntryKind.NOOP, b"")
+        long = entry(1, bytes(SPARE_BYTES - FOR_VOTES_BYTES))
+        member.append_only([long, noop])
+        member.run(4 * ROOM_POLL_S)
+        assert member.node.log.durable_index == 0
+        assert len(member.disk.files()[SPARE]) == SPARE_BYTES
+        assert member.ask_for_vote("n1:1", 2, last=(9, 9)) is not None
+
+
+def test_a_member_with_room_stands_instead_of_a_full_one_with_the_same_log() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        member.run(0.45)  # the leader is silent
+        asked = {"term": 1, "round": 1, "last_log_index": 1, "last_log_term": 1}
+        for log, full, granted in (
+            ({}, {"full": True}, False),
+            ({}, {}, True),
+            ({"last_log_index": 2}, {"full": True}, True),
+        ):
+            member.clear()
+            member.tell("n1:1", "pre_vote", **(asked | log | full))
+            assert member.last("pre_vote_response")["vote_granted"] is granted
+        member.run(ELECTION_S)  # it asks by now
+        member.tell("n2:1", "pre_vote", **asked, full=True)
+        assert not member.last("pre_vote_response", "n2:1")["vote_granted"]
 
 
 def test_a_follower_tells_its_leader_while_its_disk_is_full() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from paxosblock.client.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     NoSpaceError,
+    PaxosBlockError,
     UnavailableError,
 )
 from paxosblock.local.node_process import Node
 from paxosblock.net import control
 from paxosblock.protocol.types import ChunkIndex, Generation, StorageId
 from paxosblock.units import MIB
+from tests.services.conftest import wait_other_leader
 from tests.services.small_disk import SmallDisk, small_disk
 from tests.waiting import wait_until
 
@@ -302,3 +305,33 @@ def test_the_others_go_on_when_the_disk_of_one_of_three_namenodes_is_full(
         cluster.namenode.start()
         cluster.wait_registered()
         assert [entry.path for entry in fs.list("/")] == [*names, "/before"]
+
+
+def test_reads_go_on_when_the_disks_of_all_namenodes_are_full_and_the_leader_changes(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    cluster = LocalCluster(1, 3, tmp_path / "cluster", settings=SETTINGS)
+    for node in cluster.namenodes:
+        place(node, disk)
+    with (
+        cluster,
+        Client(cluster.url, replace(IMPATIENT, rpc_timeout_s=1.0)) as impatient,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        fs.mkdirs("/before")
+        disk.fill()
+        made: list[str] = []
+        with pytest.raises(PaxosBlockError, match="full"):
+            make_names(impatient, made)
+        for _ in range(3):
+            leader = cluster.wait_leader()
+            leader.pause()
+            successor = wait_other_leader(cluster, leader)
+            leader.resume()
+            assert successor is not leader
+            assert names(fs) >= {"/before", *made}
+            with pytest.raises(PaxosBlockError, match="full"):
+                impatient.mkdirs("/refused")
+        disk.empty()
+        fs.mkdirs("/after")
+        assert names(fs) >= {"/before", "/after", *made}

@@ -100,10 +100,12 @@ class MemberLog(RaftLog, Log):
         journal: Journal,
         executor: Executor,
         kernel: KernelSyncs | None,
+        *,
+        lend: Callable[[int], bool],
         commit_index: int,
     ) -> None:
         """Begin with the table's `commit_index`: all that the table holds is committed."""
-        RaftLog.__init__(self, tail, journal, executor, kernel)
+        RaftLog.__init__(self, tail, journal, executor, kernel, lend)
         self.commit_index = commit_index
         self.next_index: dict[str, int] = {}
         self.match_index: dict[str, int] = {}

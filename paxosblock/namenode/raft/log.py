@@ -12,6 +12,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -25,6 +26,7 @@ from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft.entry import (
     RECORD_BYTES,
     Entry,
+    EntryKind,
     Record,
     decode_record,
     encode_base,
@@ -107,13 +109,29 @@ class RaftLog:
     """The log of one member. `flush` runs in a task; the rest neither blocks nor waits."""
 
     def __init__(
-        self, tail: Tail, journal: Journal, executor: Executor, kernel: KernelSyncs | None = None
+        self,
+        tail: Tail,
+        journal: Journal,
+        executor: Executor,
+        kernel: KernelSyncs | None = None,
+        lend: Callable[[int], bool] = lambda size_bytes: False,
     ) -> None:
-        """Take what `load_tail` found, all of which is durable. The `kernel` syncs, if there is
-        one; otherwise the only thread of `executor` does."""
+        """Take what `load_tail` found, all of which is durable.
+
+        Args:
+            tail: the entries.
+            journal: where further ones go.
+            executor: its only thread does what blocks.
+            kernel: syncs, if there is one; otherwise that thread does.
+            lend: frees so many bytes on a full disk, if it can; blocks.
+        """
         self._tail = tail
         self._journal = journal
         self._executor = executor
+        self._lend = lend
+        self._full = False
+        self._began_at = 0
+        """The position of the record that began the latest term here."""
         self._appending = Appending(journal, executor, kernel)
         self._queue: list[bytes] = []
         self._arrived = asyncio.Event()
@@ -189,6 +207,8 @@ class RaftLog:
         tail = self._tail
         tail.entries.append(entry)
         tail.positions.append(self._next_position)
+        if entry.kind is EntryKind.NOOP:
+            self._began_at = self._next_position
         index = tail.last_index
         self._enqueue(encode_entry(index, entry))
         return index
@@ -228,8 +248,8 @@ class RaftLog:
         """Write what is queued, for ever; call `on_durable` after each sync, while the next batch
         is being written. Remove records that nobody needs.
 
-        `on_full` is called with the error when the disk has no room, and with None once the records
-        that waited for room are durable.
+        `on_full` is called with the error when the disk has no room, and with None once there is
+        room and the records that waited for it are durable.
 
         Raises:
             StorageError: the disk refuses. Queued records may or may not be durable; a sync is
@@ -237,39 +257,65 @@ class RaftLog:
         """
         loop = asyncio.get_running_loop()
         while True:
-            await self._arrived.wait()
+            await self._something_to_do(on_full)
             batch = self._take()
             if batch:
-                await self._write(batch, on_full)
-                self._durable_position += len(batch)
+                self._durable_position += await self._write(batch, on_full)
                 durable = bisect_right(self._tail.positions, self._durable_position)
                 self._durable_index = self.base_index + durable
                 loop.call_soon(on_durable)
             await self._remove_superfluous()
 
+    async def _something_to_do(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
+        """Return once there are records; meanwhile look whether a full disk has room again."""
+        while self._full and not self._arrived.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROOM_POLL_S):
+                    await self._arrived.wait()
+            await self._look_for_room(on_full)
+        await self._arrived.wait()
+
     async def _write(
         self, batch: list[bytes], on_full: Callable[[NoSpaceError | None], None]
-    ) -> None:
-        """Append the batch to the journal, and again once there is room if it finds none."""
-        waited = False
+    ) -> int:
+        """Append the batch to the journal, and again once there is room if it finds none; return
+        how many records were appended.
+
+        Records that begin a term get room that is kept for them, with all that is before them:
+        until a majority has them, nobody can read.
+        """
         while True:
             try:
                 await self._appending.begin(batch)
-            except NoSpaceError as error:
-                waited = True
-                on_full(error)
-                await self._wait_room()
-            else:
                 break
-        if waited:
+            except NoSpaceError as error:
+                self._full = True
+                on_full(error)
+            if self._begins_term and await self._run(self._lend, sum(map(len, batch))):
+                continue
+            await self._wait_room()
+            if self._begins_term:
+                batch = batch + self._take()
+        await self._look_for_room(on_full)
+        return len(batch)
+
+    @property
+    def _begins_term(self) -> bool:
+        """True while the first record of the latest term is not durable."""
+        return self._began_at > self._durable_position
+
+    async def _look_for_room(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
+        if self._full and await self._run(lambda: self._journal.has_room):
+            self._full = False
             on_full(None)
 
     async def _wait_room(self) -> None:
-        """Look now and then; removing records that a flush has made superfluous may suffice."""
+        """Look now and then; removing records that a flush has made superfluous may suffice. Return
+        at the first look if a term begins, too."""
         while True:
             await asyncio.sleep(ROOM_POLL_S)
             await self._remove_superfluous()
-            if await self._run(lambda: self._journal.has_room):
+            if self._begins_term or await self._run(lambda: self._journal.has_room):
                 return
 
     async def _remove_superfluous(self) -> None:

@@ -62,6 +62,7 @@ class _PreVote(TypedDict):
     round: int
     last_log_index: int
     last_log_term: int
+    full: NotRequired[bool]
 
 
 class _AppendEntries(TypedDict):

@@ -87,7 +87,8 @@ class RaftNode(Node):
         self.machine.watch(self.found_damage)
         self.hard_state = HardState(opened.votes, self.fail)
         kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
-        self.log = MemberLog(opened.tail, opened.journal, executor, kernel, revision)
+        found, lend = (opened.tail, opened.journal), opened.votes.lend
+        self.log = MemberLog(*found, executor, kernel, lend=lend, commit_index=revision)
         self.snapshot_index = revision
         """The last entry that is durable in the table; the log may drop the entries up to it."""
         self.incoming = Incoming(self, opened.receive)
@@ -177,7 +178,7 @@ class RaftNode(Node):
 
     @property
     def may_lead(self) -> bool:
-        """True if this member may stand for election."""
+        """True if a leader may hand over to this member."""
         return self.full is None and self.damage is None
 
     def found_damage(self, damage: CorruptionError) -> UnavailableError:

@@ -91,12 +91,19 @@ class Elector(AnyRole):
             and data["term"] >= self.storage.term
             and self._up_to_date(data)
             and not self._asks_and_outranks(data)
+            and not self._stands_instead(data)
         )
         self.state.answer_pre_vote(data, granted)
 
     def _asks_and_outranks(self, data: PreVote) -> bool:
         """False, as only a follower asks for pre-votes."""
         return False
+
+    def _stands_instead(self, data: PreVote) -> bool:
+        """True if the sender's disk is full, and this member has room, and a log as long."""
+        theirs = data["last_log_term"], data["last_log_index"]
+        alike = theirs == (self.log.last_log_term, self.log.last_log_index)
+        return alike and data.get("full", False) and bool(self.state.server.may_lead)
 
     def _up_to_date(self, data: PreVote) -> bool:
         theirs: tuple[int, int] = (data["last_log_term"], data["last_log_index"])
@@ -148,12 +155,14 @@ class RaftFollower(Elector, Follower):
     def start_election(self) -> None:
         """Ask whether an election has a chance; the timer asks again if no majority says so.
 
-        A member whose disk is full does not stand, as it could store nothing as a leader, nor one
-        whose table is damaged, as it could show nothing.
+        A member whose table is damaged does not stand, as it could show nothing. One whose disk is
+        full does, and says so: its reads are better than none, and members with room come first.
         """
+        server = self.state.server
         self.state.set_leader(None)
-        if not self.state.server.may_lead:
+        if server.damage is not None:
             return
+        full = {"full": True} if server.full is not None else {}
         self._round = self.state.next_round()
         self._supporters = {self.id}
         self.state.broadcast(
@@ -164,6 +173,7 @@ class RaftFollower(Elector, Follower):
                 "last_log_index": self.log.last_log_index,
                 "last_log_term": self.log.last_log_term,
             }
+            | full
         )
         self._stand_if_supported()
 
@@ -179,13 +189,17 @@ class RaftFollower(Elector, Follower):
         """True if this member asks for pre-votes and the sender is to wait for it.
 
         Two members that miss the leader at once would support each other, then split the votes, and
-        the cluster would wait for another time-out. So the one with the shorter log, then the lower
-        address, waits for the other.
+        the cluster would wait for another time-out. So the one with the shorter log, then without
+        room, then with the lower address, waits for the other.
         """
-        mine = self.log.last_log_term, self.log.last_log_index, self.id
+        if self._supporters is None or self.state.server.damage is not None:
+            return False
+        room = self.state.server.full is None
+        mine = self.log.last_log_term, self.log.last_log_index, room, self.id
         sender = self.state.get_sender_id(data["sender"])
-        theirs = data["last_log_term"], data["last_log_index"], sender
-        return self._supporters is not None and mine > theirs
+        has_room = not data.get("full", False)
+        theirs = data["last_log_term"], data["last_log_index"], has_room, sender
+        return mine > theirs
 
     def on_receive_timeout_now(self, data: TimeoutNow) -> None:
         """Stand at once, as the leader hands over, without asking whether it still lives."""
@@ -193,7 +207,7 @@ class RaftFollower(Elector, Follower):
             Follower.start_election(self)
 
     def _stand_if_supported(self) -> None:
-        if not self.state.server.may_lead:
+        if self.state.server.damage is not None:
             return
         if self._supporters is not None and self.state.is_majority(len(self._supporters)):
             self._supporters = None

@@ -33,6 +33,13 @@ STEP_BYTES: Final = 64 * KIB
 be faster to take the room that is given, so it is more than one block."""
 
 
+FOR_VOTES_BYTES: Final = 4 * STEP_BYTES
+"""Room that is left for votes whatever else needs some."""
+
+RECORDS_OVERHEAD_BYTES: Final = 4 * KIB
+"""Bytes that a journal takes beside the records: for the head of a batch, or of a new segment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vote:
     """The latest term that a member has seen, and the candidate it voted for in it, if any."""
@@ -71,6 +78,11 @@ class VoteFile:
         """Take the room for votes, as far as there is any; a vote that lacks room says so."""
         with suppress(StorageError):
             self.spare.keep()
+
+    def lend(self, size_bytes: int) -> bool:
+        """Free room for records of this length that a new term begins with; False if there is none
+        but what votes need."""
+        return self.spare.give(size_bytes + RECORDS_OVERHEAD_BYTES, leave_bytes=FOR_VOTES_BYTES)
 
     def write(self, vote: Vote) -> None:
         """Make `vote`, which follows the one before, durable.
