@@ -25,8 +25,9 @@ from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import open_store
 from paxosblock.namenode.kv.interface import Edit
+from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
-from paxosblock.namenode.raft.member_folder import check_member, open_folder
+from paxosblock.namenode.raft.member_folder import check_member, make_member, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import name, running
@@ -96,6 +97,7 @@ def open_kv(folder: Path) -> int:
 def make_raft(folder: Path) -> None:
     """The folder of one of several NameNodes, with a snapshot, as an earlier version left it."""
     check_member(folder, MEMBERS, new_cluster=True)
+    make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), Vote(0, None))
     opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
     opened.votes.write(Vote(1, None))
     entry = Entry(1, EntryKind.EDIT, encode_edit(PUT))

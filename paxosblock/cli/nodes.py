@@ -80,7 +80,8 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
 @click.option(
     "--new-cluster",
     is_flag=True,
-    help="With --peers: the first start of a new cluster. Without it an empty folder is refused.",
+    help="With --peers: the first start of a new cluster, which begins when all of them have been "
+    "started so. Without it an empty folder is refused.",
 )
 @click.option(
     "--join",

@@ -48,6 +48,7 @@ from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Table, pieces
+from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.upgrade import MAX_HANDSHAKE_BYTES
@@ -145,8 +146,10 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
         for piece in pieces(FileCheckpoint(disk, backup / _DATABASE), _PIECE_BYTES):
             receiver.write(piece)
         if members:
-            lineage = secrets.token_hex(16)
-            plant(disk, draft, receiver, members=members, lineage=lineage, prepare=begin)
+            lineage = Lineage(secrets.token_hex(16), born=False)
+            plant(
+                disk, draft, receiver, members=members, lineage=lineage, first=True, prepare=begin
+            )
         else:
             receiver.check()
             with closing(receiver.install()) as table:

@@ -22,6 +22,7 @@ from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import Receiver, Table, Tables, pieces
 from paxosblock.namenode.raft import member_folder, vote_file
+from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
 from paxosblock.units import MIB
@@ -113,7 +114,15 @@ def grow(
         try:
             receiver = tables.receive(disk, replicated)
             _copy(machine, receiver)
-            plant(disk, replicated, receiver, members=members, lineage=lineage, prepare=_begin)
+            plant(
+                disk,
+                replicated,
+                receiver,
+                members=members,
+                lineage=Lineage(lineage, born=False),
+                first=True,
+                prepare=_begin,
+            )
         finally:
             disk.close(lock)
         _check_same(disk, replicated, machine, tables)

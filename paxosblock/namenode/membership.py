@@ -72,6 +72,9 @@ class Engine:
     standing: Callable[[], LogStanding]
     add_to: Callable[[web.Application], None]
     """Adds the routes by which members speak to each other."""
+    begin: Callable[[], Awaitable[None]]
+    """Has the member born if the cluster is new: then it waits for all others. Comes after the
+    routes, and before the store starts."""
     resign: Callable[[], Awaitable[None]]
     """Lets another member lead, if one can, so that closing a node costs no election."""
     observe: Callable[[NodeMetrics], None]
@@ -126,7 +129,7 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         return LogStanding("alone", commit_index=revision, applied_index=revision)
 
     return Engine(
-        store, (), standing, lambda app: None, _stay, lambda metrics: None, store.checkpoint
+        store, (), standing, lambda app: None, _stay, _stay, lambda metrics: None, store.checkpoint
     )
 
 
@@ -146,32 +149,38 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     from paxosblock.namenode.raft.options import check_raftos, options_of  # noqa: PLC0415 - not needed alone
 
     check_raftos()
+    from paxosblock.namenode.raft.birth import Birth  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.http_transport import HttpTransport, check_secret  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.member_folder import check_member  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.planting import key_of, read_lineage  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.member_folder import check_member, read_lineage  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.planting import key_of  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.seed import Seeds  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
 
     replicated = folder / REPLICATED
     check_secret(peers.secret)
-    check_member(replicated, peers.members, new_cluster=peers.new_cluster)
-    lineage = read_lineage(OsDisk(), replicated)
+    newborn = check_member(replicated, peers.members, new_cluster=peers.new_cluster)
+    own = newborn or read_lineage(OsDisk(), replicated)
 
     async def checkpoint() -> Checkpoint:
         return await store.checkpoint()
 
-    seeds = Seeds(
-        replicated, peers.address, peers.members, peers.secret, lineage, checkpoint=checkpoint
+    birth = Birth(replicated, peers.address, peers.members, peers.secret, own)
+    seeds = Seeds(replicated, peers.address, peers.members, peers.secret, checkpoint=checkpoint)
+    transport = HttpTransport(peers.address, peers.members, peers.secret, seeds.note)
+    store = ReplicatedStore(
+        replicated, peers.address, peers.members, transport, options=options_of(config)
     )
-    key = key_of(peers.secret, lineage)
-    transport = HttpTransport(peers.address, peers.members, key, seeds.note)
-    options = options_of(config)
-    store = ReplicatedStore(replicated, peers.address, peers.members, transport, options=options)
 
     def add_to(app: web.Application) -> None:
         transport.add_to(app)
         seeds.add_to(app)
+        birth.add_to(app)
+
+    async def begin() -> None:
+        lineage = await birth.finish()
+        await asyncio.to_thread(seeds.begin, lineage)
+        transport.know_by(key_of(peers.secret, lineage.name))
 
     def standing() -> LogStanding:
         status = store.status()
@@ -182,10 +191,8 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     async def resign() -> None:
         await store.resign(RESIGN_S)
 
-    def report(metrics: NodeMetrics) -> None:
-        observe(metrics, store, transport)
-
-    return Engine(store, peers.members, standing, add_to, resign, report, checkpoint)
+    report = partial(observe, store=store, transport=transport)
+    return Engine(store, peers.members, standing, add_to, begin, resign, report, checkpoint)
 
 
 async def join(folder: Path, peers: Peers) -> None:
@@ -197,7 +204,9 @@ async def join(folder: Path, peers: Peers) -> None:
         ProtocolError, CorruptionError: the catalog was changed on its way.
         NoSpaceError, StorageError: the disk refused; try again.
     """
+    from paxosblock.namenode.raft.admission import Lineage  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.member_folder import begin_newborn  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.planting import clear, plant  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.seed import fetch_seed  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.vote_file import NAME  # noqa: PLC0415 - not needed alone
@@ -210,11 +219,15 @@ async def join(folder: Path, peers: Peers) -> None:
     disk, replicated = OsDisk(), folder / REPLICATED
     lock = await asyncio.to_thread(clear, disk, replicated)
     try:
+        newborn = await asyncio.to_thread(begin_newborn, disk, replicated)
+        if newborn.chosen:
+            raise ConfigError(f"--join: {folder} began with --new-cluster: go on with that")
+        receive = partial(ROCKS.receive, disk, replicated)
         seed = await fetch_seed(
-            peers.address, peers.members, peers.secret, partial(ROCKS.receive, disk, replicated)
+            peers.address, peers.members, peers.secret, newborn.token, receive=receive
         )
-        begin = partial(plant, disk, replicated, seed.receiver)
-        await asyncio.to_thread(begin, members=peers.members, lineage=seed.lineage)
+        begin = partial(plant, disk, replicated, seed.receiver, members=peers.members, first=False)
+        await asyncio.to_thread(begin, lineage=Lineage(seed.lineage, born=False))
     finally:
         disk.close(lock)
 

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -61,11 +62,34 @@ async def serve(
         await join(path, peers)  # before the wait for signals, as it may be killed at any step
     stop = stop_signal()
     gc.collect()  # of all that was imported, before others wait for this NameNode
-    async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
-        # Imported and loaded objects stay, so no full collection need visit them again.
-        collect_seldom()
-        await until_stopped(stop, node, "namenode")
-        _log.info("NameNode closes")
+    node_of = partial(running, config, listen=listen, path=path, node_id=node_id, peers=peers)
+    with contextlib.suppress(_StoppedError):
+        async with node_of(stop=stop) as node:
+            # Imported and loaded objects stay, so no full collection need visit them again.
+            collect_seldom()
+            await until_stopped(stop, node, "namenode")
+            _log.info("NameNode closes")
+
+
+class _StoppedError(Exception):
+    """The NameNode was told to stop while it waited for the others of a new cluster."""
+
+
+async def _begin(engine: Engine, stop: asyncio.Event) -> None:
+    """Let the engine begin, which may wait for other members.
+
+    Raises:
+        _StoppedError: `stop` came first.
+    """
+    begins, stopped = asyncio.ensure_future(engine.begin()), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((begins, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not begins.done():
+            raise _StoppedError
+        begins.result()
+    finally:
+        begins.cancel()
+        stopped.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -76,8 +100,11 @@ async def running(
     path: Path,
     node_id: str,
     peers: Peers | None = None,
+    stop: asyncio.Event | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a NameNode for the length of a `with`. Raises like `serve`."""
+    """Run a NameNode for the length of a `with`. Raises like `serve`; _StoppedError if `stop` came
+    while it waited for other members.
+    """
     descriptors = raise_limit()
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors * 3 // 4)
@@ -103,6 +130,7 @@ async def running(
             guard.names.add([peers.address])
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
         address = peers.address if peers else opened
+        await _begin(engine, stop or asyncio.Event())
         await store.start()
         await node.start()
         stack.push_async_callback(engine.resign)

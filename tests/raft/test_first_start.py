@@ -11,18 +11,62 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.namenode.raft.member_folder import check_member
+from paxosblock.namenode.raft.admission import Lineage, Newborn
+from paxosblock.namenode.raft.member_folder import check_member, make_member, write_newborn
 from paxosblock.namenode.raft.options import options_of
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 
 
-def test_the_first_start_makes_a_member_that_has_promised_nothing(tmp_path: Path) -> None:
+def become_member(folder: Path) -> None:
+    """The first start of a member that is born."""
+    assert check_member(folder, MEMBERS, new_cluster=True) is not None
+    make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), Vote(0, None))
+
+
+def test_the_first_start_makes_a_newborn_without_a_vote(tmp_path: Path) -> None:
     folder = tmp_path / "raft"
-    check_member(folder, MEMBERS, new_cluster=True)
-    assert VoteFile(OsDisk(), folder).vote == Vote(0, None)
-    check_member(folder, MEMBERS, new_cluster=False)
+    newborn = check_member(folder, MEMBERS, new_cluster=True)
+    assert newborn is not None
+    assert newborn.chosen == ""
+    assert [each.name for each in folder.iterdir()] == ["newborn"]
+
+
+@pytest.mark.parametrize("chosen", ["", "line"])
+def test_a_birth_that_was_cut_short_goes_on_with_the_flag_and_without(
+    tmp_path: Path, chosen: str
+) -> None:
+    newborn = check_member(tmp_path, MEMBERS, new_cluster=True)
+    assert newborn is not None
+    write_newborn(OsDisk(), tmp_path, Newborn(newborn.token, chosen))
+    for flag in (True, False):
+        found = check_member(tmp_path, MEMBERS, new_cluster=flag)
+        assert found == Newborn(newborn.token, chosen)
+
+
+def test_two_newborns_have_different_tokens(tmp_path: Path) -> None:
+    tokens = {
+        found.token
+        for name in ("a", "b")
+        if (found := check_member(tmp_path / name, MEMBERS, new_cluster=True)) is not None
+    }
+    assert len(tokens) == 2
+
+
+def test_one_that_is_born_has_promised_nothing(tmp_path: Path) -> None:
+    become_member(tmp_path)
+    assert VoteFile(OsDisk(), tmp_path).vote == Vote(0, None)
+    assert check_member(tmp_path, MEMBERS, new_cluster=False) is None
+    assert not (tmp_path / "newborn").exists()
+
+
+def test_a_folder_without_a_lineage_is_refused(tmp_path: Path) -> None:
+    """An earlier version made it, as it did for whoever lost one."""
+    become_member(tmp_path)
+    (tmp_path / "lineage").unlink()
+    with pytest.raises(ConfigError, match="has no lineage, as an earlier version made it"):
+        check_member(tmp_path, MEMBERS, new_cluster=False)
 
 
 def test_an_empty_folder_is_refused_and_stays_empty(tmp_path: Path) -> None:
@@ -32,7 +76,7 @@ def test_an_empty_folder_is_refused_and_stays_empty(tmp_path: Path) -> None:
 
 
 def test_a_member_is_never_made_anew(tmp_path: Path) -> None:
-    check_member(tmp_path, MEMBERS, new_cluster=True)
+    become_member(tmp_path)
     VoteFile(OsDisk(), tmp_path).write(Vote(7, "n1:1"))
     with pytest.raises(ConfigError, match="holds a member already"):
         check_member(tmp_path, MEMBERS, new_cluster=True)
@@ -51,11 +95,11 @@ def test_what_is_left_of_a_member_is_not_taken_for_an_empty_folder(
 
 
 def test_a_first_start_that_was_cut_short_can_be_repeated(tmp_path: Path) -> None:
-    for name in ("lock", "vote.tmp"):
+    for name in ("lock", "vote.tmp", "newborn.tmp"):
         (tmp_path / name).touch()
     with pytest.raises(ConfigError, match="holds no member"):
         check_member(tmp_path, MEMBERS, new_cluster=False)
-    check_member(tmp_path, MEMBERS, new_cluster=True)
+    become_member(tmp_path)
     (tmp_path / "members").unlink()
     check_member(tmp_path, MEMBERS, new_cluster=False)
 
@@ -66,7 +110,7 @@ def test_a_first_start_that_was_cut_short_can_be_repeated(tmp_path: Path) -> Non
 def test_a_member_does_not_start_with_another_list_of_members(
     tmp_path: Path, changed: tuple[str, ...]
 ) -> None:
-    check_member(tmp_path, MEMBERS, new_cluster=True)
+    become_member(tmp_path)
     check_member(tmp_path, MEMBERS[::-1], new_cluster=False)
     with pytest.raises(ConfigError, match=f"of n1:1,n2:1,n3:1, not of {','.join(changed)}"):
         check_member(tmp_path, changed, new_cluster=False)
@@ -74,7 +118,7 @@ def test_a_member_does_not_start_with_another_list_of_members(
 
 def test_without_the_list_in_its_folder_a_member_goes_by_the_new_one(tmp_path: Path) -> None:
     """So docs/operations.md changes the members: by copies of the leader's folder without it."""
-    check_member(tmp_path, MEMBERS, new_cluster=True)
+    become_member(tmp_path)
     (tmp_path / "members").unlink()
     check_member(tmp_path, ("n1:1",), new_cluster=False)
     with pytest.raises(ConfigError, match="of n1:1, not of n1:1,n2:1,n3:1"):

@@ -16,8 +16,14 @@ from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import Edit, Versioned
 from paxosblock.namenode.membership import Peers, alone, one_of
-from paxosblock.namenode.raft.member_folder import check_member, open_folder, read_members
-from paxosblock.namenode.raft.planting import FIRST_TERM, read_lineage
+from paxosblock.namenode.raft.admission import Lineage
+from paxosblock.namenode.raft.member_folder import (
+    check_member,
+    open_folder,
+    read_lineage,
+    read_members,
+)
+from paxosblock.namenode.raft.planting import FIRST_TERM
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MEMORY
@@ -69,7 +75,7 @@ def test_the_catalog_is_the_same_afterwards_and_a_second_time_changes_nothing() 
     disk = prepared()
     assert grow(disk, FOLDER, MEMBERS, "line", MEMORY) == Grown(len(CATALOG), len(CATALOG) + 2)
     assert catalog_of(disk, replicated=True) == CATALOG
-    assert read_lineage(disk, RAFT) == "line"
+    assert read_lineage(disk, RAFT) == Lineage("line", born=False)
     before = disk.files()
     assert grow(disk, FOLDER, MEMBERS, "another", MEMORY) == Grown()
     assert disk.files() == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -19,13 +20,26 @@ from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint
 from paxosblock.namenode.membership import Peers, join
+from paxosblock.namenode.raft.admission import NOBODYS, Admissions, Lineage
+from paxosblock.namenode.raft.admissions_file import (
+    JOINED,
+    UNNAMED,
+    read_admissions,
+    write_admissions,
+)
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.member_folder import check_member, open_folder
-from paxosblock.namenode.raft.planting import key_of, read_lineage
-from paxosblock.namenode.raft.seed import JOINED, SEED_PATH, Seed, Seeds, fetch_seed
+from paxosblock.namenode.raft.member_folder import (
+    begin_newborn,
+    check_member,
+    open_folder,
+    read_lineage,
+)
+from paxosblock.namenode.raft.planting import key_of
+from paxosblock.namenode.raft.seed import SEED_PATH, Seed, Seeds, fetch_seed
 from tests.waiting import wait_until_async
 
 SECRET, OTHER_SECRET = b"a secret of sixteen bytes", b"another one of them bytes"
+LINE = Lineage("line", born=False)
 ITEMS = [(b"k%06d" % number, Versioned(b"v" * 100, number)) for number in range(1, 8000)]
 
 
@@ -74,11 +88,12 @@ class MemoryStream:
 class Giver:
     """A member that was a cluster's only NameNode: its folder, and what it answers."""
 
-    def __init__(self, folder: Path, lineage: str = "line") -> None:
+    def __init__(self, folder: Path, lineage: Lineage = LINE, first: str = UNNAMED) -> None:
         self.address, self.joiner, self.third = (free_port() for _ in range(3))
         self.members = (self.address, self.joiner, self.third)
         self.folder, self.lineage, self.copies = folder, lineage, 0
         folder.mkdir(exist_ok=True)
+        write_admissions(OsDisk(), folder, Admissions(first, {}))
         table = RocksTable(OsDisk(), folder / "filled", new=True)
         table.fill(ITEMS, 9000, 1)
         self.stream = MemoryStream(table.checkpoint().make())
@@ -94,14 +109,19 @@ class Giver:
             self.copies += 1
             return self.stream
 
-        self.seeds = Seeds(
-            self.folder, self.address, self.members, SECRET, self.lineage, checkpoint=checkpoint
-        )
+        self.seeds = Seeds(self.folder, self.address, self.members, SECRET, checkpoint=checkpoint)
+        self.seeds.begin(self.lineage)
 
     def fetch(self, address: str = "", within_s: float = 0.5) -> Awaitable[Seed]:
         """Ask for the catalog, as the member that joins."""
-        receive = partial(ROCKS.receive, OsDisk(), self.draft)
-        return fetch_seed(address or self.joiner, self.members, SECRET, receive, within_s)
+        return fetch_seed(
+            address or self.joiner,
+            self.members,
+            SECRET,
+            "a token",
+            receive=partial(ROCKS.receive, OsDisk(), self.draft),
+            within_s=within_s,
+        )
 
     @contextlib.asynccontextmanager
     async def serving(
@@ -134,7 +154,8 @@ async def test_a_new_member_begins_with_the_catalog_of_the_first(
         await join(tmp_path, giver.peers())
     folder = tmp_path / "raft"
     check_member(folder, giver.members, new_cluster=False)
-    assert read_lineage(OsDisk(), folder) == "line"
+    assert read_lineage(OsDisk(), folder) == LINE
+    assert read_admissions(OsDisk(), folder) == Admissions("", {})
     assert giver.stream.closed == giver.copies == 1
     member = open_folder(OsDisk(), folder, 1 << 20)
     assert list(member.machine.scan(b"", b"")) == ITEMS
@@ -150,13 +171,49 @@ async def test_one_that_is_a_member_is_not_begun_anew(giver: Giver, tmp_path: Pa
 
 
 async def test_one_that_was_cut_short_is_begun_anew(giver: Giver, tmp_path: Path) -> None:
+    """The folder that was let in is the same one, which promised nothing yet."""
+    (tmp_path / "raft").mkdir()
+    newborn = begin_newborn(OsDisk(), tmp_path / "raft")
+    receive = partial(ROCKS.receive, OsDisk(), giver.draft)
+    async with giver.serving():
+        await fetch_seed(giver.joiner, giver.members, SECRET, newborn.token, receive=receive)
+        giver.restart()
+        await join(tmp_path, giver.peers())
+    assert read_admissions(OsDisk(), giver.folder).tokens == {giver.joiner: newborn.token}
+    check_member(tmp_path / "raft", giver.members, new_cluster=False)
+
+
+async def test_a_folder_that_was_lost_since_it_was_let_in_gets_nothing(
+    giver: Giver, tmp_path: Path
+) -> None:
     async with giver.serving():
         await join(tmp_path, giver.peers())
-        (tmp_path / "raft" / "vote").unlink()
-        with pytest.raises(ConfigError, match="holds no member"):
-            check_member(tmp_path / "raft", giver.members, new_cluster=False)
-        await join(tmp_path, giver.peers())
-    check_member(tmp_path / "raft", giver.members, new_cluster=False)
+        shutil.rmtree(tmp_path / "raft")
+        with pytest.raises(ConfigError, match="has been a member of this cluster"):
+            await join(tmp_path, giver.peers())
+        giver.restart()
+        with pytest.raises(ConfigError, match="has been a member of this cluster"):
+            await join(tmp_path, giver.peers())
+
+
+async def test_only_the_one_that_had_the_catalog_first_lets_others_in(tmp_path: Path) -> None:
+    """Another one may have been down when the folder was let in that is lost now."""
+    giver = Giver(tmp_path / "giver", first="")
+    async with giver.serving():
+        with pytest.raises(UnavailableError, match="is not the one that had the catalog first"):
+            await giver.fetch()
+    copied = Giver(tmp_path / "copied", first="nn1:1")
+    async with copied.serving():
+        with pytest.raises(UnavailableError, match="is not the one that had the catalog first"):
+            await copied.fetch()
+
+
+async def test_nobody_is_let_in_before_it_is_written_down(giver: Giver) -> None:
+    (giver.folder / f"{JOINED}.tmp").mkdir()  # in the way of the file
+    async with giver.serving():
+        with pytest.raises(UnavailableError, match="cannot let anybody in now"):
+            await giver.fetch()
+    assert giver.copies == 0
 
 
 async def test_the_folder_of_a_single_namenode_does_not_join(giver: Giver, tmp_path: Path) -> None:
@@ -168,16 +225,16 @@ async def test_the_folder_of_a_single_namenode_does_not_join(giver: Giver, tmp_p
 async def test_one_that_was_heard_of_as_a_member_gets_nothing_ever_again(
     giver: Giver, tmp_path: Path
 ) -> None:
-    """Its folder was lost, and with it votes and entries that the others count on."""
+    """Its folder was a copy, which no token was written down for."""
     async with giver.serving():
         giver.seeds.note(giver.joiner)
-        with pytest.raises(ConfigError, match=r"has been a member .* lost its folder gets it back"):
-            await join(tmp_path, giver.peers())
-        await wait_until_async((giver.folder / JOINED).exists)
-    giver.restart()
-    async with giver.serving():
-        with pytest.raises(ConfigError, match="has been a member"):
-            await join(tmp_path, giver.peers())
+        await wait_until_async(
+            lambda: giver.joiner in read_admissions(OsDisk(), giver.folder).tokens
+        )
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"has been a member .* gets it back"):
+                await join(tmp_path, giver.peers())
+            giver.restart()
     assert not (tmp_path / "raft" / "vote").exists()
 
 
@@ -194,10 +251,17 @@ async def test_a_stranger_gets_nothing(giver: Giver) -> None:
             await giver.fetch(stranger)
 
 
-async def test_a_cluster_that_did_not_come_from_one_namenode_gives_nothing(tmp_path: Path) -> None:
-    giver = Giver(tmp_path, lineage="")
+async def test_a_cluster_whose_members_all_began_empty_lets_nobody_in(tmp_path: Path) -> None:
+    giver = Giver(tmp_path, Lineage("line", born=True))
     async with giver.serving():
-        with pytest.raises(UnavailableError, match="did not come from a single NameNode"):
+        with pytest.raises(ConfigError, match="has been a member of this cluster"):
+            await giver.fetch()
+
+
+async def test_one_that_is_not_born_yet_gives_nothing(tmp_path: Path) -> None:
+    giver = Giver(tmp_path, NOBODYS)
+    async with giver.serving():
+        with pytest.raises(UnavailableError, match="is no member yet"):
             await giver.fetch()
 
 
@@ -256,11 +320,11 @@ async def test_an_answer_that_ends_too_early_is_asked_for_again(giver: Giver) ->
 
 
 async def test_an_empty_member_of_the_same_secret_is_a_stranger() -> None:
-    """Started with --new-cluster by mistake: two of those could elect each other, with nothing."""
+    """Of another lineage, as its folder was lost: it could elect one that has little."""
     grown, empty = free_port(), free_port()
     members = (grown, empty)
     first = HttpTransport(grown, members, key_of(SECRET, "line"))
-    second = HttpTransport(empty, members, key_of(SECRET, ""))
+    second = HttpTransport(empty, members, key_of(SECRET, "other"))
     heard: list[object] = []
     async with served(first.add_to, grown), served(second.add_to, empty):
         for transport in (first, second):

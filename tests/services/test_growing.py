@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,6 @@ def test_each_start_that_does_not_fit_is_refused_in_one_line(of_one: Path) -> No
     LocalCluster.grow(of_one, 3)
     with LocalCluster(3, 3, of_one) as grown:
         first, second, _ = grown.namenodes
-        wait_until(lambda: all(heard_of_both(node) for node in grown.namenodes))
         for node in (first, second):
             assert node.stop()
         refuses(alone, "one of several NameNodes: start it with --peers")
@@ -108,16 +108,40 @@ def refuses(command: list[str], words: str) -> None:
     assert ended.stderr.count("\n") == 1
 
 
-def heard_of_both(node: Node) -> bool:
-    """True if a NameNode wrote down that it heard of both others."""
-    joined = node.volumes[0] / "raft" / "joined"
-    return joined.exists() and len(joined.read_text().split()) == 3  # the format, too
+def test_one_that_lost_its_folder_is_not_let_in_by_one_that_never_heard_of_it(
+    of_one: Path,
+) -> None:
+    """The third came while the second was down; the first, which let both in, is down now."""
+    LocalCluster.grow(of_one, 3)
+    with LocalCluster(3, 3, of_one) as cluster:
+        first, second, third = cluster.namenodes
+        for node in (first, second, third):
+            node.kill()
+        joined = third.volumes[0] / "raft" / "joined"
+        joined.unlink(missing_ok=True)  # as if it had heard of nobody
+        shutil.rmtree(second.volumes[0] / "raft")
+        third.launch()
+        refuses(
+            [*cluster.command(second.member), "--join"],
+            "is not the one that had the catalog first, which lets others in",
+        )
+        assert cluster.leader is None
+        first.start()
+        read_all(cluster)
+
+
+def has_said(node: Node, words: str) -> bool:
+    return words in node.log_tail()
+
+
+def has_ended(node: Node) -> bool:
+    return not node.alive
 
 
 def test_two_that_are_started_empty_do_not_make_a_cluster_with_the_one_that_is_not(
     of_one: Path,
 ) -> None:
-    """With --new-cluster by mistake. They are strangers to the one that has the catalog."""
+    """With --new-cluster by mistake. They wait for the one that has the catalog, and hear of it."""
     LocalCluster.grow(of_one, 3)
     with LocalCluster(3, 3, of_one) as cluster:
         first, *others = cluster.namenodes
@@ -132,11 +156,11 @@ def test_two_that_are_started_empty_do_not_make_a_cluster_with_the_one_that_is_n
             shutil.rmtree(node.volumes[0] / "raft")
             node.launch()
         for node in mistaken:
-            node.wait_ready()
+            wait_until(partial(has_said, node, f"waits for {first.address}"))
         first.launch()
-        wait_until(lambda: "does not know the cluster's secret" in first.log_tail())
+        for node in mistaken:
+            wait_until(partial(has_said, node, "this cluster exists already, says "))
+            wait_until(partial(has_ended, node))
         standing = cluster.standing(first)
         assert standing is not None
         assert not standing.serves
-        for node in mistaken:
-            assert node.stop()

@@ -104,6 +104,11 @@ class HttpTransport:
         """Add the route; messages that come before `start` are refused."""
         add_without_token(app, RAFT_PATH, self._upgrade)
 
+    def know_by(self, key: bytes) -> None:
+        """Know the other members by this key, before `start`: the secret and their lineage."""
+        assert self._deliver is None, "no member is known by another key"
+        self._secret = key
+
     def start(self, deliver: Deliver) -> None:
         self._deliver = deliver
         for link in self._links.values():

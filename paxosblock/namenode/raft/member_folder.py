@@ -2,8 +2,9 @@
 
 folder/lock                     locked while a process has the folder open
 folder/members                  its format, and the addresses of all members, one in each line
-folder/lineage                  the cluster of one NameNode that it comes from, if any (planting.py)
-folder/joined                   in a cluster with a lineage: the others that were heard of (seed.py)
+folder/newborn                  of a folder that is on its way into a cluster (admission.py)
+folder/lineage                  the name that the folders of the cluster share (admission.py)
+folder/joined                   in a cluster that grew: whom this one let in, or heard of (seed.py)
 folder/vote                     term and vote (vote_file.py)
 folder/spare                    room for the next votes on a full disk (vote_file.py)
 folder/db                       the map, as the last flush left it (kv/rocks_table.py)
@@ -17,9 +18,11 @@ would otherwise look like any member.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from paxosblock.disk import Disk, FileHandle, OsDisk, read_file
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
@@ -31,12 +34,17 @@ from paxosblock.namenode.kv.journal import Journal, check_formats
 from paxosblock.namenode.kv.rocks_table import ROCKS, databases
 from paxosblock.namenode.kv.table import Receiver, Table, Tables
 from paxosblock.namenode.raft import vote_file
+from paxosblock.namenode.raft.admission import LOST, NOBODYS, Lineage, Newborn
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from paxosblock.units import MIB
 
 WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
+LINEAGE: Final = "lineage"
+NEWBORN: Final = "newborn"
+_BORN = "born"
+"""The second line of the lineage of a cluster whose members all began empty."""
 _MEMBERS = "members"
 _FORMAT = "format="
 _KNOWN_FORMAT = 1
@@ -145,41 +153,100 @@ def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
         raise CorruptionError(f"{folder}: {known}: a vote may be lost")
 
 
-def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> None:
-    """Return if the folder is that of a member of this cluster; make it so if the cluster is new.
+def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> Newborn | None:
+    """Return None if the folder is that of a member of this cluster; what it says of its birth if
+    that is under way.
 
-    Only the operator's `new_cluster` lets an empty folder in. Every member has a vote from then on,
-    before it says anything to anybody. A folder without a list of members takes `members`.
+    Only the operator's `new_cluster` begins a birth (birth.py). A folder without a list of members
+    takes `members`.
 
     Raises:
         ConfigError: the folder is empty and the cluster is not new, or the other way round; or it
-            has another list of members; or a later version wrote that list.
+            has no lineage, or another list of members; or a later version wrote it.
         StorageError: the folder cannot be read or written.
     """
     disk = OsDisk()
     try:
         if new_cluster:
-            _make(disk, folder)
-        elif not (folder / vote_file.NAME).exists():
+            disk.make_folder(folder)
+        if not (folder / vote_file.NAME).exists():
+            return _check_newborn(disk, folder, new_cluster=new_cluster)
+        if new_cluster:
+            raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
+        if not read_lineage(disk, folder).name:
             raise ConfigError(
-                f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster "
-                "is new, with --join if it had a single NameNode and this one comes to it; a "
-                "NameNode that lost its folder gets it back as docs/operations.md says"
+                f"{folder} has no lineage, as an earlier version made it: take a backup with that "
+                "version, and restore it with this one"
             )
         _check_list(disk, folder, sorted(members))
     except (NoSpaceError, StorageError):
         raise
     except OSError as error:
         raise StorageError.of(folder, error) from error
+    return None
 
 
-def _make(disk: Disk, folder: Path) -> None:
-    disk.make_folder(folder)
-    of_a_member, names = ("journal-", "snapshot-", mark.NAME), disk.names(folder)
-    kept = [name for name in names if name.startswith(of_a_member)] or databases(names)
-    if kept or (folder / vote_file.NAME).exists():
-        raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
-    VoteFile(disk, folder).write(Vote(0, None))
+def _check_newborn(disk: Disk, folder: Path, *, new_cluster: bool) -> Newborn:
+    """Return what a folder without a vote says of its birth, which begins if the cluster is new."""
+    of_a_member = ("journal-", "snapshot-", mark.NAME)
+    names = list(disk.names(folder)) if folder.exists() else []
+    if any(name.startswith(of_a_member) for name in names) or databases(names):
+        if new_cluster:
+            raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
+    elif new_cluster:
+        return begin_newborn(disk, folder)
+    elif NEWBORN in names:
+        return read_newborn(disk, folder)
+    raise ConfigError(
+        f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster is new, "
+        f"with --join if it had a single NameNode and this one comes to it; {LOST}"
+    )
+
+
+def begin_newborn(disk: Disk, folder: Path) -> Newborn:
+    """Return what the empty folder says of its way into a cluster: a fresh token, unless that way
+    had been begun; durable on return."""
+    if NEWBORN not in disk.names(folder):
+        write_newborn(disk, folder, Newborn(secrets.token_hex(16)))
+    return read_newborn(disk, folder)
+
+
+def read_newborn(disk: Disk, folder: Path) -> Newborn:
+    """Return what the folder says of its way into a cluster. Raises as `read_lines`."""
+    token, chosen, *_ = [*read_lines(disk, folder / NEWBORN), "", ""]
+    return Newborn(token, chosen)
+
+
+def write_newborn(disk: Disk, folder: Path, newborn: Newborn) -> None:
+    """Record a token and choice durably."""
+    lines = [newborn.token, *([newborn.chosen] if newborn.chosen else [])]
+    write_lines(disk, folder / NEWBORN, lines)
+
+
+def make_member(
+    disk: Disk, folder: Path, members: Sequence[str], lineage: Lineage, vote: Vote
+) -> None:
+    """Make the folder, whose other files are durable, that of a member; durable on return.
+
+    The vote comes last: a folder without one is nobody's.
+    """
+    write_lines(disk, folder / LINEAGE, [lineage.name, *([_BORN] if lineage.born else [])])
+    write_members(disk, folder, members)
+    VoteFile(disk, folder).write(vote)
+    if NEWBORN in disk.names(folder):
+        disk.remove(folder / NEWBORN)
+
+
+def read_lineage(disk: Disk, folder: Path) -> Lineage:
+    """Return the lineage of the folder; `NOBODYS` if it has none.
+
+    Raises:
+        ConfigError, CorruptionError, StorageError: the file cannot be read.
+    """
+    if LINEAGE not in disk.names(folder):
+        return NOBODYS
+    name, *rest = [*read_lines(disk, folder / LINEAGE), ""]
+    return Lineage(name, born=_BORN in rest)
 
 
 def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:

@@ -5,10 +5,8 @@ no member can be elected without it, and no member has promised anything yet: th
 docs/operations.md makes by hand when the members change. The vote is written last; a folder without
 it is not that of a member, and is begun anew.
 
-Such a cluster has a `lineage`, a name drawn once, and its members know each other by a key that is
-made from the secret and the lineage. A NameNode with the same secret that was started empty, as if
-the cluster were new, is a stranger to them: two such NameNodes could elect each other, with no
-catalog.
+Members know each other by a key that is made from the secret and the cluster's lineage
+(admission.py), so that no folder of another lineage takes part.
 """
 
 from __future__ import annotations
@@ -24,20 +22,20 @@ from paxosblock.namenode.kv.rocks_files import remove_database
 from paxosblock.namenode.kv.rocks_table import NAME as DATABASE
 from paxosblock.namenode.kv.table import Receiver, Table
 from paxosblock.namenode.raft import vote_file
+from paxosblock.namenode.raft.admission import Admissions, Lineage
+from paxosblock.namenode.raft.admissions_file import UNNAMED, write_admissions
 from paxosblock.namenode.raft.log import load_tail
 from paxosblock.namenode.raft.member_folder import (
+    NEWBORN,
     WHEN_DAMAGED,
     Limits,
-    read_lines,
-    write_lines,
-    write_members,
+    make_member,
 )
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import Vote
 
 FIRST_TERM: Final = 1
 """The term of the entry with which a grown cluster begins; the first leader's is the next one."""
 
-LINEAGE: Final = "lineage"
 _PURPOSE = b"paxosblock lineage "
 
 
@@ -59,7 +57,8 @@ def plant(
     receiver: Receiver,
     *,
     members: Sequence[str],
-    lineage: str,
+    lineage: Lineage,
+    first: bool,
     prepare: Callable[[Table], None] = lambda table: None,
 ) -> None:
     """Make a cleared folder that of a member; it is durable on return.
@@ -70,6 +69,7 @@ def plant(
         receiver: has the checkpoint with which the member begins.
         members: the addresses of all members.
         lineage: the cluster's lineage.
+        first: this member had the catalog first, and lets the others in.
         prepare: changes durably what the checkpoint held; what it raises is raised.
 
     Raises:
@@ -81,18 +81,19 @@ def plant(
     table = receiver.install()
     try:
         prepare(table)
-        write_lines(disk, folder / LINEAGE, [lineage])
-        write_members(disk, folder, members)
+        if first:
+            write_admissions(disk, folder, Admissions(UNNAMED, {}))
         _, journal = load_tail(disk, folder, table.revision, table.term, Limits().segment_bytes)
         journal.close()
-        VoteFile(disk, folder).write(Vote(table.term, None))
+        make_member(disk, folder, members, lineage, Vote(table.term, None))
     finally:
         table.close()
 
 
 def _empty(disk: Disk, folder: Path) -> None:
-    """Remove all files but the lock: first the vote, without which the rest does not count."""
-    names = [name for name in disk.names(folder) if name != "lock"]
+    """Remove all files but the lock and the token: first the vote, without which the rest does not
+    count."""
+    names = [name for name in disk.names(folder) if name not in ("lock", NEWBORN)]
     for name in sorted(names, key=lambda name: name != vote_file.NAME):
         if name.startswith(DATABASE):
             remove_database(disk, folder / name)
@@ -103,16 +104,6 @@ def _empty(disk: Disk, folder: Path) -> None:
     disk.sync_folder(folder)
 
 
-def read_lineage(disk: Disk, folder: Path) -> str:
-    """Return the lineage in a member's folder; "" if the cluster had several NameNodes from the
-    start.
-
-    Raises:
-        ConfigError, CorruptionError, StorageError: the file cannot be read.
-    """
-    return "".join(read_lines(disk, folder / LINEAGE)) if LINEAGE in disk.names(folder) else ""
-
-
 def key_of(secret: bytes, lineage: str) -> bytes:
-    """Return the key by which members know each other: the secret if there is no lineage."""
-    return hmac.digest(secret, _PURPOSE + lineage.encode(), "sha256") if lineage else secret
+    """Return the key by which the members of this lineage know each other."""
+    return hmac.digest(secret, _PURPOSE + lineage.encode(), "sha256")

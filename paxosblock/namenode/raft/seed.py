@@ -1,13 +1,11 @@
 """The catalog with which a new member of a grown cluster begins: `GET /raft/seed` of the others.
 
-    request   X-Raft-From, X-Raft-To, X-Raft-Nonce (16 random bytes), X-Raft-Proof
+    request   those of question.py; X-Raft-Token: of the empty folder that asks
     answer    X-Raft-Lineage; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
 
-Proof and tag are HMAC-SHA256 with the cluster's secret over both names and the nonce; the tag
-covers lineage and bytes, too. As in all messages between members, nothing is encrypted.
-
-A member that was heard of before never gets the catalog again: it has lost its folder, and with it
-votes and entries that the others count on.
+Only the member that had the catalog first gives it, to one folder of each other member: it writes
+the folder's token down before (admission.py). A member with another token, and one that was heard
+of, has lost its folder, and with it votes and entries that the others count on.
 """
 
 from __future__ import annotations
@@ -16,9 +14,8 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,10 +33,10 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
-from paxosblock.namenode.raft.member_folder import read_lines, write_lines
-from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
+from paxosblock.namenode.raft.admission import LOST, NOBODYS, Lineage, Refused, Waits, may_join
+from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
+from paxosblock.namenode.raft.question import Question
 from paxosblock.net.access_server import add_without_token
-from paxosblock.net.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
 from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"
@@ -47,12 +44,10 @@ JOIN_WITHIN_S: Final = 30.0
 """Seconds that a new member looks for another that has the catalog."""
 ASK_AGAIN_S: Final = 0.2
 SILENCE_S: Final = 10.0
-JOINED: Final = "joined"
-"""Name of the file that lists the other members that were heard of."""
 
 _PIECE_BYTES = 256 * KIB
 _TAG_BYTES = 32
-_LINEAGE = "X-Raft-Lineage"
+_LINEAGE, _TOKEN = "X-Raft-Lineage", "X-Raft-Token"
 
 _log = logging.getLogger(__name__)
 
@@ -66,18 +61,29 @@ class Seeds:
         address: str,
         members: Sequence[str],
         secret: bytes,
-        lineage: str,
         *,
         checkpoint: Callable[[], Awaitable[Checkpoint]],
     ) -> None:
         """Give away the result of `checkpoint`; `folder` is this member's."""
         self._folder, self._address, self._secret = folder, address, secret
         self._others = frozenset(members) - {address}
-        self._lineage = lineage
+        self._lineage = NOBODYS
         self._checkpoint = checkpoint
         self._disk = OsDisk()
         self._heard: dict[str, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
+
+    def begin(self, lineage: Lineage) -> None:
+        """Give from now on, as a member of this lineage. Blocks.
+
+        Raises:
+            NoSpaceError, StorageError: the disk refuses.
+        """
+        admissions = read_admissions(self._disk, self._folder)
+        if admissions.first == UNNAMED:
+            named = replace(admissions, first=self._address)
+            write_admissions(self._disk, self._folder, named)
+        self._lineage = lineage
 
     def add_to(self, app: web.Application) -> None:
         """Add the route."""
@@ -85,32 +91,33 @@ class Seeds:
 
     def note(self, member: str) -> None:
         """Remember that a member was heard of: it gets no catalog, even after a restart."""
-        if self._lineage and member not in self._heard:
-            self._heard[member] = asyncio.create_task(self._write(), name=f"note {member}")
+        if not self._lineage.born and member not in self._heard:
+            self._heard[member] = asyncio.create_task(self._write(member), name=f"note {member}")
 
-    async def _write(self) -> None:
-        """Record the members that this process and those before it heard of."""
+    async def _write(self, member: str) -> None:
         async with self._writing:
-            with contextlib.suppress(NoSpaceError, StorageError):  # the next message records them
-                joined = await asyncio.to_thread(self._joined)
-                if missing := self._heard.keys() - joined:
-                    lines = sorted({*joined, *missing})
-                    await asyncio.to_thread(write_lines, self._disk, self._folder / JOINED, lines)
+            with contextlib.suppress(NoSpaceError, StorageError):
+                await asyncio.to_thread(self._record, member, "")
+
+    def _record(self, member: str, token: str) -> None:
+        """Write down that a member was let in, or heard of, unless it is known."""
+        known = read_admissions(self._disk, self._folder)
+        if member not in known.tokens:
+            tokens = {**known.tokens, member: token}
+            write_admissions(self._disk, self._folder, replace(known, tokens=tokens))
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
-        question = _Question.read(request)
+        token = request.headers.get(_TOKEN, "")
+        question = Question.read(_purpose(token), request.headers)
         known = question is not None and question.caller in self._others
         if question is None or not known or question.called != self._address:
             return _refusal(403, "only NameNodes of this cluster get its catalog")
-        if not hmac.compare_digest(
-            question.proof(self._secret), header_bytes(request.headers[PROOF])
-        ):
+        if not question.is_proven(self._secret, request.headers):
             return _refusal(403, f"{question.caller} does not know the cluster's secret")
-        if not self._lineage:
-            return _refusal(404, f"{self._address} did not come from a single NameNode")
-        caller = question.caller
-        if caller in self._heard or caller in await asyncio.to_thread(self._joined):
-            return _refusal(409, f"{caller} has been a member of this cluster")
+        if not self._lineage.name:
+            return _refusal(503, f"{self._address} is no member yet")
+        if (refused := await self._let_in(question.caller, token)) is not None:
+            return refused
         try:
             checkpoint = await self._checkpoint()
         except PaxosBlockError as error:
@@ -120,17 +127,28 @@ class Seeds:
         finally:
             await asyncio.to_thread(checkpoint.close)
 
-    def _joined(self) -> list[str]:
-        there = JOINED in self._disk.names(self._folder)
-        return read_lines(self._disk, self._folder / JOINED) if there else []
+    async def _let_in(self, caller: str, token: str) -> web.Response | None:
+        """Return None once it is durable that the folder with this token was let in."""
+        async with self._writing:
+            admissions = await asyncio.to_thread(read_admissions, self._disk, self._folder)
+            match may_join(self._lineage, self._address, admissions, caller, token):
+                case Refused(why):
+                    return _refusal(409, why)
+                case Waits(why):
+                    return _refusal(404, why)
+            try:
+                await asyncio.to_thread(self._record, caller, token)
+            except (NoSpaceError, StorageError) as error:
+                return _refusal(503, f"{self._address} cannot let anybody in now: {error}")
+        return None
 
     async def _send(
-        self, request: web.Request, question: _Question, checkpoint: Checkpoint
+        self, request: web.Request, question: Question, checkpoint: Checkpoint
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={_LINEAGE: self._lineage})
+        response = web.StreamResponse(headers={_LINEAGE: self._lineage.name})
         response.content_length = checkpoint.size_bytes + _TAG_BYTES
         await response.prepare(request)
-        tag = question.tag(self._secret, self._lineage)
+        tag = question.tag(self._secret, self._lineage.name)
         unread = pieces(checkpoint, _PIECE_BYTES)
         while piece := await asyncio.to_thread(next, unread, b""):
             tag.update(piece)
@@ -152,12 +170,14 @@ async def fetch_seed(
     address: str,
     members: Sequence[str],
     secret: bytes,
+    token: str,
+    *,
     receive: Callable[[], Receiver],
     within_s: float = JOIN_WITHIN_S,
 ) -> Seed:
     """Fetch the catalog with which the member at `address` begins from one of the others.
 
-    `receive` begins a draft, and blocks.
+    `receive` begins a draft, and blocks. `token` is that of the empty folder.
 
     Raises:
         ConfigError: another member knows it as a member, or has another secret or other peers.
@@ -172,8 +192,8 @@ async def fetch_seed(
         while asyncio.get_running_loop().time() < until_s:
             for peer in others:
                 try:
-                    question = _Question(address, peer, os.urandom(NONCE_BYTES))
-                    return await _fetch(session, question, secret, receive)
+                    question = Question.fresh(_purpose(token), address, peer)
+                    return await _fetch(session, question, secret, token, receive)
                 except UnavailableError as error:
                     why[peer] = str(error)
                 except (OSError, aiohttp.ClientError, TimeoutError):
@@ -182,14 +202,15 @@ async def fetch_seed(
     reasons = ", ".join(f"{peer}: {words or 'not asked'}" for peer, words in why.items())
     raise UnavailableError(
         f"--join: nobody has a catalog for {address} ({reasons}): start the one first that was a "
-        "cluster's only NameNode"
+        f"cluster's only NameNode; {LOST}"
     )
 
 
 async def _fetch(
     session: aiohttp.ClientSession,
-    question: _Question,
+    question: Question,
     secret: bytes,
+    token: str,
     receive: Callable[[], Receiver],
 ) -> Seed:
     """Ask one member for the catalog.
@@ -199,9 +220,8 @@ async def _fetch(
         UnavailableError: it may have the catalog later.
         ProtocolError: nothing proves that the answer is that member's.
     """
-    async with session.get(
-        f"http://{question.called}{SEED_PATH}", headers=question.headers(secret)
-    ) as found:
+    headers = question.headers(secret) | {_TOKEN: token}
+    async with session.get(f"http://{question.called}{SEED_PATH}", headers=headers) as found:
         if found.status != 200:
             raise _refused(question, found.status, (await found.text()).strip())
         lineage = found.headers.get(_LINEAGE, "")
@@ -221,59 +241,20 @@ async def _fetch(
     return Seed(lineage, receiver)
 
 
-def _changed(question: _Question) -> str:
+def _changed(question: Question) -> str:
     return f"{question.called} sent a catalog that was changed on its way"
 
 
-def _refused(question: _Question, status: int, words: str) -> ConfigError | UnavailableError:
+def _refused(question: Question, status: int, words: str) -> ConfigError | UnavailableError:
     if status == 409:
-        return ConfigError(
-            f"--join: {words}, says {question.called}: a NameNode that lost its folder gets it "
-            "back as docs/operations.md says"
-        )
+        return ConfigError(f"--join: {words}, says {question.called}: {LOST}")
     if status == 403:
         return ConfigError(f"--join: {question.called} refuses: {words}")
     return UnavailableError(f"{words} ({status})")
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A request for the catalog: its two members, and a nonce that nobody used before."""
-
-    caller: str
-    called: str
-    nonce: bytes
-
-    @classmethod
-    def read(cls, request: web.Request) -> _Question | None:
-        """Return the question of a request; None if a header is missing or wrong."""
-        headers = request.headers
-        if not {FROM, TO, NONCE, PROOF} <= headers.keys():
-            return None
-        nonce = nonce_of(headers[NONCE])
-        return None if nonce is None else cls(headers[FROM], headers[TO], nonce)
-
-    def headers(self, secret: bytes) -> dict[str, str]:
-        """Return the headers of the request."""
-        return {
-            FROM: self.caller,
-            TO: self.called,
-            NONCE: self.nonce.hex(),
-            PROOF: self.proof(secret).decode(),
-        }
-
-    def proof(self, secret: bytes) -> bytes:
-        """Return the proof that only a holder of the secret can make, in hex."""
-        return self._handshake.purpose(secret, b"seed").hex().encode()
-
-    def tag(self, secret: bytes, lineage: str) -> hmac.HMAC:
-        """Return the tag of the answer, to be updated with its bytes."""
-        key = self._handshake.purpose(secret, b"seed answer")
-        return hmac.new(key, lineage.encode() + b"\0", "sha256")
-
-    @property
-    def _handshake(self) -> Handshake:
-        return Handshake(self.caller, self.called, self.nonce, b"")
+def _purpose(token: str) -> bytes:
+    return b"seed " + token.encode(errors="replace")
 
 
 def _refusal(status: int, words: str) -> web.Response:

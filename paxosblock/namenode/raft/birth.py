@@ -1,0 +1,152 @@
+"""The empty folders of a new cluster become its members: `GET /raft/birth` of the others.
+
+    request   those of question.py
+    answer    a Standing (admission.py) as JSON, X-Raft-Proof
+
+Every newborn asks all others, all members answer, and `next_step` decides. What a newborn chose is
+durable before it is told, and it has no vote before it is born.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from paxosblock.decoders import json_decoder
+from paxosblock.disk import OsDisk
+from paxosblock.errors import ConfigError
+from paxosblock.namenode.raft.admission import (
+    Born,
+    Lineage,
+    Newborn,
+    Refused,
+    Standing,
+    Waits,
+    next_step,
+)
+from paxosblock.namenode.raft.member_folder import make_member, write_newborn
+from paxosblock.namenode.raft.question import Question
+from paxosblock.namenode.raft.secure_channel import PROOF
+from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.net.access_server import add_without_token
+from paxosblock.net.handshake import header_bytes
+
+BIRTH_PATH: Final = "/raft/birth"
+ASK_AGAIN_S: Final = 0.1
+SILENCE_S: Final = 3.0
+_PURPOSE = b"birth"
+_STANDING = json_decoder(Standing)
+
+_log = logging.getLogger(__name__)
+
+
+class Birth:
+    """Tells the others what this member's folder is, and has it born if it is a newborn's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        members: Sequence[str],
+        secret: bytes,
+        own: Newborn | Lineage,
+    ) -> None:
+        """Speak for the member at `address`, whose folder says `own`."""
+        self._folder, self._address, self._secret = folder, address, secret
+        self._members = tuple(sorted(members))
+        self._own = own
+        self._disk = OsDisk()
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the route."""
+        add_without_token(app, BIRTH_PATH, self._answer)
+
+    async def finish(self) -> Lineage:
+        """Return the lineage of this member, at once unless it is a newborn: then once it is born,
+        which takes until all members have been started.
+
+        Raises:
+            ConfigError: it cannot be born, because the cluster exists, or another member has
+                another secret or other peers.
+            NoSpaceError, StorageError: the disk refuses.
+        """
+        said = ""
+        timeout = aiohttp.ClientTimeout(total=SILENCE_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while isinstance(own := self._own, Newborn):
+                step = next_step(self._address, own, self._members, await self._ask_all(session))
+                match step:
+                    case Newborn():
+                        await asyncio.to_thread(write_newborn, self._disk, self._folder, step)
+                        self._own = step
+                    case Born(lineage):
+                        await asyncio.to_thread(self._be_member, lineage)
+                        self._own = lineage
+                    case Refused(why):
+                        raise ConfigError(f"--new-cluster: {why}")
+                    case Waits(why):
+                        if why != said:
+                            _log.warning("%s %s", self._address, said := why)
+                        await asyncio.sleep(ASK_AGAIN_S)
+        return own
+
+    def _be_member(self, lineage: Lineage) -> None:
+        make_member(self._disk, self._folder, self._members, lineage, Vote(0, None))
+
+    def _standing(self) -> Standing:
+        own = self._own
+        if isinstance(own, Newborn):
+            return Standing(self._members, token=own.token, chosen=own.chosen)
+        return Standing(self._members, lineage=own.name)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        question = Question.read(_PURPOSE, request.headers)
+        if question is None or question.called != self._address:
+            return web.Response(status=403, text="only NameNodes of this cluster ask this\n")
+        if not question.is_proven(self._secret, request.headers):
+            words = f"{question.caller} does not know the cluster's secret"
+            return web.Response(status=403, text=f"{words}\n")
+        body = msgspec.json.encode(self._standing())
+        tag = question.tag(self._secret)
+        tag.update(body)
+        return web.Response(body=body, headers={PROOF: tag.hexdigest()})
+
+    async def _ask_all(self, session: aiohttp.ClientSession) -> dict[str, Standing]:
+        """Return what the others that answer say.
+
+        Raises:
+            ConfigError: one of them refuses to answer.
+        """
+        others = [member for member in self._members if member != self._address]
+        answers = await asyncio.gather(*(self._ask(session, peer) for peer in others))
+        return {peer: said for peer, said in zip(others, answers, strict=True) if said is not None}
+
+    async def _ask(self, session: aiohttp.ClientSession, peer: str) -> Standing | None:
+        question = Question.fresh(_PURPOSE, self._address, peer)
+        try:
+            async with session.get(
+                f"http://{peer}{BIRTH_PATH}", headers=question.headers(self._secret)
+            ) as found:
+                body = await found.read()
+                status, proof = found.status, found.headers.get(PROOF, "")
+        except (OSError, aiohttp.ClientError, TimeoutError):
+            return None
+        if status == 403:
+            words = body.decode(errors="replace").strip()
+            raise ConfigError(f"--new-cluster: {peer} refuses: {words}")
+        tag = question.tag(self._secret)
+        tag.update(body)
+        if not hmac.compare_digest(tag.hexdigest().encode(), header_bytes(proof)):
+            return None
+        try:
+            return _STANDING.decode(body)
+        except msgspec.MsgspecError:
+            return None

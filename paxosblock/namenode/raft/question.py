@@ -1,0 +1,67 @@
+"""Questions between members that are no messages of the engine: an HTTP request each, proven.
+
+    request   X-Raft-From, X-Raft-To, X-Raft-Nonce (16 random bytes), X-Raft-Proof
+    answer    ends with, or has as X-Raft-Proof, a tag that only a member can make
+
+Proof and tag are HMAC-SHA256 with the cluster's secret over both names, the nonce and the purpose;
+the tag covers the answer, too. Nothing is encrypted.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
+from paxosblock.net.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question for one `purpose`: its two members, and a nonce that nobody used before."""
+
+    purpose: bytes
+    caller: str
+    called: str
+    nonce: bytes
+
+    @classmethod
+    def fresh(cls, purpose: bytes, caller: str, called: str) -> Question:
+        """Return a question that nobody asked before."""
+        return cls(purpose, caller, called, os.urandom(NONCE_BYTES))
+
+    @classmethod
+    def read(cls, purpose: bytes, headers: Mapping[str, str]) -> Question | None:
+        """Return the question of a request; None if a header is missing or wrong."""
+        if not all(name in headers for name in (FROM, TO, NONCE, PROOF)):
+            return None
+        nonce = nonce_of(headers[NONCE])
+        return None if nonce is None else cls(purpose, headers[FROM], headers[TO], nonce)
+
+    def headers(self, secret: bytes) -> dict[str, str]:
+        """Return the headers of the request."""
+        return {
+            FROM: self.caller,
+            TO: self.called,
+            NONCE: self.nonce.hex(),
+            PROOF: self._proof(secret).decode(),
+        }
+
+    def is_proven(self, secret: bytes, headers: Mapping[str, str]) -> bool:
+        """True if only a holder of the secret can have asked it."""
+        return hmac.compare_digest(self._proof(secret), header_bytes(headers[PROOF]))
+
+    def tag(self, secret: bytes, about: str = "") -> hmac.HMAC:
+        """Return the tag of the answer and what it is `about`, to be updated with its bytes."""
+        key = self._handshake.purpose(secret, self.purpose + b" answer")
+        return hmac.new(key, about.encode() + b"\0", "sha256")
+
+    def _proof(self, secret: bytes) -> bytes:
+        """Return the proof that only a holder of the secret can make, in hex."""
+        return self._handshake.purpose(secret, self.purpose).hex().encode()
+
+    @property
+    def _handshake(self) -> Handshake:
+        return Handshake(self.caller, self.called, self.nonce, b"")

@@ -1,0 +1,149 @@
+"""No order of starts, wrong flags, crashes and lost folders lets anybody lead without what a folder
+still has: all of them are visited (admissions.py), with the decisions that are shipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from paxosblock.namenode.raft.admission import (
+    Admissions,
+    Born,
+    Lineage,
+    Newborn,
+    Refused,
+    Standing,
+    Waits,
+    may_join,
+    next_step,
+)
+from tests.raft.admissions import GROWN, MEMBERS, NEW, Bounds, Explorer, Folder, Rules, World
+
+LINE = Lineage("line", born=True)
+STALE = World(
+    (Folder(lineage=LINE, log=(1, 2)), Folder(lineage=LINE, log=(1, 2)), Folder(lineage=LINE))
+)
+"""A cluster that ran, one member of which was down while the others acknowledged two entries."""
+
+EXPLORED = {
+    "new": (NEW, Bounds(losses=1, terms=1)),
+    "stale": (STALE, Bounds(losses=2, terms=0)),
+    "grown": (GROWN, Bounds(losses=1, terms=1)),
+}
+
+
+@pytest.mark.parametrize("name", EXPLORED)
+def test_whoever_leads_has_all_that_any_folder_still_has(name: str) -> None:
+    world, bounds = EXPLORED[name]
+    found = Explorer(Rules(), bounds).explore(world)
+    assert found.lost == []
+    assert found.elected > 0
+    assert found.refused > 0
+    assert {"new": found.born, "grown": found.joined}.get(name, 1) > 0
+
+
+# --- planted faults: each loses an entry ----------------------------------------------------------
+
+
+def born_with_whoever_is_there(
+    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, Standing]
+) -> object:
+    """A majority that hears nothing contrary is enough, and chooses a common name."""
+    step = next_step(address, own, members, heard)
+    return Born(LINE) if isinstance(step, Waits) else step
+
+
+def takes_the_choice_that_it_hears(
+    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, Standing]
+) -> object:
+    """Though its token is not part of it, as the folder that was part of it is lost."""
+    chosen = [said.chosen for said in heard.values() if said.chosen]
+    if chosen and not own.chosen:
+        return Newborn(own.token, chosen[0])
+    return next_step(address, own, members, heard)
+
+
+def takes_the_lineage_that_it_hears(
+    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, Standing]
+) -> object:
+    """As when an emptied folder only needs the secret."""
+    known = [said.lineage for said in heard.values() if said.lineage]
+    return Born(Lineage(known[0], born=True)) if known else next_step(address, own, members, heard)
+
+
+def every_member_lets_in(
+    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
+) -> object:
+    """As long as it has not heard of the caller, as before the first one alone did."""
+    return may_join(lineage, address, replace(admissions, first=address), caller, token)
+
+
+def tokens_do_not_count(
+    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
+) -> object:
+    return may_join(lineage, address, replace(admissions, tokens={}), caller, token)
+
+
+def born_clusters_let_in(
+    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
+) -> object:
+    return None if lineage.born else may_join(lineage, address, admissions, caller, token)
+
+
+FAULTS = {
+    "born with whoever is there": ("stale", Rules(next_step=born_with_whoever_is_there)),
+    "takes the choice that it hears": ("new", Rules(next_step=takes_the_choice_that_it_hears)),
+    "takes the lineage that it hears": ("stale", Rules(next_step=takes_the_lineage_that_it_hears)),
+    "every member lets in": ("grown", Rules(may_join=every_member_lets_in)),
+    "tokens do not count": ("grown", Rules(may_join=tokens_do_not_count)),
+    "born clusters let in": ("stale", Rules(may_join=born_clusters_let_in)),
+    "let in before it is written down": ("grown", Rules(admits_durably=False)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_loses_an_entry(fault: str) -> None:
+    name, rules = FAULTS[fault]
+    world, bounds = EXPLORED[name]
+    assert Explorer(rules, bounds).explore(world, until_lost=True).lost
+
+
+# --- each answer, one by one ----------------------------------------------------------------------
+
+OWN = Newborn("t1")
+OTHERS = {peer: Standing(MEMBERS, token=f"t-{peer}") for peer in MEMBERS[1:]}
+
+
+def test_a_newborn_waits_for_all() -> None:
+    step = next_step("a", OWN, MEMBERS, {"b": OTHERS["b"]})
+    assert step == Waits("waits for c: a new cluster begins when all have started")
+
+
+def test_it_chooses_once_and_is_born_when_all_chose_the_same() -> None:
+    chose = next_step("a", OWN, MEMBERS, OTHERS)
+    assert isinstance(chose, Newborn)
+    assert next_step("a", chose, MEMBERS, OTHERS) == Waits("waits until b, c has heard of all")
+    agreed = {peer: replace(said, chosen=chose.chosen) for peer, said in OTHERS.items()}
+    assert next_step("a", chose, MEMBERS, agreed) == Born(Lineage(chose.chosen, born=True))
+
+
+def test_it_is_born_when_one_that_is_born_says_what_it_chose() -> None:
+    chose = next_step("a", OWN, MEMBERS, OTHERS)
+    assert isinstance(chose, Newborn)
+    said = {"b": Standing(MEMBERS, lineage=chose.chosen)}
+    assert next_step("a", chose, MEMBERS, said) == Born(Lineage(chose.chosen, born=True))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (Standing(MEMBERS, lineage="line"), "this cluster exists already, says b"),
+        (Standing(("a", "b", "d"), token="t"), "b has other --peers: a,b,d"),
+        (Standing(MEMBERS, token="t", chosen="x"), "b began with another folder of one of"),
+    ],
+)
+def test_what_is_contrary_ends_it_with_one_line(said: Standing, words: str) -> None:
+    step = next_step("a", OWN, MEMBERS, {**OTHERS, "b": said})
+    assert isinstance(step, Refused)
+    assert words in step.why
