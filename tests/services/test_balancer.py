@@ -11,7 +11,6 @@ from typing import Final
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.local.cluster_folder import Settings
 from paxosblock.units import MIB
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until
@@ -19,9 +18,7 @@ from tests.waiting import wait_until
 FILES: Final = 24
 PATIENCE_S: Final = 90.0
 """For the balancer, on a machine that many others use."""
-SETTINGS: Final[Settings] = {
-    "namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "5s"}
-}
+SETTINGS: Final = {"namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "5s"}}
 
 
 def content(number: int) -> bytes:
@@ -29,11 +26,9 @@ def content(number: int) -> bytes:
 
 
 @contextmanager
-def with_an_empty_datanode(
-    namenodes: int, settings: Settings = SETTINGS
-) -> Iterator[tuple[LocalCluster, Client]]:
+def with_an_empty_datanode(namenodes: int) -> Iterator[tuple[LocalCluster, Client]]:
     """A cluster of four DataNodes, one of which came when the files were there."""
-    with LocalCluster(4, namenodes, settings=settings) as cluster:
+    with LocalCluster(4, namenodes, settings=SETTINGS) as cluster:
         new = cluster.datanodes[3]
         new.stop()
         wait_until(lambda: state_of(cluster, new.name) != "live")
@@ -113,18 +108,6 @@ def test_a_datanode_that_was_added_gets_its_share_also_after_a_balancer_was_kill
         assert 0 < told["moved_blocks"] <= on_new(cluster, fs) - moved_before
         assert told["moved_bytes"] == told["moved_blocks"] * 2 * MIB
         assert on_new(cluster, fs) >= FILES * 3 // 4 // 2
-        check(fs)
-
-
-def test_sources_that_give_room_back_slowly_are_not_emptied_for_that() -> None:
-    """Their files are removed at 64 KiB/s: each looks as full as before for minutes."""
-    slow: Settings = {**SETTINGS, "datanode": {"delete_bandwidth": "64KiB/s"}}
-    with with_an_empty_datanode(1, slow) as (cluster, fs):
-        done = subprocess.run(balancer(cluster), capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        told = json.loads(done.stdout)
-        assert told["standing"] == "balanced"
-        assert told["moved_blocks"] <= FILES * 3 // 4, "its share, and no more"
         check(fs)
 
 
