@@ -14,6 +14,10 @@ _BUILDING: Final = Lock()
 second thread that decodes the same struct then finds it half described, and the process ends with
 a segmentation fault (seen with msgspec 0.22). So all decoders are built here, one at a time."""
 
+MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of a decoder that mean bytes of a peer: text that is none, and lists in lists without
+end, are errors of their own."""
+
 _msgpack: dict[Any, Any] = {}
 _json: dict[Any, Any] = {}
 

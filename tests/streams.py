@@ -13,8 +13,8 @@ from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.access import OPEN, Access
-from paxosblock.net.bodies import STALL_S
 from paxosblock.net.connection import FrameConnection
+from paxosblock.net.http_server import STALL_S
 from paxosblock.net.refusals import Refusals
 from paxosblock.net.stream import connect
 from paxosblock.net.stream_server import upgrade_handler

@@ -12,6 +12,7 @@ from paxosblock.net.admission import (
     SPARE_COUNT,
     Admission,
     Caps,
+    Rank,
     Slot,
 )
 from paxosblock.net.refusals import Refusal, Refusals
@@ -34,8 +35,8 @@ class Connection:
         return self.in_wait
 
     @property
-    def idle_rank(self) -> tuple[bool, float]:
-        return self.asked, self.used
+    def idle_rank(self) -> tuple[Rank, float]:
+        return Rank.USED if self.asked else Rank.UNUSED, self.used
 
     def dismiss(self) -> None:
         assert self.idle

@@ -32,7 +32,7 @@ from paxosblock.net.guard import Guard
 from paxosblock.net.refusals import Refusal
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import listen
-from paxosblock.net.wire import decode_error
+from paxosblock.net.wire import MAX_BODY_BYTES, decode_error
 from paxosblock.units import KIB, MIB
 from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
@@ -122,7 +122,7 @@ class Node:
 @asynccontextmanager
 async def node(guard: Guard | None = None) -> AsyncIterator[Node]:
     router, gate, guard = RpcRouter(), Gate(), guard or Guard()
-    router.register("wait", Text, gate.pass_through)
+    router.register("wait", Text, gate.pass_through, request_bytes_max=MAX_BODY_BYTES)
     router.register("wait_at_once", Text, gate.pass_through, at_once=True)
     async with AsyncExitStack() as stack:
         address = await listen(stack, web.Application(), router, "127.0.0.1:0", guard)

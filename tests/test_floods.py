@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from paxosblock.errors import UnavailableError
+from paxosblock.net.access_server import add_without_token
 from paxosblock.net.admission import Caps
 from paxosblock.net.bodies import BodyLimits
 from paxosblock.net.connection import FrameConnection
@@ -73,14 +74,17 @@ class Node:
 
 @asynccontextmanager
 async def node(
-    guard: Guard | None = None, handler: Callable[[Text], Awaitable[object]] = measure
+    guard: Guard | None = None,
+    handler: Callable[[Text], Awaitable[object]] = measure,
+    request_bytes_max: int = MAX_BODY_BYTES,
 ) -> AsyncIterator[Node]:
     """A server with one method and a data stream."""
     guard = guard or Guard()
     router = RpcRouter()
-    router.register("measure", Text, handler)
+    router.register("measure", Text, handler, request_bytes_max=request_bytes_max)
     app = web.Application()
-    app.router.add_get(STREAM_PATH, upgrade_handler(app, lambda _: Echo()))
+    streams = upgrade_handler(app, lambda _: Echo(), refusals=guard.refusals, access=guard.access)
+    add_without_token(app, STREAM_PATH, streams)
     async with AsyncExitStack() as stack:
         yield Node(await listen(stack, app, router, "127.0.0.1:0", guard), guard, stack)
 
@@ -170,9 +174,11 @@ async def test_beyond_the_cap_a_call_is_answered_and_its_connection_closed() -> 
     """All others are data streams in use: a NameNode that recovers a block must be heard."""
     async with node(Guard(Caps(node=3, address=3))) as each:
         host, port = split_address(each.address)
-        streams = [
-            await connect(host, port, recorder) for recorder in (Recorder(), Recorder(), Recorder())
-        ]
+        streams = []
+        for heard in (Recorder(), Recorder(), Recorder()):
+            streams.append(await connect(host, port, heard))
+            streams[-1].send(chunk(b"x"))
+            await heard.frames.get()
         reader, writer = await each.connect(whole())
         answer = await reader.read()
         assert b"Connection: close\r\n" in answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from paxosblock.metrics import NodeMetrics
+from paxosblock.metrics import PAGES_TOGETHER, NodeMetrics
 
 
 def samples(metrics: NodeMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -41,3 +41,19 @@ def test_two_nodes_in_one_process_count_apart() -> None:
 
 def test_the_node_tells_its_memory() -> None:
     assert samples(NodeMetrics("datanode"))["process_resident_memory_bytes", ()] > 1_000_000
+
+
+def test_a_page_that_is_asked_for_again_and_again_is_rendered_a_few_times_only() -> None:
+    looks = 0
+
+    def look() -> float:
+        nonlocal looks
+        looks += 1
+        return looks
+
+    metrics = NodeMetrics("datanode")
+    metrics.observe("looks", "Looks.", look)
+    pages = [metrics.page() for _ in range(1000)]
+    assert PAGES_TOGETHER <= looks < 500  # one more for each second that this took
+    assert pages[1] != pages[0]
+    assert pages[-1].count(b"looks")

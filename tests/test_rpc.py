@@ -30,7 +30,7 @@ from paxosblock.net.call_frames import CallFrameKind, pack
 from paxosblock.net.control import split_address
 from paxosblock.net.rpc import REQUEST_ID, RpcClient, RpcRouter
 from paxosblock.net.serving import listen
-from paxosblock.net.wire import decode_error, encode_error
+from paxosblock.net.wire import MAX_BODY_BYTES, decode_error, encode_error
 from tests.loops import on_both_loops
 
 HOST = "127.0.0.1"
@@ -55,7 +55,7 @@ async def repeat(request: Ask) -> Told:
 async def node(handler: Callable[[Ask], Awaitable[object]] = repeat) -> AsyncIterator[str]:
     """A server with the method `repeat`; gives its address."""
     router = RpcRouter()
-    router.register("repeat", Ask, handler)
+    router.register("repeat", Ask, handler, request_bytes_max=MAX_BODY_BYTES)
     async with AsyncExitStack() as stack:
         yield await listen(stack, web.Application(), router, f"{HOST}:0")
 

@@ -30,6 +30,7 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
+from paxosblock.units import MIB
 
 
 class StorageAddress(msgspec.Struct, frozen=True):
@@ -206,8 +207,10 @@ class Replicas(msgspec.Struct, frozen=True):
     replicas: tuple[ReplicaSummary, ...]
 
 
-ACCEPT: Method[Envelope, Answer] = Method("acceptor", Envelope, cast("Any", Answer))
-ACCEPT_ALL = Method("acceptors", Envelopes, Answers)
+ACCEPT: Method[Envelope, Answer] = Method(
+    "acceptor", Envelope, cast("Any", Answer), request_bytes_max=64 * MIB
+)
+ACCEPT_ALL = Method("acceptors", Envelopes, Answers, request_bytes_max=64 * MIB)
 LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
 FIND_REPLICA = Method("replica", FindReplica, Replicas)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from paxosblock.errors import InvalidRequestError
+from paxosblock.units import MIB
 
 Q = TypeVar("Q")
 A_co = TypeVar("A_co", covariant=True)
@@ -27,6 +28,8 @@ class Method(Generic[Q, A_co]):
     answer: type[A_co]
     any_namenode: bool = False
     """True for a call that any NameNode answers, leader or not, to show what is there."""
+    request_bytes_max: int = MIB
+    """Most bytes of a request: objects take many times the room of the bytes that make them."""
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from paxosblock.protocol.types import (
 from paxosblock.rack import FAR_AWAY
 from paxosblock.replacement import Failed
 from paxosblock.transaction import Operation, TransactionOutcome
+from paxosblock.units import MIB
 
 NO_BLOCK = BlockId(0)
 NO_FILE = 0
@@ -461,8 +462,8 @@ STAT = Method("stat", PathRequest, FileStatus, any_namenode=True)
 LIST = Method("list", ListDirectory, Listing, any_namenode=True)
 RENAME = Method("rename", Rename, FileStatus)
 DELETE = Method("delete", DeletePath, Deletion)
-CONCAT = Method("concat", ConcatFiles, FileStatus)
-TRANSACT = Method("transact", Transact, TransactionOutcome)
+CONCAT = Method("concat", ConcatFiles, FileStatus, request_bytes_max=16 * MIB)
+TRANSACT = Method("transact", Transact, TransactionOutcome, request_bytes_max=64 * MIB)
 APPLICATION = Method("application", ApplicationRequest, ApplicationAnswer, any_namenode=True)
 TAKE_OVER = Method("take_over", TakeOver, FileStatus)
 ADD_BLOCK = Method("add_block", AddBlock, BlockView)
@@ -472,5 +473,5 @@ SEAL_BLOCK = Method("seal_block", BlockRequest, BlockView)
 DELETE_BLOCK = Method("delete_block", DeleteBlock, Deletion)
 GET_BLOCK = Method("get_block", BlockRequest, BlockView)
 CLOSE_FILE = Method("close_file", CloseFile, FileStatus)
-RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed)
+RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed, request_bytes_max=4 * MIB)
 REPORT_BAD_REPLICA = Method("report_bad_replica", BadReplica, Done)

@@ -15,6 +15,7 @@ from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from paxosblock.rack import DEFAULT_RACK
+from paxosblock.units import MIB
 
 LAST_BLOCK: Final = BlockId((1 << 64) - 1)
 """No block of any cluster has a greater id."""
@@ -147,6 +148,6 @@ class ReportAnswer(msgspec.Struct, frozen=True):
     again_after_s: float = 0.0
 
 
-REGISTER = Method("register", Register, Registered)
+REGISTER = Method("register", Register, Registered, request_bytes_max=16 * MIB)
 HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
-BLOCK_REPORT = Method("block_report", BlockReport, ReportAnswer)
+BLOCK_REPORT = Method("block_report", BlockReport, ReportAnswer, request_bytes_max=64 * MIB)

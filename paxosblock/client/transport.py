@@ -6,8 +6,6 @@ import asyncio
 from collections import Counter
 from typing import Any, Final, Protocol, cast
 
-import msgspec
-
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
@@ -20,7 +18,7 @@ from paxosblock.api.datanode import (
     Watch,
 )
 from paxosblock.checksum import Buffer
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.calls import CallChannel, ChunkSink
@@ -156,7 +154,7 @@ class DataConnection:
         verify_payload(header, payload)
         try:
             nack = _NACK.decode(payload)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise ProtocolError(f"{self.address} sent a malformed Nack: {error}") from error
         if listener is not None:
             listener.on_nack(nack)

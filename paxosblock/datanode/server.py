@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -20,6 +21,7 @@ from paxosblock.api.datanode import (
     FIND_REPLICA,
     LIST_REPLICAS,
 )
+from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.volume import find_hung
@@ -43,6 +45,9 @@ from paxosblock.net.stream import STREAM_PATH
 from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.process import boot_id
 from paxosblock.startup import collect_seldom, refuse_optimized_python
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +131,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
         return web.json_response(state, status=503 if failure else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
-        body = node.counters.metrics.render()
+        body = node.counters.metrics.page()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     add_without_token(app, "/healthz", healthz)
@@ -144,9 +149,16 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
 
 def _calls(node: DataNode) -> RpcRouter:
     router = RpcRouter()
-    router.register(ACCEPT.name, ACCEPT.request, node.accept, at_once=True)
-    router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, node.accept_all, at_once=True)
-    router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
-    router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
-    router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)
+
+    def register(
+        method: Method[Q, A], handler: Callable[[Q], Awaitable[A]], *, at_once: bool = False
+    ) -> None:
+        name, most = method.name, method.request_bytes_max
+        router.register(name, method.request, handler, at_once=at_once, request_bytes_max=most)
+
+    register(ACCEPT, node.accept, at_once=True)
+    register(ACCEPT_ALL, node.accept_all, at_once=True)
+    register(LIST_REPLICAS, node.list_replicas)
+    register(FIND_REPLICA, node.find_replica)
+    register(FIND_CHUNK, node.find_chunk)
     return router

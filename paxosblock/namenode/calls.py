@@ -205,7 +205,13 @@ class Service:
     def add_to(self, router: RpcRouter) -> None:
         """Answer the calls that come from the network."""
         for name, (call, handler) in self._handlers.items():
-            router.register(name, call.method.request, handler, at_once=call.at_once)
+            router.register(
+                name,
+                call.method.request,
+                handler,
+                at_once=call.at_once,
+                request_bytes_max=call.method.request_bytes_max,
+            )
 
 
 def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Awaitable[Any]]:

@@ -150,7 +150,7 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Applicatio
         return web.json_response(state, status=503 if trouble else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=metrics.page(), headers={"Content-Type": CONTENT_TYPE})
 
     add_without_token(app, "/healthz", healthz)
     add_without_token(app, "/metrics", show_metrics)

@@ -2,8 +2,8 @@
 
 Every connection has a slot, counted for the node and for the address it comes from. If no slot is
 free, connections that wait for their next request give up theirs: at the address that has the most,
-first those that never had a request, then those that have waited longest. So a client that only
-holds connections open keeps nobody out.
+first those that never had a request, then those that have waited longest, then those of which only
+a part of a request has come. So a client that only holds connections open keeps nobody out.
 
 When all are in use, a few more are let in for one request each: only its first request shows that a
 connection is a peer's or a DataNode's, which must be heard. A link between NameNodes no longer
@@ -12,6 +12,7 @@ counts once it has proven that it is one.
 
 from __future__ import annotations
 
+import enum
 import heapq
 import time
 from collections.abc import Callable
@@ -48,15 +49,25 @@ class Caps:
         return cls(most, max(1, min(address, most - most // 4)))
 
 
+class Rank(enum.IntEnum):
+    """The order in which connections with nothing under way are closed."""
+
+    UNUSED = 0
+    """It never had a request, so it has proven nothing."""
+    USED = 1
+    HALF = 2
+    """A part of a request has come, which its peer would have to send again."""
+
+
 class Holder(Protocol):
     """The holder of a slot, which may be asked for it."""
 
     @property
     def idle(self) -> bool:
-        """True while it waits for its next request."""
+        """True while nothing is under way for it: it waits for its next request, or its rest."""
 
     @property
-    def idle_rank(self) -> tuple[bool, float]:
+    def idle_rank(self) -> tuple[Rank, float]:
         """The connections with the lowest ranks are closed first."""
 
     def dismiss(self) -> None:

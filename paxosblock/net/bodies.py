@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from paxosblock.errors import (
     DeadlineError,
@@ -16,6 +18,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.net.http_server import STALL_S, HttpConnection
 from paxosblock.net.refusals import Refusal, Refusals
 from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
@@ -25,7 +28,6 @@ SMALL_BODY_BYTES: Final = 16 * KIB
 PROGRESS_BYTES: Final = 64 * KIB
 """So many bytes of a body, or its end, must come in each `stall_s`: a byte now and then is not
 enough."""
-STALL_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,10 @@ class Bodies:
         if (request.content_length or 0) > MAX_BODY_BYTES:
             raise _too_long()
         body = bytearray()
+        connection = request.protocol
         try:
-            await self._read_parts(request, body)
+            with _reading(connection):
+                await self._read_parts(request, body)
         except PaxosBlockError:
             raise
         except TimeoutError as error:
@@ -105,6 +109,19 @@ class Bodies:
         self.held_bytes += growth
         assert self.held_bytes >= 0, "nobody gives back more than it took"
         return now_bytes
+
+
+@contextlib.contextmanager
+def _reading(connection: RequestHandler) -> Iterator[None]:
+    """Let the node close the connection meanwhile, if it needs it for another one."""
+    if not isinstance(connection, HttpConnection):
+        yield
+        return
+    connection.reads_body = True
+    try:
+        yield
+    finally:
+        connection.reads_body = False
 
 
 def counted(size_bytes: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from paxosblock.decoders import MALFORMED
 from paxosblock.errors import (
     DeadlineError,
     OutcomeUnknownError,
@@ -49,7 +50,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
         """Return the answer. Raises ProtocolError if these bytes are no answer."""
         try:
             return self.decoder.decode(payload)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             where = f"{self.method} of {address}"
             raise ProtocolError(f"{where}: malformed answer: {error}", address=address) from error
 

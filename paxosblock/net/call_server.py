@@ -18,7 +18,7 @@ from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net import upgrade_server
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.access_server import add_without_token
-from paxosblock.net.admission import Slot
+from paxosblock.net.admission import Rank, Slot
 from paxosblock.net.bodies import PROGRESS_BYTES, Bodies
 from paxosblock.net.call_frames import (
     CALLS_PATH,
@@ -116,6 +116,8 @@ class ServedCalls(asyncio.Protocol):
         """Takes calls again, after others had their turn."""
         self._reading = True
         self._stall: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        """Closes it when nobody reads its answers."""
         self._closed = asyncio.Event()
 
     # -- for the admission ------------------------------------------------------------------------
@@ -130,13 +132,16 @@ class ServedCalls(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """True while it waits for its next call."""
-        return not (self._under_way or self._frames.held_bytes or self._answers or self._leaving)
+        """True while it waits for its next call, or the rest of one."""
+        busy = self._under_way or self._answers or self._resting or not self._writable
+        return not (busy or self._leaving)
 
     @property
-    def idle_rank(self) -> tuple[bool, float]:
+    def idle_rank(self) -> tuple[Rank, float]:
         """Ranks connections that never had a call first, then those that wait longest."""
-        return self._last > 0, self._used_s
+        if not self._last:
+            return Rank.UNUSED, self._used_s
+        return Rank.HALF if self._frames.held_bytes else Rank.USED, self._used_s
 
     def dismiss(self) -> None:
         """Close it; it is idle."""
@@ -169,6 +174,7 @@ class ServedCalls(asyncio.Protocol):
         self._transport = None
         self._leaving = True
         self._watch_no_stall()
+        self._watch_unread_no_more()
         self._counted_bytes = self._bodies.count(0, self._counted_bytes, "")
         self._slot.release()
         self._closed.set()
@@ -176,9 +182,11 @@ class ServedCalls(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = False
+        self._unread = self._loop.call_later(self._bodies.limits.stall_s, self._give_up_unread)
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._watch_unread_no_more()
         self._take()
 
     def data_received(self, data: bytes) -> None:
@@ -325,6 +333,17 @@ class ServedCalls(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+
+    def _watch_unread_no_more(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _give_up_unread(self) -> None:
+        self._unread = None
+        if self._transport is not None:
+            self._bodies.refusals.count(Refusal.ANSWER_UNREAD, self._slot.address)
+            self._transport.abort()
 
     def _look(self, before_bytes: int) -> None:
         self._stall = None

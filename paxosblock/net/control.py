@@ -14,10 +14,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from concurrent import futures
 from typing import Any, Final, Self, TypeVar
 
-import msgspec
-
 from paxosblock.api.methods import Method, Once, encode
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import (
     DeadlineError,
     Outcome,
@@ -123,7 +121,7 @@ class Line:
             raise self._reported(answer)
         try:
             return msgpack_decoder(method.answer).decode(answer.payload)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise _strange(address, error) from error
 
     def _begin(self, timeout_s: float, access: Access) -> None:

@@ -12,11 +12,22 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from paxosblock.net.admission import Slot
+from paxosblock.net.admission import Rank, Slot
 from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.units import KIB
 
+STALL_S: Final = 10.0
+"""Seconds for which a peer may send or read nothing of what is under way."""
 _STRANGE: Final = (HttpProcessingError, RequestPayloadError, ConnectionResetError)
 """Errors that peers cause: they are no defect of ours, so they get no traceback."""
+
+
+HEAD_BYTES_MAX: Final = 16 * KIB
+"""Bytes of a head that may have come before its end: the memory of one that proved nothing yet."""
+_BOUNDS: Final[dict[str, Any]] = {"max_line_size": 4096, "max_field_size": 4096, "max_headers": 64}
+"""The bounds of aiohttp's parser, which also reads heads ahead while a request is answered."""
+REFUSED_S: Final = 1.0
+"""Seconds for which the rest of a refused request is read, so that its caller sees the refusal."""
 
 
 class HeadWatch:
@@ -63,14 +74,38 @@ class HeadWatch:
 class HttpConnection(RequestHandler):
     """One connection of a client, with a slot."""
 
-    __slots__ = ("_handed_over", "_heads", "_used_s", "slot")
+    __slots__ = (
+        "_handed_over",
+        "_head_bytes",
+        "_heads",
+        "_stall_s",
+        "_unread",
+        "_used_s",
+        "reads_body",
+        "slot",
+    )
 
-    def __init__(self, server: web.Server, heads: HeadWatch, slot: Slot) -> None:
-        """`server` has the handler of its requests."""
+    def __init__(
+        self, server: web.Server, heads: HeadWatch, slot: Slot, stall_s: float = STALL_S
+    ) -> None:
+        """`server` has the handler of its requests; an answer that its peer does not read for
+        `stall_s` is given up."""
         loop = asyncio.get_running_loop()
         quiet: dict[str, Any] = {"access_log": None}  # as aiohttp itself does; it has no type
-        super().__init__(server, loop=loop, auto_decompress=False, **quiet)
+        super().__init__(
+            server,
+            loop=loop,
+            auto_decompress=False,
+            lingering_time=REFUSED_S,
+            **_BOUNDS,
+            **quiet,
+        )
         self.slot = slot
+        self.reads_body = False
+        """True while it waits for the rest of a body, and nothing is done for it."""
+        self._stall_s = stall_s
+        self._unread: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
         self._heads = heads
         self._handed_over = False
         self._used_s = loop.time()
@@ -83,17 +118,40 @@ class HttpConnection(RequestHandler):
 
     @property
     def idle(self) -> bool:
-        """True while it waits for its next request."""
-        return self._waiter is not None and not self._waiter.done()
+        """True while it waits for its next request, or the rest of one, or reads a refused one."""
+        return self.reads_body or not (self._request_in_progress or self._messages)
 
     @property
-    def idle_rank(self) -> tuple[bool, float]:
+    def idle_rank(self) -> tuple[Rank, float]:
         """Ranks connections that never had a request first, then those that wait longest."""
-        return self._request_count > 0, self._used_s
+        if not self._request_count:
+            return Rank.UNUSED, self._used_s
+        return Rank.HALF if self.reads_body else Rank.USED, self._used_s
 
     def dismiss(self) -> None:
-        """Close it."""
+        """Close it, even if its peer does not read what was answered."""
+        transport = self.transport
         self.force_close()
+        if transport is not None:
+            transport.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self._loop.call_later(self._stall_s, self._give_up_unread)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch_unread_no_more()
+
+    def _watch_unread_no_more(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _give_up_unread(self) -> None:
+        self._unread = None
+        self._heads.refusals.count(Refusal.ANSWER_UNREAD, self.slot.address)
+        self.dismiss()
 
     # -- its life ---------------------------------------------------------------------------------
 
@@ -114,6 +172,7 @@ class HttpConnection(RequestHandler):
         if idle_task is not None:
             idle_task.cancel()
         self._heads.end(self)
+        self._watch_unread_no_more()
         if not self._handed_over:
             self.slot.release()
 
@@ -123,8 +182,13 @@ class HttpConnection(RequestHandler):
         self._used_s = self._loop.time()
         if self._request_count > before:
             self._heads.end(self)
-        elif self.idle:
+            self._head_bytes = 0
+        elif self._waiter is not None and not self._waiter.done():
             self._heads.begin(self)
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._heads.refusals.count(Refusal.MALFORMED, self.slot.address)
+                self.dismiss()
 
     # -- what is no HTTP --------------------------------------------------------------------------
 

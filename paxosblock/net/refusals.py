@@ -23,6 +23,7 @@ class Refusal(enum.Enum):
     ADDRESS_FULL = "address_full"
     IDLE = "idle"
     NO_HEAD = "no_head"
+    ANSWER_UNREAD = "answer_unread"
     BODY_STALLED = "body_stalled"
     BODY_MEMORY = "body_memory"
     MALFORMED = "malformed"
@@ -36,6 +37,7 @@ _WORDS: Final = {
     Refusal.ADDRESS_FULL: "connections refused: their address has as many as one may have",
     Refusal.IDLE: "idle connections closed to make room for new ones",
     Refusal.NO_HEAD: "connections closed on which no request came in time",
+    Refusal.ANSWER_UNREAD: "connections closed whose peers did not read their answers",
     Refusal.BODY_STALLED: "requests given up that came too slowly",
     Refusal.BODY_MEMORY: "requests refused: those under way fill the memory for them",
     Refusal.MALFORMED: "requests refused that are no HTTP and no frames of calls",

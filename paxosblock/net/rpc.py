@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from paxosblock.api.methods import encode
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import (
     InvalidRequestError,
     Outcome,
@@ -29,6 +29,7 @@ from paxosblock.errors import (
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.call_link import CallLink, Question, open_link
 from paxosblock.net.names import new_name
+from paxosblock.units import MIB
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -51,6 +52,7 @@ class Registered:
     decoder: msgspec.msgpack.Decoder[Any]
     handler: Callable[[Any], Awaitable[object]]
     at_once: bool
+    request_bytes_max: int
 
 
 class RpcRouter:
@@ -67,15 +69,17 @@ class RpcRouter:
         handler: Callable[[Q], Awaitable[object]],
         *,
         at_once: bool = False,
+        request_bytes_max: int = MIB,
     ) -> None:
         """Let `handler` answer the calls of `method`; it gets a `request_type`.
 
+        A request of more than `request_bytes_max` is refused before anything is made of it.
         `at_once`: begin it where its frame is read, and run it without a task (`steps.py` says what
         it must not do then).
         """
         assert method not in self._methods
         decoder = msgpack_decoder(request_type)
-        self._methods[method] = Registered(method, decoder, handler, at_once)
+        self._methods[method] = Registered(method, decoder, handler, at_once, request_bytes_max)
 
     def find(self, method: str) -> Registered:
         """Return the row of a call.
@@ -97,9 +101,13 @@ async def answer(call: Registered, name: str, body: bytes | bytearray) -> bytes:
         PaxosBlockError: the error that the caller gets instead.
     """
     REQUEST_ID.set(name)
+    if len(body) > call.request_bytes_max:
+        raise InvalidRequestError(
+            f"a request of {call.method} with {len(body)} bytes: at most {call.request_bytes_max}"
+        )
     try:
         request = call.decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise InvalidRequestError(f"malformed request of {call.method}: {error}") from error
     try:
         return _ENCODER.encode(await call.handler(request))

@@ -136,7 +136,10 @@ async def listen(
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"cannot listen at {address}: {reason}") from error
     listener = Listener(
-        sockets, guard.admission, guard.refusals, lambda slot: HttpConnection(server, heads, slot)
+        sockets,
+        guard.admission,
+        guard.refusals,
+        lambda slot: HttpConnection(server, heads, slot, guard.bodies.limits.stall_s),
     )
     stack.push_async_callback(listener.close)
     real = f"{host}:{listener.port}"

@@ -10,11 +10,10 @@ from aiohttp import web
 from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
 from paxosblock.net import upgrade_server
 from paxosblock.net.access import OPEN, Access
-from paxosblock.net.admission import Slot
-from paxosblock.net.bodies import STALL_S
+from paxosblock.net.admission import Rank, Slot
 from paxosblock.net.connection import FrameConnection, FrameHandler
 from paxosblock.net.doorkeeper import Doorkeeper
-from paxosblock.net.http_server import HttpConnection
+from paxosblock.net.http_server import STALL_S, HttpConnection
 from paxosblock.net.refusals import Refusal, Refusals
 from paxosblock.net.stream import STREAM_PATH, UPGRADE, close_connections
 
@@ -62,6 +61,7 @@ def upgrade_handler(
                 request, transport, connection, {"Upgrade": UPGRADE}, doorkeeper
             )
             connections[connection] = slot
+            slot.holder = _Unused(connection)
             watch.begin(connection)
         return web.Response(status=101)  # only the access log sees it: the connection is gone
 
@@ -70,6 +70,25 @@ def upgrade_handler(
 
     app.on_shutdown.append(close_all)
     return answer
+
+
+class _Unused:
+    """The holder of a stream's slot, which it may have to give up before the first frame."""
+
+    def __init__(self, connection: FrameConnection) -> None:
+        self._connection = connection
+        self._since_s = asyncio.get_running_loop().time()
+
+    @property
+    def idle(self) -> bool:
+        return self._connection.received_bytes == 0
+
+    @property
+    def idle_rank(self) -> tuple[Rank, float]:
+        return Rank.UNUSED, self._since_s
+
+    def dismiss(self) -> None:
+        self._connection.abort(UnavailableError("the node needs the connection for others"))
 
 
 class _StallWatch:

@@ -36,7 +36,7 @@ import msgspec
 
 from paxosblock.api.methods import encode
 from paxosblock.checksum import Buffer, crc32c
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
 from paxosblock.units import MIB
@@ -232,7 +232,7 @@ def decode_error(payload: Buffer) -> PaxosBlockError:
     """
     try:
         body = _ERROR_DECODER.decode(payload)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise ProtocolError(f"not an error of paxosblock: {error}") from error
     return from_wire(body.code, body.message, body.details, body.outcome, body.retriable)
 
@@ -271,5 +271,5 @@ class MessageTable:
         """
         try:
             return self._decoder.decode(payload)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise ProtocolError(f"malformed message: {error}") from error
