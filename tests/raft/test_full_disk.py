@@ -260,6 +260,14 @@ def test_full_members_elect_one_of_them_for_reads_with_the_room_that_is_kept() -
         assert member.node.log.last_log_index == 3
 
 
+def test_nobody_hands_over_to_a_full_member_although_it_has_room_for_its_vote() -> None:
+    with rig() as member:
+        fill_follower(member)
+        member.tell("n1:1", "timeout_now", term=member.term)
+        assert not member.sent("request_vote")
+        assert not member.store.is_leader()
+
+
 def test_a_full_follower_has_room_for_the_first_entry_of_a_term_and_votes_after_it() -> None:
     with rig() as member:
         fill_follower(member)
