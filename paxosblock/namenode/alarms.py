@@ -31,7 +31,7 @@ class Alarms:
 
     def ring(self, why: str, **known: object) -> None:
         """Log and count an alarm once; the first word of `why` is the rule."""
-        alarm = " ".join((why, *(f"{name}={known[name]}" for name in _SUBJECTS if name in known)))
+        alarm = _told(why, known)
         if alarm in self._rung:
             return
         self._rung[alarm] = None
@@ -40,6 +40,17 @@ class Alarms:
         self.counts[why.partition(" ")[0]] += 1
         _log.error("alarm: %s", why, extra=facts(**known))
 
+    def end(self, why: str, **known: object) -> None:
+        """Show an alarm no longer, as it is not true any more; if it rings again, it is another."""
+        if _told(why, known) in self._rung:
+            del self._rung[_told(why, known)]
+            self.counts[why.partition(" ")[0]] -= 1
+            _log.warning("the alarm is over: %s", why, extra=facts(**known))
+
     def latest(self, most: int = SHOWN) -> tuple[str, ...]:
         """Return the latest alarms, oldest first."""
         return tuple(self._rung)[-most:]
+
+
+def _told(why: str, known: dict[str, object]) -> str:
+    return " ".join((why, *(f"{name}={known[name]}" for name in _SUBJECTS if name in known)))

@@ -9,6 +9,16 @@ import pytest
 from paxosblock.namenode.alarms import Alarms
 
 
+def test_an_alarm_that_is_over_is_not_shown_and_rings_again() -> None:
+    alarms = Alarms()
+    for _ in range(2):
+        alarms.ring("missing block: gone", block=1)
+        assert alarms.latest() == ("missing block: gone block=1",)
+        alarms.end("missing block: gone", block=1)
+        alarms.end("missing block: gone", block=1)
+        assert (alarms.latest(), alarms.counts["missing"]) == ((), 0)
+
+
 def test_what_every_report_finds_again_is_one_alarm(caplog: pytest.LogCaptureFixture) -> None:
     alarms = Alarms()
     with caplog.at_level(logging.ERROR):

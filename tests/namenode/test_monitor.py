@@ -393,6 +393,40 @@ async def test_a_block_without_any_replica_left_is_missing_and_an_alarm(scene: S
     assert stranger(record) in (await record_of(scene, record.block)).members
 
 
+async def test_a_block_whose_members_have_not_told_of_its_version_yet_is_not_missing(
+    scene: Scene,
+) -> None:
+    (record,) = await blocks_of_three(scene)
+    await silent(scene, LOST_S, record.members[0])
+    for _ in range(5):  # each line that is appended makes another version
+        scene.network.hung.update(record.members)
+        entry = await scene.node.catalog.change_block(record.block, end_anew)
+        assert isinstance(entry, BlockEntry)
+        for member in record.members:
+            scene.node.replicas.forget(record.block, member)
+        await silent(scene, 7, record.members[0])
+        scene.node.monitor.look_at(record.block)
+        await turn(scene)
+        assert (scene.node.monitor.status.missing, scene.node.alarms.latest()) == (0, ())
+
+
+def end_anew(record: BlockRecord) -> BlockRecord:
+    """The record after K4 and K9: the same chunks under another generation."""
+    generation = Generation(record.generation + 2)
+    return replace(record, generation=generation, finalized_generation=generation)
+
+
+async def test_the_alarm_about_a_missing_block_ends_when_it_is_there_again(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    await silent(scene, LOST_S, *record.members)
+    await turn(scene)
+    assert len(scene.node.alarms.latest()) == 1
+    await scene.register(record.members[0])
+    await turn(scene)
+    assert scene.node.alarms.latest() == ()
+    assert scene.node.alarms.counts["missing"] == 0
+
+
 async def test_a_missing_block_is_no_alarm_in_safe_mode(scene: Scene) -> None:
     (record,) = await blocks_of_three(scene)
     await scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))

@@ -57,6 +57,9 @@ processor time in each minute."""
 WALKED_PER_S_AT_FIRST: Final = 15_000
 """The same for the first walk of a term, before which no need is known."""
 WALK_PAUSE_S: Final = 30.0
+MISSING: Final = "missing block: no replica is left that can be read"
+TOLD_WITHIN_S: Final = 10.0
+"""Seconds in which a member that lives tells that it has a version that was just decided."""
 MISSING_NAMED: Final = 20
 """Missing blocks that an alarm names; beyond that it gives their number."""
 ELSEWHERE: Final = 1 << 16
@@ -65,9 +68,11 @@ ELSEWHERE: Final = 1 << 16
 
 @dataclass(slots=True)
 class _Trouble:
-    """A block that has needed something since `since_s`, and the counts that include it."""
+    """A block that has needed something since `since_s` in its version `generation`, and the counts
+    that include it."""
 
     since_s: float
+    generation: Generation
     missing: bool = False
     corrupt: bool = False
     named: bool = False
@@ -138,6 +143,9 @@ class Monitor:
 
     def clear(self) -> None:
         """Forget everything, as the term is over or a new one begins."""
+        for block, trouble in self._troubles.items():
+            if trouble.named:
+                self._alarms.end(MISSING, block=block)
         self._copies.clear()
         self._waiting.clear()
         self._troubles.clear()
@@ -289,7 +297,7 @@ class Monitor:
         if need.in_order:
             self._forget(block)
             return None
-        self._remember(block, need)
+        self._remember(record, need)
         self.looked(demand.entry, need, self._view)
         return need
 
@@ -308,13 +316,19 @@ class Monitor:
             self._count(block, trouble, missing=False, corrupt=False)
             self._waiting.drop(block)
 
-    def _remember(self, block: BlockId, need: Need) -> None:
-        now_s = self._clock_s()
-        trouble = self._troubles.pop(block, None) or _Trouble(now_s)
+    def _remember(self, record: BlockRecord, need: Need) -> None:
+        now_s, block, generation = self._clock_s(), record.block, record.finalized_generation
+        trouble = self._troubles.pop(block, None) or _Trouble(now_s, generation)
+        if trouble.generation != generation:  # nobody was asked for this version before
+            trouble.since_s, trouble.generation = now_s, generation
         self._troubles[block] = trouble
         # Members in service are being told what was decided (P5, D9): most need only a moment.
-        waits = need.may_mend and now_s - trouble.since_s < self._sight.replicate_after_s
-        missing = need.missing and not (waits and need.lagging)
+        asked_s, patience_s = now_s - trouble.since_s, self._sight.replicate_after_s
+        waits = need.may_mend and asked_s < patience_s
+        # A member that has not told yet that it has this version may well have it, whichever
+        # others are lost.
+        may_tell = need.lagging and asked_s < max(patience_s, TOLD_WITHIN_S)
+        missing = need.missing and not may_tell
         self._count(block, trouble, missing=missing, corrupt=bool(need.damaged))
         if block in self._copies or need.missing or (need.lacks and waits):
             self._waiting.drop(block)
@@ -331,12 +345,14 @@ class Monitor:
         trouble.missing, trouble.corrupt = missing, corrupt
         if not self._missing:
             self._named = 0
+        if trouble.named and not missing:
+            trouble.named = False
+            self._alarms.end(MISSING, block=block)
         # In safe mode the block may be missing only because nobody has reported it yet.
         if missing and not trouble.named and self._named < MISSING_NAMED and not self._holds():
             trouble.named = True
             self._named += 1
-            why = "missing block: no replica is left that can be read"
-            self._alarms.ring(why, block=block)
+            self._alarms.ring(MISSING, block=block)
 
     # -- copies ---------------------------------------------------------------------------------
 
