@@ -32,6 +32,9 @@ class Condition(enum.Enum):
     """No replica is left."""
     CORRUPT = "corrupt"
     """Each replica that is left is damaged."""
+    UNCLEAR = "unclear"
+    """No replica is known to be as it should be, but there are others, or may be: nothing is lost
+    yet. So it is for a moment after a block has ended, and after a backup was brought back."""
     UNDER_REPLICATED = "under_replicated"
     OVER_REPLICATED = "over_replicated"
     MIS_REPLICATED = "mis_replicated"
@@ -49,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
     """A block that is not as it should be, or an open file (then there is no block).
 
     `counted` replicas count towards the `wanted` ones; `sound` replicas can be read, and `damaged`
-    ones are known to be damaged.
+    ones are known to be damaged. If it is UNCLEAR, `elsewhere` storages have or may have a replica.
     """
 
     path: str
@@ -61,6 +64,7 @@ class Finding(msgspec.Struct, frozen=True):
     counted: int = 0
     sound: int = 0
     damaged: int = 0
+    elsewhere: int = 0
 
 
 class Counts(msgspec.Struct):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final
 
 import click
@@ -20,10 +21,20 @@ from paxosblock.cli.text import counted
 _HEADINGS: Final = {
     Condition.MISSING: "MISSING",
     Condition.CORRUPT: "CORRUPT",
+    Condition.UNCLEAR: "UNCLEAR",
     Condition.UNDER_REPLICATED: "Under replicated",
     Condition.OVER_REPLICATED: "Over replicated",
     Condition.MIS_REPLICATED: "Mis-replicated",
 }
+
+
+_REASONS: Final = {
+    Condition.MISSING: "no replica is known of a block",
+    Condition.CORRUPT: "all replicas that are left of a block are damaged",
+}
+"""The reasons for which files are deleted, in words."""
+PATHS_SHOWN: Final = 20
+"""Paths that a question names; all of them are among the findings."""
 
 
 class Summary(Counts, kw_only=True):
@@ -48,6 +59,8 @@ class Summary(Counts, kw_only=True):
             self.damaged_replicas += finding.damaged
             if finding.condition.lost:
                 self.status = "CORRUPT"
+            elif finding.condition is Condition.UNCLEAR and self.status == "HEALTHY":
+                self.status = "UNCLEAR"
 
 
 @click.command(cls=Verb)
@@ -57,7 +70,7 @@ class Summary(Counts, kw_only=True):
     "-delete",
     "delete",
     is_flag=True,
-    help="Delete files with a block of which no sound replica is left; asks first.",
+    help="Delete files with a block of which no sound replica is left; asks for each reason.",
 )
 @click.option("--yes", is_flag=True, help="With --delete-corrupt: do not ask.")
 @click.pass_obj
@@ -77,26 +90,31 @@ def fsck(invocation: Invocation, path: str, *, delete: bool, yes: bool) -> None:
     copies blocks and takes replicas away. (`paxosblock spark fsck` reads the bytes of files.)
 
     MISSING: no replica is left, and none may be back in a moment. CORRUPT: every replica that is
-    left is damaged. In both cases the status is CORRUPT and the exit code 1. A block that is only
-    under-, over- or mis-replicated is being mended. The last block of an open file is not looked
-    at.
+    left is damaged. In both cases the status is CORRUPT and the exit code 1. UNCLEAR: replicas are
+    known, or may be, but none of just this version: so it is for a moment after a block was ended,
+    and after `admin restore`; the exit code is 1, too. A block that is only under-, over- or
+    mis-replicated is being mended. The last block of an open file is not looked at.
 
     --delete-corrupt deletes files that have MISSING or CORRUPT blocks, including the parts of them
-    that can still be read. A DataNode that is only switched off would bring its replicas back.
+    that can still be read. It tells for each of these reasons how many files there are, and which,
+    and asks, unless --yes is given. A file with replicas that are only UNCLEAR is never deleted. A
+    DataNode that is only switched off would bring its replicas back.
     """
     _check_options(invocation, delete=delete, yes=yes)
     where = the_one(invocation, path)
     summary = Summary(path=where)
-    lost = False
+    lost: dict[Condition, dict[str, None]] = {reason: {} for reason in _REASONS}
     for finding in _findings(invocation, summary):
         invocation.say(_line(finding), finding)
-        lost |= finding.condition.lost
-        if yes:
-            _delete(invocation, summary, finding)
-    if delete and lost and not yes:
-        _confirm(where)
+        if delete and finding.condition.lost:
+            lost[finding.condition][finding.path] = None
+    agreed = {reason for reason, files in lost.items() if files and _agrees(reason, files, yes=yes)}
+    if any(lost.values()) and not agreed:
+        raise UserError(where, "nothing was deleted")
+    if agreed:
         for finding in _findings(invocation, Summary(path=where)):
-            _delete(invocation, summary, finding)
+            if finding.condition in agreed:
+                _delete(invocation, summary, finding)
     for line in _summary_lines(summary):
         invocation.say(line)
     invocation.tell(summary)
@@ -122,10 +140,14 @@ def _findings(invocation: Invocation, summary: Summary) -> Iterator[Finding]:
         request = CheckFiles(summary.path, page.next)
 
 
-def _confirm(path: str) -> None:
-    question = "Delete the files with MISSING or CORRUPT blocks, with all that is in them?"
-    if not click.confirm(question, err=True):
-        raise UserError(path, "nothing was deleted")
+def _agrees(reason: Condition, files: Collection[str], *, yes: bool) -> bool:
+    """Tell which files would be deleted for a reason, and return True if they may be."""
+    told = f"{_HEADINGS[reason]}: {_REASONS[reason]} of {counted(len(files), 'file')}"
+    names = ", ".join(f"'{path}'" for path in islice(files, PATHS_SHOWN))
+    more = ", ..." if len(files) > PATHS_SHOWN else ""
+    click.echo(f"{told}: {names}{more}", err=True)
+    question = f"Delete {counted(len(files), 'file')}, with all that is in them?"
+    return yes or click.confirm(question, err=True)
 
 
 def _delete(invocation: Invocation, summary: Summary, finding: Finding) -> None:
@@ -134,8 +156,6 @@ def _delete(invocation: Invocation, summary: Summary, finding: Finding) -> None:
     Raises:
         UserError: the block may only seem to be lost.
     """
-    if not finding.condition.lost:
-        return
     if summary.safe_mode:
         why = "nothing is deleted in safe mode: what looks missing may not have been reported yet"
         raise UserError(finding.path, why)
@@ -154,6 +174,8 @@ def _line(finding: Finding) -> str:
         return f"{what}, {counted(finding.size_bytes, 'byte')}"
     if finding.condition is Condition.MIS_REPLICATED:
         return f"{what}: its {finding.counted} replicas share a DataNode or rack"
+    if finding.condition is Condition.UNCLEAR:
+        return f"{what}: {counted(finding.elsewhere, 'other replica')} known, or not heard of yet"
     damaged = f", {finding.damaged} damaged" if finding.damaged else ""
     return f"{what}: {finding.counted} of {finding.wanted} replicas{damaged}"
 
@@ -175,6 +197,7 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
         ("Average block replication", average),
         ("Missing blocks", found[Condition.MISSING.value]),
         ("Corrupt blocks", found[Condition.CORRUPT.value]),
+        ("Unclear blocks", found[Condition.UNCLEAR.value]),
         ("Missing replicas", _share(summary.lacking_replicas, summary.asked_replicas)),
         ("Damaged replicas", summary.damaged_replicas),
     ]

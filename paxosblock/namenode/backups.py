@@ -7,7 +7,10 @@
 A catalog that was brought back does not know what happened since, but DataNodes may. So
 
 - it begins in safe mode: no replica is taken away until an operator has looked;
-- ids go on far behind those that it knows, so that none that was given since is given again;
+- ids of files go on far behind those that it knows, and blocks get another tag (catalog/ids.py), so
+  that none that was given since is given again;
+- each record of a block says that it is of a backup, and nothing is allocated or decided by it
+  before the DataNodes were asked what became of the block (PROTOCOL.md K14, blocks/learner.py);
 - several NameNodes begin as those of a cluster that grew (raft/planting.py): with a lineage of
   their own, so that members of the cluster that was are strangers to them.
 
@@ -19,8 +22,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +44,7 @@ from paxosblock.errors import (
 from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
+from paxosblock.namenode.catalog.records import decode_entry, encode
 from paxosblock.namenode.growing import ALONE, REPLICATED, check_members
 from paxosblock.namenode.kv.files import publish
 from paxosblock.namenode.kv.folder import Limits
@@ -53,6 +59,7 @@ from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.upgrade import MAX_HANDSHAKE_BYTES
 from paxosblock.net.wire import decode_error
+from paxosblock.protocol.finalize import bring_back
 from paxosblock.units import MIB
 
 BACKUP_PATH: Final = "/backup"
@@ -69,6 +76,8 @@ _DATABASE: Final = "db"
 _DRAFT: Final = "db.new"
 _NOTE: Final = "backup"
 _FORMAT: Final = 1
+_BLOCKS_AT_ONCE: Final = 50_000
+"""Records of blocks that are in memory at a time."""
 
 
 class Backup(msgspec.Struct, frozen=True):
@@ -142,18 +151,18 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
     lock = clear(disk, draft)
     try:
         receiver = ROCKS.receive(disk, draft)
-        begin = partial(_begin, found, FIRST_TERM if members else 0)
+        prepare = partial(begin, found, FIRST_TERM if members else 0)
         for piece in pieces(FileCheckpoint(disk, backup / _DATABASE), _PIECE_BYTES):
             receiver.write(piece)
         if members:
             lineage = Lineage(secrets.token_hex(16), born=False)
             plant(
-                disk, draft, receiver, members=members, lineage=lineage, first=True, prepare=begin
+                disk, draft, receiver, members=members, lineage=lineage, first=True, prepare=prepare
             )
         else:
             receiver.check()
             with closing(receiver.install()) as table:
-                begin(table)
+                prepare(table)
                 Journal(disk, draft, table.revision + 1, Limits().segment_bytes).close()
     finally:
         disk.close(lock)
@@ -162,7 +171,7 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
     return found
 
 
-def _begin(found: Backup, term: int, table: Table) -> None:
+def begin(found: Backup, term: int, table: Table) -> None:
     """Write, durably, what a catalog that was brought back begins with, as an entry of `term`.
 
     Raises:
@@ -174,10 +183,22 @@ def _begin(found: Backup, term: int, table: Table) -> None:
             f"damaged: its files are of entry {table.revision}, its note of entry {found.entry}"
         )
     revision = table.revision + 1
-    values = {keys.SAFE_MODE: keys.pack_number(wall_clock_ms())} | ids.skipped(table)
-    changes = {key: Versioned(value, revision) for key, value in values.items()}
-    table.write(revision, changes, term)
+    now = keys.pack_number(wall_clock_ms())
+    values = {keys.SAFE_MODE: now, keys.RESTORED: now} | ids.skipped(table)
+    table.write(revision, {key: Versioned(value, revision) for key, value in values.items()}, term)
+    after = keys.BLOCKS[0]
+    while page := tuple(islice(table.scan(after, keys.BLOCKS[1]), _BLOCKS_AT_ONCE)):
+        changes = {key: Versioned(_brought_back(found.value), revision) for key, found in page}
+        table.write(revision, changes, term)
+        table.flush().write()
+        after = page[-1][0] + b"\0"
     table.flush().write()
+
+
+def _brought_back(value: bytes) -> bytes:
+    """Return a block's entry with the record of a restored catalog (K14)."""
+    entry = decode_entry(value)
+    return encode(replace(entry, record=bring_back(entry.record)))
 
 
 def _check_empty(folder: Path, why: str, but: str = "") -> None:

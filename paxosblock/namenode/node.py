@@ -16,6 +16,7 @@ from paxosblock.namenode.blocks.cutter import Cutter
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.learner import Learner
 from paxosblock.namenode.blocks.leftovers import Leftovers
 from paxosblock.namenode.blocks.rebuilder import Rebuilder
 from paxosblock.namenode.blocks.recoverer import TURN_S as RECOVERIES_S
@@ -91,6 +92,7 @@ class NameNode:
         self.views = self._make_views()
         self.rebuilder = self._make_rebuilder()
         self.reopener = self._make_reopener()
+        self.learner = self._make_learner()
         self.cutter = Cutter(self.catalog, reach, self.finalizer, self.history)
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
@@ -175,6 +177,9 @@ class NameNode:
         leftovers = Leftovers(self.catalog, self.recoverer, self.reopener)
         self.background.start(leftovers.take_up(files, without_file), "leftovers")
         self.background.repeat("recoveries that gave up", self.recoverer.turn, RECOVERIES_S)
+        self.background.repeat(
+            "what became of a backup", self.learner.turn, self.config.heartbeat_interval_s
+        )
         self.background.repeat("balancer", self.balancer.turn, balancer.TURN_S)
 
     async def _end(self) -> None:
@@ -220,6 +225,21 @@ class NameNode:
             self.config.min_replication,
             self.clock_s,
             trouble=self.recoverer.trouble,
+        )
+
+    def _make_learner(self) -> Learner:
+        return Learner(
+            catalog=self.catalog,
+            runner=self.runner,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            finalizer=self.finalizer,
+            history=self.history,
+            alarms=self.alarms,
+            waits=lambda: self.safe_mode.waits,
+            patient=lambda: self.catalog.in_safe_mode,
+            timeout_s=self.config.recovery_timeout_s,
+            clock_s=self.clock_s,
         )
 
     def _make_rebuilder(self) -> Rebuilder:

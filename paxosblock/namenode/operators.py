@@ -73,7 +73,7 @@ async def leaving(node: NameNode, _: LeavingRequest) -> Leaving:
 async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
     """Check some of the files below a path."""
     view, page, cursor = node.sight.view(), CheckedFiles(), request.after
-    assess = partial(node.sight.need, view=view)
+    assess = partial(node.monitor.need, view=view)
     while True:
         reads = await node.catalog.view()
         cursor = check_slice(reads, request.path, cursor, assess, page)

@@ -8,6 +8,7 @@ changes a record.
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,10 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 
+SKIPPED: Final = 1 << 20
+"""Generations that nobody gets after a restore (K14): more than a block can have been given since
+the backup. A DataNode believes in a jump of many times that."""
+
 
 class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     """The KV's record of one block (PROTOCOL.md 1 and 3, K).
@@ -34,7 +39,8 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     the length at which the epoch started. `forced` says that an operator gave up members of this
     epoch (P2), so its writer may no longer end the block. `cut_generation` is the finalized
     generation under which the block was last cut (K8): a reader that knew the block before must
-    look again.
+    look again. `restored` says that the record is of a backup, and that nobody has learned yet what
+    became of the block since (K14).
     """
 
     block: BlockId
@@ -51,6 +57,7 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int = 0
     forced: bool = False
     cut_generation: Generation = NO_GENERATION
+    restored: bool = False
 
     @property
     def finalized(self) -> bool:
@@ -60,7 +67,8 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     @property
     def reopening(self) -> bool:
         """True from K4 until the APPEND is installed (K7) or ended (K9, K13)."""
-        return self.finalized and self.generation > self.finalized_generation
+        newer = self.generation > self.finalized_generation
+        return self.finalized and newer and not self.restored
 
     def check_follows(self, before: BlockRecord) -> None:
         """I8: check the rules between two successive versions of a record."""
@@ -74,6 +82,8 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
             renewed = self.writer_generation > before.writer_generation
             holds(same or renewed, "I8 R changes only with wgs")
             return
+        if before.restored:
+            return  # what was recorded is what was once (K14)
         anew = self.finalized_generation > before.finalized_generation
         cut = anew and self.cut_generation == self.finalized_generation
         holds(cut or self.length == before.length, "I8 L changes only by K8")
@@ -96,6 +106,8 @@ class Why(enum.Enum):
     """The block cannot have the length asked for."""
     TOO_FEW = "too_few"
     """Too few other members are known to hold the block."""
+    RESTORED = "restored"
+    """The record is of a backup, and what became of the block since is not known yet (K14)."""
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -130,6 +142,8 @@ def allocate_seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord |
 
     `forced` says that the recovery gives up members (P2).
     """
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     return replace(
@@ -144,6 +158,8 @@ def allocate_rebuild(
     record: BlockRecord, writer: WriterId, generation: Generation
 ) -> BlockRecord | Refused:
     """K3: a fresh generation for the writer that holds `generation`."""
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     if record.state is not BlockState.UNDER_CONSTRUCTION:
@@ -155,6 +171,8 @@ def allocate_rebuild(
 
 def allocate_append(record: BlockRecord) -> BlockRecord | Refused:
     """K4: a fresh generation for an APPEND; the block stays FINALIZED until K7."""
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
     return replace(record, generation=_next(record))
@@ -164,6 +182,8 @@ def finalize_by_recovery(
     record: BlockRecord, base: Generation, generation: Generation, length: int, size_bytes: int
 ) -> BlockRecord | Refused:
     """K5: the SEAL of `generation` has its quorum. Only the latest generation may decide."""
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     if record.state is not BlockState.UNDER_RECOVERY or record.writer_generation != base:
@@ -182,6 +202,8 @@ def finalize_by_writer(
     length, unless an operator gave members up. A repeated request finds the same record and
     succeeds again.
     """
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if record.writer != writer or record.writer_generation != generation:
         return Refused(Why.FINALIZED if record.finalized else Why.NOT_WRITER, record)
     if not record.finalized:
@@ -202,6 +224,8 @@ def install_rebuild(
     length: int,
 ) -> BlockRecord | Refused:
     """K7 for a REBUILD: all of `members` accepted the log, so the writer gets the generation."""
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     current = (
@@ -222,6 +246,8 @@ def install_append(
     writer: WriterId,
 ) -> BlockRecord | Refused:
     """K7 for an APPEND: the block is open again, for `writer`, at its recorded length."""
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
     if record.writer_generation != base or record.generation != generation:
@@ -242,6 +268,8 @@ def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord |
 
     `length` is in chunks: to cut inside a chunk, cut before it and append the part that is kept.
     """
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
     if not 0 <= length <= record.length or size_bytes > record.size_bytes:
@@ -262,6 +290,8 @@ def add_replica(
     record: BlockRecord, storage: StorageId, finalized_generation: Generation
 ) -> BlockRecord | Refused:
     """K12: add a member that reported Finalized to a finalized block."""
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
     if record.finalized_generation != finalized_generation:
@@ -285,6 +315,8 @@ def remove_replica(
     still on its way to the member that left (D7) names an older generation, so it does nothing if
     that storage has become a member again by then (K12).
     """
+    if record.restored:
+        return Refused(Why.RESTORED, record)
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
     if record.finalized_generation != finalized_generation:
@@ -315,6 +347,54 @@ def granted(record: BlockRecord, writer: WriterId, generation: Generation) -> Gr
     if record.writer != writer or record.writer_generation <= generation:
         return Refused(Why.NOT_WRITER, record)
     return grant(record)
+
+
+def bring_back(record: BlockRecord) -> BlockRecord:
+    """Return the record as a restored catalog has it: generations go on far above those of the
+    backup, and nothing is allocated or decided by it before `learn`."""
+    generation = Generation(record.generation + SKIPPED)
+    return replace(record, generation=generation, restored=True)
+
+
+def allocate_learning(record: BlockRecord, heard: Generation) -> BlockRecord | Refused:
+    """K14: a fresh generation for a LEARN, above the highest promise that was `heard` of.
+
+    A promise above the record's generation was made after an earlier restore of the same backup:
+    others of that time may be unheard, so what follows is skipped again.
+    """
+    if not record.restored:
+        return Refused(Why.NEWER, record)
+    highest = heard + SKIPPED if heard > record.generation else record.generation
+    return replace(record, generation=Generation(highest + 1))
+
+
+def learn(
+    record: BlockRecord,
+    generation: Generation,
+    members: tuple[StorageId, ...],
+    *,
+    length: int,
+    size_bytes: int,
+    epoch: Generation,
+) -> BlockRecord | Refused:
+    """K14: all of `members` accepted the log that the LEARN of `generation` chose, of `epoch`.
+
+    It is the block's from now on, in an epoch of its own. Unless it goes on with the log that the
+    record knew, readers have to look again.
+    """
+    if not record.restored or record.generation != generation:
+        return Refused(Why.NEWER, record)
+    known = epoch == record.writer_generation and length >= record.length
+    learned = _finalized(record, length, size_bytes)
+    return replace(
+        learned,
+        writer_generation=generation,
+        members=members,
+        base_length=length,
+        forced=False,
+        cut_generation=record.cut_generation if known else learned.generation,
+        restored=False,
+    )
 
 
 def grant(record: BlockRecord) -> Grant:

@@ -25,6 +25,7 @@ from paxosblock.protocol.types import (
     Durability,
     Generation,
     Reason,
+    ReplicaState,
     StorageId,
 )
 
@@ -38,6 +39,8 @@ class RecoveryKind(enum.Enum):
     """Let the same writer go on with other members: ALL targets vote, then K7."""
     APPEND = "append"
     """Open a finalized block for a new writer: no phase 1, ALL targets vote, then K7."""
+    LEARN = "learn"
+    """Find out what became of a block since a backup: whoever has a replica is asked (K14)."""
 
 
 class Phase(enum.Enum):
@@ -50,19 +53,21 @@ class Phase(enum.Enum):
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """The log a proposer writes: chosen once (P2, I4)."""
+    """The log a proposer writes: chosen once (P2, I4). A LEARN tells its `epoch`, too."""
 
     accepted_generation: Generation
     length: int
     size_bytes: int
     tail: tuple[ChunkName, ...]
     holders: tuple[StorageId, ...]
+    epoch: Generation = NO_GENERATION
 
 
 class Proposer(msgspec.Struct, frozen=True, gc=False):
     """One recovery attempt. `members` is the config of `base`; `targets` get the chosen log.
 
-    `given_up` are members that, on an operator's word, this one attempt does not wait for (P2).
+    `given_up` are members that, on an operator's word, this one attempt does not wait for (P2). In
+    a LEARN, `members` are at first all that are asked, then those that hold the chosen log.
     """
 
     block: BlockId
@@ -134,6 +139,16 @@ def append(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
     )
 
 
+def learn(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Proposer:
+    """P1 for a LEARN, with the record as K14 left it: `witnesses` may all have a replica.
+
+    Nobody knows the members, so no quorum of them: each witness has to answer. Whoever has none
+    must not make one, so the question names a base that nobody gets past W1 with (D3).
+    """
+    asked = _proposer(record, RecoveryKind.LEARN, ())
+    return replace(asked, members=witnesses, base=record.generation)
+
+
 def _proposer(record: BlockRecord, kind: RecoveryKind, targets: tuple[StorageId, ...]) -> Proposer:
     return Proposer(
         block=record.block,
@@ -158,7 +173,7 @@ def requests(proposer: Proposer) -> tuple[tuple[StorageId, NextGS | RecoveryWrit
                 proposer.window,
                 proposer.durability,
             )
-            answered = tuple(reply.storage for reply in proposer.replies)
+            answered = _answered(proposer)
             return tuple((member, asked) for member in proposer.members if member not in answered)
         case Phase.WRITING:
             write = recovery_write(proposer)
@@ -203,7 +218,46 @@ def on_last_vote(proposer: Proposer, reply: LastVote) -> Proposer:
     if not acceptable(proposer):
         return proposer
     invariant(proposer.choice is None, "I4 one choice per generation", proposer, reply)
+    if proposer.kind is RecoveryKind.LEARN:
+        return _learned(proposer)
     return replace(proposer, choice=choose(proposer), phase=Phase.WRITING)
+
+
+def _answered(proposer: Proposer) -> tuple[StorageId, ...]:
+    """Return the members that have told what they have; in a LEARN, also that they have nothing."""
+    told = tuple(reply.storage for reply in proposer.replies)
+    if proposer.kind is not RecoveryKind.LEARN:
+        return told
+    nothing = (Reason.NO_REPLICA, Reason.CORRUPT)
+    return told + tuple(each.storage for each in proposer.refusals if each.reason in nothing)
+
+
+def _learned(proposer: Proposer) -> Proposer:
+    """P2, P3 for a LEARN: the log of the highest accepted generation, which begins an epoch at all
+    that have accepted it. Only of these is it known that their logs agree; others keep nothing.
+    """
+    best = best_vote(proposer.replies)
+    found, highest = best.registers, best.registers.accepted_generation
+    voters = tuple(r for r in proposer.replies if r.registers.accepted_generation == highest)
+    holders = tuple(sorted(reply.storage for reply in voters))
+    choice = Choice(
+        accepted_generation=highest,
+        length=best.length,
+        size_bytes=best.size_bytes,
+        tail=best.tail,
+        holders=tuple(r.storage for r in voters if r.length == best.length),
+        epoch=found.epoch,
+    )
+    finalized = found.state is ReplicaState.FINALIZED
+    return replace(
+        proposer,
+        phase=Phase.WRITING,
+        choice=choice,
+        base=highest,
+        members=holders,
+        targets=holders,
+        finalized_generation=highest if finalized else NO_GENERATION,
+    )
 
 
 def acceptable(proposer: Proposer) -> bool:
@@ -214,6 +268,8 @@ def acceptable(proposer: Proposer) -> bool:
     is left to ask.
     """
     replies = proposer.replies
+    if proposer.kind is RecoveryKind.LEARN:
+        return bool(replies) and set(_answered(proposer)).issuperset(proposer.members)
     if proposer.given_up:
         heard = {*proposer.given_up, *(reply.storage for reply in replies)}
         if replies and heard.issuperset(proposer.members):
@@ -282,4 +338,8 @@ def on_nack(proposer: Proposer, nack: Nack) -> Proposer:
     if overtaken and nack.max_generation > proposer.generation:
         return replace(proposer, phase=Phase.ABANDONED)
     others = tuple(other for other in proposer.refusals if other.storage != nack.storage)
-    return replace(proposer, refusals=(*others, nack))
+    proposer = replace(proposer, refusals=(*others, nack))
+    promising = proposer.phase is Phase.PROMISING
+    if promising and proposer.kind is RecoveryKind.LEARN and acceptable(proposer):
+        return _learned(proposer)
+    return proposer

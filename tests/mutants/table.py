@@ -1741,8 +1741,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "members are told to finalize while their block is opened again",
         "blocks/finalizer.py",
-        "        if record.reopening:\n",
-        "        if False:\n",
+        "        if record.reopening or record.restored:\n",
+        "        if record.restored:\n",
         REOPENING,
     ),
     _client(

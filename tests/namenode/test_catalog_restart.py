@@ -12,15 +12,22 @@ from paxosblock.api.namenode import DeletePath, ListDirectory
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import Catalog
-from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.catalog.records import (
+    BlockEntry,
+    ClusterRecord,
+    decode_cluster,
+    encode,
+)
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Edit, Versioned
+from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.node import NameNode
 from tests.memory_table import MemoryTable
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,
+    TAG,
     Clock,
     NamedCatalog,
     add_block,
@@ -84,16 +91,25 @@ async def test_ids_and_the_clusters_tag_survive_and_ids_are_not_reused(tmp_path:
 def test_no_id_that_was_given_since_a_backup_is_given_again_however_often_one_is_brought_back() -> (
     None
 ):
-    table, before = MemoryTable(), {keys.FILE_COUNTER: 1, keys.BLOCK_COUNTER: 1}
-    for index in range(1, 101):
-        found = {key: keys.unpack_number(value) for key, value in ids.skipped(table).items()}
-        left = (1 << ids.NUMBER_BITS) - before[keys.BLOCK_COUNTER]
-        assert found[keys.BLOCK_COUNTER] - before[keys.BLOCK_COUNTER] == left // 16 > 0
-        assert found[keys.BLOCK_COUNTER] < 1 << ids.NUMBER_BITS
-        assert found[keys.FILE_COUNTER] - before[keys.FILE_COUNTER] == ids.FILES_SKIPPED
-        changes = {key: Versioned(keys.pack_number(each), index) for key, each in found.items()}
-        table.write(index, changes)
-        before = found
+    table, first = MemoryTable(), ClusterRecord(TAG, 1, "cluster-1")
+    table.write(1, {keys.CLUSTER: Versioned(encode(first), 1)})
+    files, tags = {1}, {TAG}
+    for index in range(2, 52):
+        changes = ids.skipped(table)
+        again = ids.skipped(table)  # the same backup is brought back twice
+        for each in (changes, again):
+            files.add(keys.unpack_number(each[keys.FILE_COUNTER]) // ids.FILES_SKIPPED)
+            cluster = decode_cluster(each[keys.CLUSTER])
+            assert tags >= set(cluster.earlier_tags)
+            assert cluster.block_tag not in cluster.earlier_tags
+        tags.add(decode_cluster(changes[keys.CLUSTER]).block_tag)
+        table.write(index, {key: Versioned(value, index) for key, value in changes.items()})
+    assert max(files) * ids.FILES_SKIPPED < 1 << 63
+    assert len(files) > 90, "one of a thousand places is hardly drawn twice"
+    found = ids.was_allocated
+    for tag in tags - {cluster.block_tag}:
+        view = StateMachine(table)
+        assert found(view, cluster, ids.block_id(tag, 7)) is (tag in cluster.earlier_tags)
 
 
 async def test_the_id_of_the_cluster_survives(tmp_path: Path) -> None:

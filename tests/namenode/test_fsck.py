@@ -167,3 +167,13 @@ async def test_what_is_wrong_with_a_block_is_told(
     check_slice(await catalog.view(), "/", None, judge, looked)
     assert [finding.condition for finding in looked.findings] == conditions
     assert all(finding.path == "/f" and finding.size_bytes == 20 for finding in looked.findings)
+
+
+def test_a_block_is_not_called_missing_while_other_replicas_of_it_are_known() -> None:
+    other = (StorageId("s9"),)
+    unclear = Need(wanted=3, missing=True, elsewhere=other)
+    assert tuple(fsck.conditions(unclear)) == (Condition.UNCLEAR,)
+    damaged = Need(wanted=3, missing=True, damaged=MEMBERS)
+    assert tuple(fsck.conditions(damaged)) == (Condition.CORRUPT,)
+    assert tuple(fsck.conditions(Need(wanted=3, missing=True))) == (Condition.MISSING,)
+    assert not Condition.UNCLEAR.lost

@@ -42,6 +42,7 @@ DECIDED = replace(
     size_bytes=20,
 )
 APPENDING = replace(DECIDED, generation=Generation(5))
+RESTORED = finalize.bring_back(DECIDED)
 REBUILT = replace(OPEN, generation=Generation(3), writer_generation=Generation(2))
 
 
@@ -75,6 +76,17 @@ def summary(
 RBW = ReplicaState.RBW
 
 
+def test_a_replica_that_does_not_fit_is_known_until_it_is_gone() -> None:
+    replicas = Replicas()
+    replicas.note(BLOCK, StorageId("s1"), Generation(4))
+    replicas.note_unclear(BLOCK, StorageId("s9"))
+    assert replicas.known(BLOCK) == {"s1", "s9"}
+    replicas.forget(BLOCK, StorageId("s9"))
+    assert replicas.known(BLOCK) == {"s1"}
+    replicas.note_damaged(BLOCK, StorageId("s1"))
+    assert replicas.known(BLOCK) == frozenset()
+
+
 @pytest.mark.parametrize(
     ("record", "ours", "reported", "verdict", "why"),
     [
@@ -86,6 +98,12 @@ RBW = ReplicaState.RBW
         (DECIDED, True, summary(accepted=1, promised=3, length=1), Verdict.FINALIZE, "is at"),
         (DECIDED, True, summary("s9", RBW, 1, 1), Verdict.DELETE, "no member"),
         (DECIDED, True, summary("s9"), Verdict.COPIED, ""),
+        (RESTORED, True, summary(), Verdict.HOLDS, ""),
+        (RESTORED, True, summary("s9"), Verdict.KNOWN, ""),
+        (RESTORED, True, summary("s9", accepted=9, promised=9), Verdict.KNOWN, ""),
+        (RESTORED, True, summary(promised=1 << 40), Verdict.HOLDS, ""),
+        (RESTORED, True, summary(state=RBW, accepted=7, promised=7), Verdict.KNOWN, ""),
+        (RESTORED, True, summary(length=1), Verdict.KNOWN, ""),
         (DECIDED, True, summary("s9", length=1), Verdict.ALARM, "I7"),
         (DECIDED, True, summary("s9", RBW, 4, 4), Verdict.FINE, ""),
         (DECIDED, True, summary(promised=5), Verdict.ALARM, "I9"),

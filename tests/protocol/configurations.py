@@ -13,6 +13,7 @@ PROPOSER = ("P1", "P2", "P3", "P4", "P5")
 SEAL = ("K1", "K2", "K5", "K6", "K11", "D2", "D3", "D4", "D5", *PROPOSER, "W2", "W3", "W6", "W7")
 FORCE = ("P2-force", "K5", "K6", "D2", "D3", "D4", "D5", *PROPOSER)
 READ = ("K10", "R-fin")
+RESTORE = ("K14-backup", "K14-restore", "K14-learn", "K14")
 MEMORY = Durability.MEMORY
 
 CI: dict[str, tuple[Config, int]] = {
@@ -286,6 +287,33 @@ CI: dict[str, tuple[Config, int]] = {
             must_fire=("K4", "K7", "K8", "K9", "K13", "P6", "D7", "D7-asked"),
         ),
         5295,
+    ),
+    "restore": (
+        Config(
+            "a backup is made and brought back around a recovery",
+            chunks=1,
+            budget=Budget(seals=1, restores=1, learns=1),
+            must_fire=(*SEAL, *RESTORE),
+        ),
+        9420,
+    ),
+    "restore-leave": (
+        Config(
+            "a member leaves and comes back around a backup, which is brought back",
+            chunks=1,
+            budget=Budget(leaves=1, copies=1, deletes=1, restores=1, learns=1),
+            must_fire=("K12", "K13", "D7", *RESTORE),
+        ),
+        6705,
+    ),
+    "restore-append": (
+        Config(
+            "an APPEND around a backup, which is brought back",
+            chunks=1,
+            budget=Budget(appends=1, restores=1, learns=1),
+            must_fire=("K4", "K7", "P6", *RESTORE),
+        ),
+        2322,
     ),
     "restart": (
         Config(
@@ -763,6 +791,38 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=("K3", "K6", "K7", "K12", "K13", "D7", "D7-asked"),
         ),
         98292,
+    ),
+    "restore-truncate": (
+        Config(
+            "a block is cut and opened again by two around a backup, which is brought back",
+            chunks=1,
+            targets=((1, 2),),
+            budget=Budget(appends=1, truncates=1, restores=1, learns=1),
+            must_fire=("K4", "K7", "K8", "K9", "P6", *RESTORE),
+        ),
+        33388,
+    ),
+    "restore-deaf": (
+        Config(
+            "the same, and any storages are asked, however few",
+            chunks=1,
+            targets=((1, 2),),
+            deaf=True,
+            budget=Budget(appends=1, truncates=1, restores=1, learns=1),
+            must_fire=("K4", "K7", "K8", "K9", "P6", *RESTORE),
+        ),
+        125_175,
+    ),
+    "restore-rebuild": (
+        Config(
+            "a REBUILD with another member around a backup, which is brought back",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, restores=1, learns=1),
+            must_fire=("K3", "K7", "P6", *RESTORE),
+        ),
+        37314,
     ),
     "restart-two-seals": (
         Config(

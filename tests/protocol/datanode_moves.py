@@ -136,8 +136,9 @@ def _delivered(
     after = world._replace(disks=disks, mail=mail)
     replica = outcome.disk.value.replica
     if isinstance(request, Delete) and outcome.disk.value == Disk(None):
-        name = model.storages[at]
-        oracle.demand(name not in world.record.value.members, "D7 a member lost its replica", name)
+        name, record = model.storages[at], world.record.value
+        member = name in record.members and not record.restored
+        oracle.demand(not member, "D7 a member lost its replica", name)
     if isinstance(request, RecoveryWrite) and replica is not None:
         # Who is no member any more may be deleted and vote again: not another vote.
         counted = (request.members, world.record.value.members)

@@ -121,6 +121,7 @@ _remove_replica = finalize.remove_replica
 _truncate = finalize.truncate
 _granted = finalize.granted
 _finalize_by_writer = finalize.finalize_by_writer
+_learned = recovery._learned
 _on_vote = write.on_vote
 _restarted = register.restarted
 
@@ -249,6 +250,35 @@ def cut_under_the_same_generation(
         return cut
     kept = {name: getattr(record, name) for name in record.__struct_fields__}
     return _Unchecked(**kept | {"length": length, "size_bytes": size_bytes})
+
+
+def bring_back_with_its_generation(record: BlockRecord) -> BlockRecord:
+    """K14: generations that were given since the backup are given again."""
+    return replace(record, restored=True)
+
+
+def learn_what_anybody_has(proposer: Proposer) -> Proposer:
+    """K14: all who answered keep what they have, as if their logs were one."""
+    learned = _learned(proposer)
+    everybody = tuple(sorted(reply.storage for reply in proposer.replies))
+    base = Generation(0)
+    return replace(learned, base=base, members=everybody, targets=everybody)
+
+
+def learn_the_longest(proposer: Proposer) -> Proposer:
+    """K14: the longest log, however old."""
+    longest = max(proposer.replies, key=lambda reply: reply.length)
+    same = longest.registers.accepted_generation
+    replies = tuple(r for r in proposer.replies if r.registers.accepted_generation == same)
+    return replace(_learned(replace(proposer, replies=replies)), replies=proposer.replies)
+
+
+def close_a_restored_block(
+    record: BlockRecord, writer: Any, generation: Any, length: int, size_bytes: int
+) -> BlockRecord | Refused:
+    """K14: a writer of the time of the backup ends a block that others have gone on with."""
+    known = replace(record, restored=False)
+    return _finalize_by_writer(known, writer, generation, length, size_bytes)
 
 
 def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
@@ -412,6 +442,13 @@ _DELETE = Config(
     "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
 )
 _LEAVE = Config("", chunks=1, budget=Budget(leaves=1, copies=1, deletes=1))
+_RESTORE_APPEND = Config("", chunks=1, budget=Budget(appends=1, restores=1, learns=1))
+_RESTORE_CUT = replace(
+    _RESTORE_APPEND,
+    targets=((1, 2),),
+    budget=Budget(appends=1, truncates=1, restores=1, learns=1),
+)
+_RESTORE_SEAL = Config("", chunks=1, budget=Budget(seals=1, restores=1, learns=1))
 _DAMAGED = Config("", chunks=1, budget=Budget(seals=1, appends=1, damages=1))
 _UNREADABLE = Config(
     "", chunks=1, targets=((0, 1),), budget=Budget(appends=1, deletes=1, unreadable=1)
@@ -517,6 +554,14 @@ FAULTS: dict[str, Fault] = {
     ),
     "heal whatever the epoch": Fault(
         register, "heals", heal_whatever_the_epoch, _UNREADABLE, "a fresh recovery loses"
+    ),
+    "no generation is skipped": Fault(
+        finalize, "bring_back", bring_back_with_its_generation, _RESTORE_APPEND, ""
+    ),
+    "learn what anybody has": Fault(recovery, "_learned", learn_what_anybody_has, _RESTORE_CUT, ""),
+    "learn the longest": Fault(recovery, "_learned", learn_the_longest, _RESTORE_CUT, ""),
+    "close a restored block": Fault(
+        finalize, "finalize_by_writer", close_a_restored_block, _RESTORE_SEAL, ""
     ),
     "same generation twice": Fault(
         finalize, "allocate_seal", seal_with_the_same_generation, _seals(2), TWO_LOGS

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations
+from typing import cast
 
 from msgspec.structs import replace
 
 from paxosblock.protocol import finalize, recovery, write
-from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.messages import Delete, LastVote, Nack, NextGS, RecoveryVote
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
-from paxosblock.protocol.types import Durability, ReplicaState, StorageId
+from paxosblock.protocol.types import NO_GENERATION, Durability, ReplicaState, StorageId
 from tests.protocol import oracle
 from tests.protocol.world import (
     BLOCK,
@@ -40,7 +41,12 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
         yield from _append(model, world)
     if budget.truncates:
         yield from _truncate(model, world)
-    if world.record.value.finalized:
+    if budget.restores:
+        yield from _restore(model, world)
+    if world.record.value.restored:
+        if budget.learns:
+            yield from _learn(model, world)
+    elif world.record.value.finalized:
         yield from _replicate(model, world)
         if budget.leaves:
             yield from _leave(model, world)
@@ -51,6 +57,8 @@ def _seal(model: Model, world: World) -> Iterator[Move]:
     """K11: somebody calls FinalizeBlock(b), which starts a proposer or tells the length."""
     record = finalize.allocate_seal(world.record.value)
     if isinstance(record, Refused):
+        if record.why is Why.RESTORED:
+            return
         model.fired["K11"] += 1
         told, decided = record.record.length, world.history.value.decided[-1][2]
         oracle.demand(told == len(decided), "K11 a wrong length is told", told, decided)
@@ -82,6 +90,39 @@ def _append(model: Model, world: World) -> Iterator[Move]:
         appends = world.budget.value.appends - 1
         proposer = recovery.append(record, _names(model, targets))
         yield _started(model, world, record, proposer, "K4", appends=appends)
+
+
+def _restore(model: Model, world: World) -> Iterator[Move]:
+    """A backup is made, and later brought back: all NameNodes are new, and know nothing of what was
+    proposed. Messages and writers are still on their way."""
+    backup = world.backup.value
+    if backup is None:
+        made = world._replace(backup=cast("Cell[BlockRecord | None]", world.record))
+        yield Move("K14-backup", ("a backup is made",), made)
+        return
+    if world.record is world.backup and not world.proposers:
+        return  # nothing happened since
+    after = world._replace(
+        record=model.cell(finalize.bring_back(backup)),
+        proposers=(),
+        backup=model.cell(None),
+        history=model.cell(oracle.note_restored(world.history.value)),
+        budget=model.cell(replace(world.budget.value, restores=world.budget.value.restores - 1)),
+    )
+    yield Move("K14-restore", ("the backup is brought back",), after)
+
+
+def _learn(model: Model, world: World) -> Iterator[Move]:
+    """K14: those who have a replica are asked."""
+    record = finalize.allocate_learning(world.record.value, NO_GENERATION)
+    assert not isinstance(record, Refused)
+    pairs = zip(model.storages, world.disks, strict=True)
+    there = tuple(name for name, cell in pairs if cell.value.sound is not None)
+    for size in range(1 if model.config.deaf else max(1, len(there)), len(there) + 1):
+        for some in combinations(there, size):
+            proposer = recovery.learn(record, some)
+            learns = world.budget.value.learns - 1
+            yield _started(model, world, record, proposer, "K14-learn", learns=learns)
 
 
 def _replicate(model: Model, world: World) -> Iterator[Move]:
@@ -290,6 +331,13 @@ def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]
         after = _finalized(model, world._replace(proposers=rest), record, proposer.generation)
         yield Move("K5", ("records length", record.length), after)
         return
+    if proposer.kind is RecoveryKind.LEARN:
+        yield Move(
+            "K14",
+            ("learns", record.members, record.length),
+            _learned(model, world, record, rest, proposer),
+        )
+        return
     model.fired["P6"] += 1
     history = oracle.note_installed(world.history.value, proposer.generation, record.base_length)
     writers, mail = world.writers, world.mail
@@ -309,6 +357,33 @@ def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]
     yield Move("K7", ("installs", record.members, "at", record.base_length), after)
 
 
+def _learned(
+    model: Model,
+    world: World,
+    record: BlockRecord,
+    rest: tuple[Cell[Proposer], ...],
+    proposer: Proposer,
+) -> World:
+    """The world after K14. Everybody was asked if nobody else has accepted as much."""
+    accepted = {
+        name: cell.value.replica.registers.accepted_generation
+        for name, cell in zip(model.storages, world.disks, strict=True)
+        if cell.value.replica is not None and name not in proposer.targets
+    }
+    chosen = proposer.choice
+    assert chosen is not None
+    everybody = not model.config.deaf or all(
+        each < chosen.accepted_generation for each in accepted.values()
+    )
+    history = oracle.note_learned(world.history.value, record, everybody)
+    return world._replace(
+        record=model.cell(record),
+        proposers=rest,
+        history=model.cell(history),
+        mail=world.mail | _finalize_letter(model, record),
+    )
+
+
 def _compare_and_set(record: BlockRecord, proposer: Proposer) -> BlockRecord | Refused:
     choice = proposer.choice
     assert choice is not None
@@ -321,6 +396,15 @@ def _compare_and_set(record: BlockRecord, proposer: Proposer) -> BlockRecord | R
         case RecoveryKind.REBUILD:
             return finalize.install_rebuild(
                 record, base, generation, proposer.targets, choice.length
+            )
+        case RecoveryKind.LEARN:
+            return finalize.learn(
+                record,
+                generation,
+                proposer.targets,
+                length=choice.length,
+                size_bytes=choice.size_bytes,
+                epoch=choice.epoch,
             )
         case RecoveryKind.APPEND:
             appender = WRITERS[WRITERS.index(record.writer) + 1]

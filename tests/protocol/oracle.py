@@ -54,7 +54,10 @@ def note_promised_to_user(history: History, chunks: Content, epoch: int, what: s
     """A prefix was acknowledged or returned: it must be there from now on.
 
     When the epoch has been finalized meanwhile, the prefix must be part of what was decided then.
+    Nothing is demanded once the restored catalog was learned from some storages only.
     """
+    if history.rolled_back:
+        return history
     for _, decided_epoch, decided in history.decided:
         if decided_epoch == epoch:
             lost = decided[: len(chunks)] != chunks
@@ -168,6 +171,29 @@ def note_same(history: History, record: BlockRecord) -> History:
     return _decide(history, record, chunks)
 
 
+def note_restored(history: History) -> History:
+    """A backup was brought back: recoveries of the time since agree among themselves only."""
+    return replace(history, forced=True, restored=True)
+
+
+def note_learned(history: History, record: BlockRecord, everybody: bool) -> History:
+    """K14: the block is what the LEARN chose, in a new epoch, with all that was acknowledged or
+    read if everybody was asked who had a replica."""
+    chunks = dict(history.accepted)[record.writer_generation]
+    demand(
+        (len(chunks), size_of(chunks)) == (record.length, record.size_bytes),
+        "the record's length differs from the chunks that were learned",
+        chunks,
+    )
+    if everybody and not history.rolled_back:
+        kept = history.lossy or chunks[: len(history.must)] == history.must
+        demand(kept, "what was learned lacks acknowledged chunks", history.must, chunks)
+    else:
+        history = replace(history, rolled_back=True)
+    history = replace(history, sent=(*history.sent, (int(record.writer_generation), chunks)))
+    return _decide(history, record, chunks)
+
+
 def _decide(history: History, record: BlockRecord, chunks: Content) -> History:
     entry = (int(record.finalized_generation), int(record.writer_generation), chunks)
     return replace(history, must=chunks, decided=(*history.decided, entry))
@@ -196,6 +222,8 @@ def _check_replica(at: int, cell: Cell[Disk], history_cell: Cell[History], model
     demand(replica.log.size_bytes == size_of(chunks), "a log counts its bytes wrongly", name)
     epochs = [epoch for epoch, _ in history.sent if epoch <= replica.registers.accepted_generation]
     sent = sent_in(history, max(epochs))
+    if history.restored and replica.registers.epoch > max(epochs):
+        sent = dict(history.accepted)[replica.registers.epoch]  # of a LEARN that is not decided
     demand(comparable(chunks, sent), f"{name} mixes the logs of two epochs", chunks, sent)
     if replica.registers.state is ReplicaState.FINALIZED:
         decided = {fgs: log for fgs, _, log in history.decided}
@@ -210,6 +238,8 @@ def _check_members(
     history_cell: Cell[History],
 ) -> None:
     record, history = record_cell.value, history_cell.value
+    if record.restored:
+        return  # it tells what was
     held = [disks[at].value for at in member_indexes(model, record)]
     members = [disk.sound for disk in held]
     epoch = record.writer_generation

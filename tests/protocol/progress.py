@@ -26,7 +26,7 @@ from paxosblock.protocol.messages import (
 from paxosblock.protocol.read import Progress
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import ChunkName, ReplicaState, StorageId
+from paxosblock.protocol.types import NO_GENERATION, ChunkName, ReplicaState, StorageId
 from tests.protocol.oracle import demand
 from tests.protocol.world import (
     BLOCK,
@@ -49,6 +49,9 @@ Replicas = dict[StorageId, Replica | None]
 def check(model: Model, world: World) -> None:
     """Demand that the block of `world` can be ended (or, once it is, be made whole), and read."""
     record = world.record.value
+    if record.restored:
+        model.once(_can_be_learned, model, world.record, world.disks, world.history)
+        return
     places = member_indexes(model, record)
     disks = tuple(world.disks[at] for at in places)
     for reader in world.readers:
@@ -97,6 +100,57 @@ def _can_be_sealed(
         if replica is not None and replica.registers.accepted_generation == proposer.generation:
             kept = content(replica.log)[: len(must)] == must
             demand(kept, "a fresh recovery loses acknowledged or read chunks", must, replica)
+
+
+def _can_be_learned(
+    model: Model,
+    record_cell: Cell[BlockRecord],
+    disks: tuple[Cell[Disk], ...],
+    history: Cell[History],
+) -> None:
+    """K14: whoever is left with a replica can tell what became of the block, and all of them
+    together have every acknowledged chunk."""
+    there = {
+        name: cell.value.sound
+        for name, cell in zip(model.storages, disks, strict=True)
+        if cell.value.sound is not None
+    }
+    for size in range(1, len(there) + 1):
+        for some in combinations(there, size):
+            chunks = _learned(model, record_cell.value, dict(there), some)
+            must = history.value.must
+            # Who was asked too little may have written what it found.
+            all_told = size == len(there) and not (history.value.lossy or model.config.deaf)
+            kept = not all_told or history.value.rolled_back or chunks[: len(must)] == must
+            demand(kept, "a fresh LEARN loses acknowledged chunks", must, chunks)
+
+
+def _learned(
+    model: Model, before: BlockRecord, there: dict[StorageId, Replica], some: tuple[StorageId, ...]
+) -> Content:
+    record = finalize.allocate_learning(before, NO_GENERATION)
+    assert not isinstance(record, Refused)
+    replicas: Replicas = {name: there[name] for name in some}
+    model.doing = ("a fresh LEARN asks", some)
+    proposer = _promised(recovery.learn(record, some), replicas)
+    demand(proposer.phase is Phase.WRITING, "stuck: nothing is learned", some, replicas)
+    proposer = _voted(proposer, replicas)
+    demand(proposer.phase is Phase.DECIDED, "stuck: nobody votes for it", some, replicas)
+    choice = proposer.choice
+    assert choice is not None
+    learned = finalize.learn(
+        record,
+        proposer.generation,
+        proposer.targets,
+        length=choice.length,
+        size_bytes=choice.size_bytes,
+        epoch=choice.epoch,
+    )
+    assert not isinstance(learned, Refused)
+    learned.check_follows(record)
+    logs = {content(replica.log) for name in proposer.targets if (replica := replicas[name])}
+    demand(len(logs) == 1, "members learned different logs", logs)
+    return logs.pop()
 
 
 def _read_waits_for_writes_only(

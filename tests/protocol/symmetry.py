@@ -65,6 +65,7 @@ class Symmetry:
             *world.writers,
             *world.proposers,
             *world.readers,
+            world.backup,
         )
         return (world.mail, tuple(self._rank(cell) for cell in cells))
 
@@ -81,6 +82,7 @@ class Symmetry:
             mail=once(_rename_mail, model, renaming, world.mail),
             history=world.history,
             budget=world.budget,
+            backup=once(_rename_cell, model, renaming, world.backup),
         )
 
 

@@ -1,6 +1,8 @@
-"""K1-K13: every compare-and-set on a block's record, rule by rule."""
+"""K1-K14: every compare-and-set on a block's record, rule by rule."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.types import BlockState, StorageId, WriterId
+from paxosblock.protocol.types import NO_GENERATION, BlockState, StorageId, WriterId
 from tests.protocol.build import ABC, WRITER, A, B, C, D, applied, gs, record, size
 
 OTHER = WriterId("w2")
@@ -292,3 +294,86 @@ def test_i8_a_record_that_goes_backwards_is_an_error_of_our_own(
 ) -> None:
     with pytest.raises(InvariantError, match="I8"):
         after.check_follows(before)
+
+
+# --- K14 --------------------------------------------------------------------------------------
+
+
+RESTORED = finalize.bring_back(
+    record(
+        state=BlockState.FINALIZED,
+        generation=gs(1),
+        finalized_generation=gs(1),
+        length=2,
+        size_bytes=size(2),
+    )
+)
+
+
+def learned(epoch: int = 0, length: int = 2, **changes: Any) -> BlockRecord:
+    allocated = applied(finalize.allocate_learning(RESTORED, NO_GENERATION))
+    found = replace(allocated, **changes)
+    outcome = finalize.learn(
+        found,
+        allocated.generation,
+        (A, B),
+        length=length,
+        size_bytes=size(length),
+        epoch=gs(epoch),
+    )
+    after = applied(outcome)
+    after.check_follows(found)
+    return after
+
+
+def test_k14_nothing_is_allocated_or_decided_by_a_restored_record() -> None:
+    under_way = finalize.bring_back(record())
+    outcomes = [
+        finalize.allocate_seal(under_way),
+        finalize.allocate_rebuild(under_way, WRITER, gs(0)),
+        finalize.allocate_append(RESTORED),
+        finalize.finalize_by_recovery(under_way, gs(0), under_way.generation, 1, 1),
+        finalize.finalize_by_writer(under_way, WRITER, gs(0), 1, 1),
+        finalize.install_rebuild(under_way, gs(0), under_way.generation, (A, B), 1),
+        finalize.install_append(RESTORED, gs(0), RESTORED.generation, (A, B), WRITER),
+        finalize.truncate(RESTORED, 1, 1),
+        finalize.add_replica(RESTORED, D, gs(1)),
+        finalize.remove_replica(RESTORED, A, gs(1), (B, C), 2),
+    ]
+    assert [each.why for each in outcomes if isinstance(each, Refused)] == [Why.RESTORED] * 10
+
+
+def test_k14_generations_go_on_above_all_that_were_given_since_the_backup() -> None:
+    allocated = applied(finalize.allocate_learning(RESTORED, NO_GENERATION))
+    assert allocated.generation == 1 + finalize.SKIPPED + 1
+    heard = gs(allocated.generation + 5)
+    higher = applied(finalize.allocate_learning(allocated, heard))
+    assert higher.generation == heard + finalize.SKIPPED + 1
+    refused = finalize.allocate_learning(record(), NO_GENERATION)
+    assert isinstance(refused, Refused)
+
+
+def test_k14_the_block_begins_an_epoch_with_those_that_accepted_the_log() -> None:
+    after = learned()
+    assert after.members == (A, B)
+    assert (after.finalized, after.restored, after.length) == (True, False, 2)
+    assert after.writer_generation == after.finalized_generation - 1 == after.generation - 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "length", "looks_again"), [(0, 2, False), (0, 1, True), (5, 2, True), (5, 3, True)]
+)
+def test_k14_readers_look_again_unless_it_is_the_log_that_the_record_knew(
+    epoch: int, length: int, looks_again: bool
+) -> None:
+    after = learned(epoch, length)
+    assert (after.cut_generation == after.finalized_generation) is looks_again
+
+
+def test_k14_a_later_generation_wins() -> None:
+    first = applied(finalize.allocate_learning(RESTORED, NO_GENERATION))
+    second = applied(finalize.allocate_learning(first, NO_GENERATION))
+    outcome = finalize.learn(
+        second, first.generation, (A, B), length=2, size_bytes=size(2), epoch=gs(0)
+    )
+    assert isinstance(outcome, Refused)

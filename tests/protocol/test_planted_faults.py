@@ -10,7 +10,13 @@ import pytest
 from tests.protocol.explorer import explore
 from tests.protocol.faults import FAULTS
 
-SLOW = ("count every answer", "install although sealed", "heal whatever was promised")
+SLOW = (
+    "count every answer",
+    "install although sealed",
+    "heal whatever was promised",
+    "learn what anybody has",
+    "learn the longest",
+)
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in FAULTS]
 
 

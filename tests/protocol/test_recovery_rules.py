@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.protocol import recovery
+from paxosblock.protocol import finalize, recovery, register
 from paxosblock.protocol.finalize import allocate_rebuild, allocate_seal
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import Tally, read_quorum, recovery_quorum, tally
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind, on_last_vote, on_nack
-from paxosblock.protocol.types import BlockState, Reason, StorageId
+from paxosblock.protocol.types import NO_GENERATION, BlockState, Reason, StorageId
 from tests.protocol.build import (
     ABC,
     BLOCK,
@@ -220,3 +220,63 @@ def test_a_recovery_meets_every_quorum_read(members: int, q2: int, qr: int) -> N
 )
 def test_a_count_is_reached_possible_or_impossible(yes: int, no: int, result: Tally) -> None:
     assert tally(yes, no, 3, 2) is result
+
+
+# --- LEARN (K14) ------------------------------------------------------------------------------
+
+
+def learner() -> Proposer:
+    restored = finalize.bring_back(record())
+    allocated = applied(finalize.allocate_learning(restored, NO_GENERATION))
+    return recovery.learn(allocated, (A, B, C, D))
+
+
+def told(proposer: Proposer, storage: StorageId, accepted: int, length: int) -> LastVote:
+    vote = last_vote(storage, length, proposer.generation, accepted_generation=gs(accepted))
+    return replace(vote, generation=proposer.generation)
+
+
+def nothing(proposer: Proposer, storage: StorageId, reason: Reason = Reason.NO_REPLICA) -> Nack:
+    none = NO_GENERATION
+    return Nack(BLOCK, proposer.generation, storage, reason, none, none, 0)
+
+
+def test_a_learn_waits_for_each_that_was_asked_and_hears_who_has_nothing() -> None:
+    proposer = learner()
+    for at, answered in enumerate((A, B)):
+        proposer = recovery.on_last_vote(proposer, told(proposer, answered, 3, 1 + at))
+    proposer = recovery.on_nack(proposer, nothing(proposer, C))
+    assert proposer.phase is Phase.PROMISING
+    proposer = recovery.on_nack(proposer, nothing(proposer, D, Reason.CORRUPT))
+    assert proposer.phase is Phase.WRITING
+    assert proposer.choice is not None
+    assert (proposer.choice.length, proposer.choice.accepted_generation) == (2, 3)
+
+
+def test_a_learn_writes_only_to_those_that_accepted_the_highest_generation() -> None:
+    proposer = learner()
+    for storage, accepted, length in ((A, 0, 3), (B, 5, 1), (C, 5, 2), (D, 2, 4)):
+        proposer = recovery.on_last_vote(proposer, told(proposer, storage, accepted, length))
+    sent = recovery.requests(proposer)
+    assert [target for target, _ in sent] == [B, C]
+    message = sent[0][1]
+    assert isinstance(message, RecoveryWrite)
+    assert (message.base, message.epoch, message.members) == (5, proposer.generation, (B, C))
+    assert message.holders == (C,)
+    assert proposer.votes_needed == 2
+
+
+def test_a_question_of_a_learn_makes_no_replica() -> None:
+    asked = recovery.requests(learner())[0][1]
+    assert isinstance(asked, NextGS)
+    reply = register.answer(A, None, asked).reply
+    assert isinstance(reply, Nack)
+    assert reply.reason is Reason.NO_REPLICA
+
+
+def test_a_learn_that_meets_a_higher_promise_gives_way() -> None:
+    proposer = learner()
+    fenced = replace(
+        nothing(proposer, A, Reason.FENCED), max_generation=gs(proposer.generation + 1)
+    )
+    assert recovery.on_nack(proposer, fenced).phase is Phase.ABANDONED

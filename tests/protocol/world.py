@@ -121,7 +121,8 @@ class History(msgspec.Struct, frozen=True):
     `sent`: per writer epoch, all chunks its writer ever sent. `accepted`: per recovery generation,
     the log that its voters accepted; `votes`: its base, and how many members of the base config
     accepted it. `decided`: (fgs, epoch, chunks) of each finalization. `forced`: an operator gave
-    members up; `lossy`: the others may have lost votes.
+    members up; `lossy`: the others may have lost votes. `restored`: a backup was brought back;
+    `rolled_back`: what became of the block since was learned from some storages only.
     """
 
     must: Content = ()
@@ -131,6 +132,8 @@ class History(msgspec.Struct, frozen=True):
     decided: tuple[tuple[int, int, Content], ...] = ()
     forced: bool = False
     lossy: bool = False
+    restored: bool = False
+    rolled_back: bool = False
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -149,12 +152,15 @@ class Budget(msgspec.Struct, frozen=True):
     deletes: int = 0
     forces: int = 0
     leaves: int = 0
+    restores: int = 0
+    learns: int = 0
 
 
 class Config(msgspec.Struct, frozen=True):
     """Bounds of one exploration. `targets` are the configs a REBUILD or APPEND may ask for.
 
-    `wanted` is how many replicas must stay when a member leaves.
+    `wanted` is how many replicas must stay when a member leaves. `deaf`: after a restore any
+    storages may be asked, not only all that have a replica.
     """
 
     meaning: str
@@ -172,11 +178,13 @@ class Config(msgspec.Struct, frozen=True):
     created: bool = True
     write_with_create: bool = False
     nacks: bool = False
+    deaf: bool = False
     must_fire: tuple[str, ...] = ()
 
 
 class World(NamedTuple):
-    """One state. `mail` has a bit for each letter of the model that was sent."""
+    """One state. `mail` has a bit for each letter of the model that was sent; `backup` is the
+    record as a backup has it, if one was made."""
 
     record: Cell[BlockRecord]
     disks: tuple[Cell[Disk], ...]
@@ -186,6 +194,7 @@ class World(NamedTuple):
     mail: int
     history: Cell[History]
     budget: Cell[Budget]
+    backup: Cell[BlockRecord | None]
 
 
 class Move(NamedTuple):
@@ -272,6 +281,7 @@ class Model:
             mail=mail,
             history=self.cell(History()),
             budget=self.cell(config.budget),
+            backup=self.cell(None),
         )
 
     def _create(self, writer: Writer, create: Create) -> tuple[Writer, list[Disk]]:

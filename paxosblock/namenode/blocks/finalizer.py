@@ -93,8 +93,8 @@ class Finalizer:
 
     def tell(self, record: BlockRecord, member: StorageId, pause_s: float = 0.0) -> None:
         """P5 for one member after `pause_s` seconds, unless that is under way."""
-        if record.reopening:
-            return  # see `withhold`
+        if record.reopening or record.restored:
+            return  # see `withhold`; what a backup knew may not be what is decided now (K14)
         key, generation = (record.block, member), record.finalized_generation
         if self._spreading.get(key) == generation:
             return

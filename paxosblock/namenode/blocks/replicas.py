@@ -44,6 +44,8 @@ class Verdict(enum.Enum):
     """A member is not at the decided version yet: tell it again (P5)."""
     DELETE = "delete"
     """The storage is not a member of the block, or the block is gone."""
+    KNOWN = "known"
+    """Nobody knows yet what became of the block since a backup; here is a replica (K14)."""
     DAMAGED = "damaged"
     """A member's replica is dead: a full copy must replace it (D9)."""
     ALARM = "alarm"
@@ -63,13 +65,15 @@ FINE = Judgement(Verdict.FINE)
 
 
 def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Judgement:
-    """Compare a reported replica with the block's record (K12, I6, I7, I9).
+    """Compare a reported replica with the block's record (K12, K14, I6, I7, I9).
 
     `ours` is True if this cluster ever allocated the block; it matters if `record` is None.
     """
     state = summary.state.registers
     if state.state is ReplicaState.TEMPORARY:
         return FINE
+    if record is not None and record.restored:
+        return _judge_restored(record, summary)
     if record is None or state.max_generation > record.generation:
         return _judge_unknown(record, ours, state.max_generation)
     if record.finalized:
@@ -86,7 +90,9 @@ def judge_dead(
     A copy that died before it became a member is made anew. It may be a member by now, so nobody
     may delete its replica of the current version (D7).
     """
-    if record is None or promised > record.generation:
+    if record is not None and record.restored and storage not in record.members:
+        return FINE
+    if record is None or (promised > record.generation and not record.restored):
         return _judge_unknown(record, ours, promised)
     if storage in record.members:
         return Judgement(Verdict.DAMAGED)
@@ -102,6 +108,17 @@ def _judge_unknown(record: BlockRecord | None, ours: bool, promised: Generation)
     if not ours:
         return Judgement(Verdict.ALARM, "I9 a block that this cluster never allocated")
     return Judgement(Verdict.DELETE, "the block was deleted", promised)
+
+
+def _judge_restored(record: BlockRecord, summary: ReplicaSummary) -> Judgement:
+    """K14: the record tells what was. A member may have just that; whatever else there is, nobody
+    is told to change or to delete it."""
+    reply = summary.state
+    state, decided = reply.registers, record.finalized_generation
+    current = state.state is ReplicaState.FINALIZED and state.accepted_generation == decided
+    as_recorded = (reply.length, reply.size_bytes) == (record.length, record.size_bytes)
+    member = summary.storage in record.members
+    return Judgement(Verdict.HOLDS if member and current and as_recorded else Verdict.KNOWN)
 
 
 def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Judgement:
@@ -230,6 +247,8 @@ class Replicas:
         self._held = _ByBlock()
         self._by_storage: dict[StorageId, SortedList] = {}  # of BlockId, each once
         self._damaged: dict[BlockId, frozenset[StorageId]] = {}
+        self._unclear: dict[BlockId, frozenset[StorageId]] = {}
+        """Storages with a replica that does not fit the block's record, or is not FINALIZED."""
         self._waiting: dict[BlockId, asyncio.Event] = {}
 
     def count(self, storages: Iterable[StorageId]) -> int:
@@ -260,6 +279,8 @@ class Replicas:
         self._keep(block, noted)
         if block in self._damaged:
             self._mend(block, {storage})
+        if (unclear := self._unclear.get(block)) is not None:
+            self._keep_unclear(block, unclear - {storage})
         if (blocks := self._by_storage.get(storage)) is None:
             blocks = self._by_storage[storage] = SortedList()
         if block not in blocks:
@@ -274,6 +295,26 @@ class Replicas:
             blocks.discard(block)
         if (held := self._held.get(block)) is not None:
             self._keep(block, _without(held, storage))
+        if (unclear := self._unclear.get(block)) is not None:
+            self._keep_unclear(block, unclear - {storage})
+
+    def note_unclear(self, block: BlockId, storage: StorageId) -> None:
+        """Note that a storage has a replica of which it is not clear what it is worth."""
+        self._keep_unclear(block, self._unclear.get(block, frozenset()) | {storage})
+
+    def _keep_unclear(self, block: BlockId, storages: frozenset[StorageId]) -> None:
+        if storages:
+            self._unclear[block] = storages
+        else:
+            self._unclear.pop(block, None)
+
+    def known(self, block: BlockId) -> frozenset[StorageId]:
+        """Return all storages of which it is known that they have a replica that is not damaged,
+        members or not, whatever it is worth."""
+        held = self._held.get(block)
+        versions = held.versions() if held is not None else ()
+        finalized = frozenset(storage for each in versions for storage in each.storages)
+        return finalized | self._unclear.get(block, frozenset())
 
     def note_damaged(self, block: BlockId, storage: StorageId) -> None:
         """Note that the replica at `storage` is damaged, until it reports that it holds a version
@@ -300,6 +341,7 @@ class Replicas:
     def forget_block(self, block: BlockId) -> None:
         """Forget a block that was deleted."""
         self._damaged.pop(block, None)
+        self._unclear.pop(block, None)
         if (held := self._held.get(block)) is not None:
             for version in held.versions():
                 for storage in version.storages:

@@ -195,15 +195,17 @@ class Reports:
             case Verdict.COPIED:
                 if self._take_holder(summary):
                     self._copied(block, storage, summary.state.registers.accepted_generation)
+            case Verdict.KNOWN:
+                self._take_known(summary)
             case Verdict.FINALIZE:
                 assert record is not None, "only a member of a block is told to finalize it"
-                if summary.state.registers.state is ReplicaState.FINALIZED:
-                    self._take_holder(summary)  # an earlier version may still be whole
+                self._take_known(summary)  # an earlier version may still be whole
                 if self._finalizer.has_room:
                     self._finalizer.tell(record, storage)
             case Verdict.DELETE:
                 self._delete(block, storage, finding)
             case Verdict.ALARM:
+                self._replicas.note_unclear(block, storage)
                 self._ring(finding, summary)
             case Verdict.DAMAGED:
                 raise AssertionError("a dead replica has no summary")
@@ -242,6 +244,13 @@ class Reports:
             self._left_over.add(storage)
         else:
             self._finalizer.delete(block, storage, finding.up_to)
+
+    def _take_known(self, summary: ReplicaSummary) -> None:
+        """Note a replica that is not, or may not be, what was decided."""
+        if summary.state.registers.state is ReplicaState.FINALIZED:
+            self._take_holder(summary)
+        else:
+            self._replicas.note_unclear(summary.state.block, summary.storage)
 
     def _take_holder(self, summary: ReplicaSummary) -> bool:
         """Note a holder of a version; False: its bytes differ from those of the other holders."""

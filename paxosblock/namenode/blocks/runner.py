@@ -26,6 +26,7 @@ STARTS: Final = {
     RecoveryKind.SEAL: "recovery starts",
     RecoveryKind.REBUILD: "rebuild starts",
     RecoveryKind.APPEND: "append starts",
+    RecoveryKind.LEARN: "what became of it since a backup is asked",
 }
 """The first line of each kind in the history of a block."""
 

@@ -26,9 +26,8 @@ from paxosblock.errors import (
     InvalidRequestError,
     NotFoundError,
     NotReadyError,
-    PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, paths, reserving, safe_mode, tree
+from paxosblock.namenode.catalog import keys, paths, refusals, reserving, safe_mode, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
@@ -39,7 +38,7 @@ from paxosblock.namenode.catalog.records import (
     encode,
 )
 from paxosblock.protocol import finalize
-from paxosblock.protocol.finalize import BlockRecord, Refused, Why
+from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
 
 Rule = Callable[[BlockRecord], BlockRecord | Refused]
@@ -191,6 +190,7 @@ def add(
     last = tree.last_block(draft, request.file_id)
     assert last is None or last.entry.record.finalized, "only the last block may be undecided"
     if last is not None:
+        refusals.check_learned(last.entry.record)  # the new block begins where it ends
         give_up_append(draft, last.entry)
     entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
     place = keys.place(request.file_id, entry.sequence)
@@ -230,47 +230,11 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
 
     done = change(draft, request.block, rule)
     if isinstance(done, Refused):
-        raise refusal(done)
+        raise refusals.refusal(done)
     if request.following != NO_BLOCK:
         inode = open_file(draft, done.file, request.writer)
         reserving.attach(draft, inode, done, request.following)
     return done
-
-
-def refusal(refused: Refused) -> PaxosBlockError:
-    """Return the error that tells a client why a compare-and-set did not apply."""
-    record = refused.record
-    block = record.block
-    match refused.why:
-        case Why.FINALIZED:
-            return FencedError(
-                f"block {block}: was finalized with {record.length} chunks, "
-                f"{record.size_bytes} bytes",
-                block=block,
-                length=record.length,
-                size_bytes=record.size_bytes,
-            )
-        case Why.NOT_WRITER:
-            return FencedError(
-                f"block {block}: belongs to writer {record.writer} in generation "
-                f"{record.writer_generation}",
-                block=block,
-            )
-        case Why.NEWER:
-            return FencedError(
-                f"block {block}: generation {record.generation} was allocated meanwhile",
-                block=block,
-            )
-        case Why.NOT_FINALIZED:
-            return NotReadyError(f"block {block}: is not finalized yet", block=block)
-        case Why.TOO_FEW:
-            return NotReadyError(
-                f"block {block}: too few other members have reported it", block=block
-            )
-        case Why.BAD_LENGTH:
-            return InvalidRequestError(
-                f"block {block}: has {record.length} chunks, {record.size_bytes} bytes", block=block
-            )
 
 
 def fence(draft: Draft, path: str) -> FileInode:
@@ -404,6 +368,7 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
         NotReadyError: it is being closed after its writer was fenced.
         FencedError: the writer held the file before, and the file was closed since.
         SafeModeError: an operator entered safe mode.
+        NotReadyError: what became of its last block since a backup is not known yet.
     """
     inode = tree.find_inode(draft, request.path)
     if not isinstance(inode, FileInode):
@@ -417,7 +382,7 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
         last, following = decode_place(found.value).block, keys.place_sequence(key) + 1
     if inode.open:
         return Appendable(tree.status(draft, request.path, inode), last)
-    opened = _reopened(draft, inode, request, following)
+    opened = _reopened(draft, inode, request, following, last)
     return Appendable(tree.file_status(request.path, opened, inode.length), last)
 
 
@@ -435,8 +400,12 @@ def _check_opened_by(inode: FileInode, request: AppendFile) -> None:
         raise tree.being_written(request.path, inode)
 
 
-def _reopened(draft: Draft, inode: FileInode, request: AppendFile, appended_from: int) -> FileInode:
+def _reopened(
+    draft: Draft, inode: FileInode, request: AppendFile, appended_from: int, last: BlockId
+) -> FileInode:
     safe_mode.check_names_may_change(draft)
+    if last != NO_BLOCK:
+        refusals.check_learned(get(draft, last).record)
     if inode.writer == request.writer:  # a late copy of the request
         raise _not_held(inode, request.path, request.writer)
     opened = msgspec.structs.replace(

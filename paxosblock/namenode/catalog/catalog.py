@@ -360,7 +360,7 @@ class Catalog:
 
     def was_allocated(self, block: BlockId) -> bool:
         """True if `block` is, or was, one of this cluster's."""
-        return was_allocated(self._store.view(), self._cluster.block_tag, block)
+        return was_allocated(self._store.view(), self._cluster, block)
 
     # --- timelines of storages -------------------------------------------------------------------
 

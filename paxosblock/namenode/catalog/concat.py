@@ -18,6 +18,7 @@ from paxosblock.namenode.catalog import keys, namespace, paths, tree
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
+from paxosblock.namenode.catalog.refusals import check_learned
 from paxosblock.transaction import BLOCKS_MOVED_MAX
 
 
@@ -39,6 +40,7 @@ def concat(
     Raises:
         InvalidRequestError: no source, a file twice, or more than `limit` blocks.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`, of any of the files.
+        NotReadyError: what became of a block since a backup is not known yet.
     """
     _check_distinct(target, sources)
     into = tree.find_closed(draft, target)
@@ -75,6 +77,7 @@ def _move_blocks(
         assert entry is not None, "a place names a block"
         assert entry.file == source.number, "and the block names the file"
         assert entry.record.finalized, "the blocks of a closed file are finalized"
+        check_learned(entry.record)
         place = keys.place(into.number, sequence)
         assert not draft.get(place).exists, "the place behind the last block is free"
         draft.delete(key)

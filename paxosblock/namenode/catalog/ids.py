@@ -1,18 +1,22 @@
 """Ids of files and blocks. They are reserved in ranges, so that creating does not conflict.
 
 A block id is the cluster's tag (20 bits) and a number (32 bits): 52 bits, so that JSON keeps it
-exact. The tag is drawn when the cluster is made. The cluster's id keeps DataNodes of other clusters
-out. A DataNode of another cluster from before there were such ids reports blocks with another tag:
-they raise an alarm and are never deleted.
+exact. The tag is drawn when the cluster is made, and again whenever a backup is brought back, so
+that no block that was made since the backup has the id of another. The cluster's id keeps DataNodes
+of other clusters out. A DataNode of another cluster from before there were such ids reports blocks
+with another tag: they raise an alarm and are never deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+from dataclasses import replace
 from typing import Protocol
 
 from paxosblock.errors import NotReadyError
 from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.records import ClusterRecord, decode_cluster, encode
 from paxosblock.namenode.kv.interface import Committed, Edit, Expect, KeyValueStore, Versioned, View
 from paxosblock.protocol.types import BlockId
 
@@ -24,7 +28,9 @@ ATTEMPTS = 100
 TAG_BITS = 20
 NUMBER_BITS = 32
 FILES_SKIPPED = 1 << NUMBER_BITS
-"""Ids of files behind those that a backup knows: they have no fewer than 64 bits."""
+"""Ids of files behind those that a backup knows, at least: they have no fewer than 64 bits."""
+FILES_PLACES = 1 << 12
+"""The places at which they may go on after that; JSON keeps what is below 2^53 exact."""
 
 
 def block_id(tag: int, number: int) -> BlockId:
@@ -32,30 +38,36 @@ def block_id(tag: int, number: int) -> BlockId:
     return BlockId(tag << NUMBER_BITS | number)
 
 
-def was_allocated(view: View, tag: int, block: BlockId) -> bool:
+def was_allocated(view: View, cluster: ClusterRecord, block: BlockId) -> bool:
     """True if this cluster may have made `block`, whether it is deleted or not."""
-    if block >> NUMBER_BITS != tag:
-        return False
+    if block >> NUMBER_BITS != cluster.block_tag:
+        return block >> NUMBER_BITS in cluster.earlier_tags
     found = view.get(keys.BLOCK_COUNTER)
     return found.exists and block & ((1 << NUMBER_BITS) - 1) < keys.unpack_number(found.value)
 
 
 def skipped(catalog: Gets) -> dict[bytes, bytes]:
-    """Return counters far ahead of those in `catalog`, an older state of a cluster's: no id that
-    was given since is given again.
+    """Return what `catalog`, an older state of a cluster's, is to have so that no id that was given
+    since is given again, whichever state is brought back how often.
 
-    A sixteenth of the numbers of blocks that are left is enough for months, and never uses up all.
+    Blocks get another tag. Ids of files go on far ahead, at a place drawn at random.
     """
-    files = _counted(catalog, keys.FILE_COUNTER) + FILES_SKIPPED
-    blocks = _counted(catalog, keys.BLOCK_COUNTER)
-    blocks += ((1 << NUMBER_BITS) - blocks) // 16
-    numbers = {keys.FILE_COUNTER: files, keys.BLOCK_COUNTER: blocks}
-    return {key: keys.pack_number(number) for key, number in numbers.items()}
+    counted = catalog.get(keys.FILE_COUNTER)
+    files = keys.unpack_number(counted.value) if counted.exists else 1
+    files += FILES_SKIPPED * (1 + secrets.randbelow(FILES_PLACES))
+    found = {keys.FILE_COUNTER: keys.pack_number(files)}
+    if not (known := catalog.get(keys.CLUSTER)).exists:
+        return found  # no leader has begun to make files
+    cluster = decode_cluster(known.value)
+    earlier = (*cluster.earlier_tags, cluster.block_tag)
+    cluster = replace(cluster, block_tag=_new_tag(earlier), earlier_tags=earlier)
+    return found | {keys.CLUSTER: encode(cluster)}
 
 
-def _counted(catalog: Gets, key: bytes) -> int:
-    found = catalog.get(key)
-    return keys.unpack_number(found.value) if found.exists else 1
+def _new_tag(earlier: tuple[int, ...]) -> int:
+    while (tag := secrets.randbelow((1 << TAG_BITS) - 1) + 1) in earlier:
+        pass
+    return tag
 
 
 class Gets(Protocol):

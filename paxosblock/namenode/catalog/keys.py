@@ -14,6 +14,7 @@
     g + id                     an Inode that was unlinked with something below it: to be swept
     a + application            Application: the last transaction that was applied for it
     s + session                Answered: the latest request of a client's session, and its answer
+    r                          the catalog is of a backup, brought back at that time (8 bytes, ms)
     m                          an operator entered safe mode at that time (8 bytes, ms)
     d + name                   NodeRecord: a DataNode that is to leave, for good or for a while
     v + storage                the timeline that a storage is known in, once it had a snapshot
@@ -32,6 +33,7 @@ Range = tuple[bytes, bytes]
 
 CLUSTER = b"c"
 SAFE_MODE = b"m"
+RESTORED = b"r"
 FILE_COUNTER = b"nfile"
 BLOCK_COUNTER = b"nblock"
 ENTRIES: Range = prefix_range(b"e")

@@ -98,12 +98,14 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ClusterRecord:
     """`block_tag` is the upper part of every block id of this cluster (see `ids.py`).
 
-    `id` names the cluster to its DataNodes; "" in a record from before there were ids.
+    `id` names the cluster to its DataNodes; "" in a record from before there were ids. Blocks that
+    were made before a backup was brought back have one of the `earlier_tags`.
     """
 
     block_tag: int
     created_ms: int
     id: str = ""
+    earlier_tags: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

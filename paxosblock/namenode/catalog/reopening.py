@@ -13,7 +13,7 @@ import msgspec
 
 from paxosblock.api.namenode import NO_BLOCK, Appendable, AppendFile, ReopenBlock
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import blocks, tree
+from paxosblock.namenode.catalog import blocks, refusals, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
@@ -57,6 +57,7 @@ def requested(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode
     Raises:
         NotFoundError, FencedError: the writer does not hold the file.
         InvalidRequestError: the block is not the last one of the file.
+        NotReadyError: what became of it since a backup is not known yet.
     """
     inode = blocks.open_file(reads, request.file_id, request.writer)
     entry = block_entry(reads, request.block)
@@ -68,6 +69,7 @@ def requested(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode
             f"block {request.block}: is not the last block of file {request.file_id}",
             block=request.block,
         )
+    refusals.check_learned(entry.record)
     return entry, inode
 
 

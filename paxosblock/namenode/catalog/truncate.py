@@ -22,6 +22,7 @@ from paxosblock.namenode.catalog.records import (
     decode_place,
     encode,
 )
+from paxosblock.namenode.catalog.refusals import check_learned
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import Refused
@@ -41,6 +42,7 @@ def truncate(
             (`cut_first` in the details is the shortest length that one transaction reaches); or the
             cut is inside a chunk, which begins at byte `boundary` of the file `file`.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
+        NotReadyError: what became of a block since a backup is not known yet.
     """
     path, length = operation.path, operation.length
     inode = tree.find_closed(draft, path)
@@ -59,6 +61,7 @@ def truncate(
         entry = block_entry(draft, place.block)
         assert entry is not None, "a place names a block"
         assert entry.record.finalized, "the blocks of a closed file are finalized"
+        check_learned(entry.record)
         if place.offset < length:
             _cut(draft, entry, length - place.offset, (path, place.offset), context)
         elif not entry.record.length:

@@ -138,12 +138,15 @@ def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
             need.counted,
             len(need.sound),
             len(need.damaged),
+            len(need.elsewhere),
         )
 
 
 def conditions(need: Need) -> Iterator[Condition]:
     """Yield the conditions of a block that has these needs."""
-    if need.missing:
+    if need.elsewhere and not need.damaged:
+        yield Condition.UNCLEAR
+    elif need.missing:
         yield Condition.CORRUPT if need.damaged else Condition.MISSING
     elif need.lacks:
         yield Condition.UNDER_REPLICATED

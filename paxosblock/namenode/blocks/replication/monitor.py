@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -178,6 +178,15 @@ class Monitor:
     def view(self) -> StorageView:
         """Return the standing of all storages at the last look."""
         return self._view
+
+    def need(self, demand: Demand, view: StorageView) -> Need:
+        """Return what a finalized block needs, for people. It is not called missing while members
+        that live may still tell that they have this version."""
+        need = self._sight.need(demand, view)
+        trouble = self._troubles.get(demand.entry.record.block)
+        if need.missing and need.lagging and not (trouble and trouble.missing):
+            return replace(need, elsewhere=need.elsewhere or need.lagging)
+        return need
 
     def look_at(self, block: BlockId) -> None:
         """Look at a block soon, as something happened to it."""
@@ -433,4 +442,4 @@ def _worth(place: StoragePlace) -> int:
 
 def _is_settled(record: BlockRecord) -> bool:
     """True if the block is decided, and nobody is about to open it again (K4)."""
-    return record.finalized and record.generation == record.finalized_generation
+    return record.finalized and not record.reopening

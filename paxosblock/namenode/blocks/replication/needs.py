@@ -87,6 +87,8 @@ class Need:
     node, or all in one rack although there are others."""
     missing: bool = False
     """No readable replica is left, nor one that may come back in a moment."""
+    elsewhere: tuple[StorageId, ...] = ()
+    """If no replica is known that fits the record: storages that have others, or may have one."""
 
     @property
     def in_order(self) -> bool:
@@ -148,6 +150,19 @@ def assess(
         gone=tuple(seen.gone),
         misplaced=_misplaced(tuple(seen.counted), wanted, view),
         missing=wanted > 0 and record.length > 0 and not found,
+    )
+
+
+def of_restored(need: Need, known: Collection[StorageId]) -> Need:
+    """Return the need of a block of which nobody has learned yet what became of it since a backup
+    (K14): nothing is copied or taken away, and it is missing only if no replica is `known`."""
+    return Need(
+        need.wanted,
+        need.counted,
+        sound=need.sound,
+        damaged=need.damaged,
+        missing=need.missing and not known,
+        elsewhere=tuple(known) if need.missing else (),
     )
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import standing
-from paxosblock.namenode.blocks.replication.needs import Need, StorageView, assess
+from paxosblock.namenode.blocks.replication.needs import (
+    Need,
+    Standing,
+    StorageView,
+    assess,
+    of_restored,
+)
 from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.catalog.members import Demand
+from paxosblock.protocol.types import StorageId
 
 
 class Sight:
@@ -43,4 +51,16 @@ class Sight:
         """Return what a finalized block needs."""
         record, replicas = demand.entry.record, self._replicas
         whole, damaged = replicas.whole(record), replicas.damaged(record)
-        return assess(record, demand.wanted, whole, view, damaged)
+        need = assess(record, demand.wanted, whole, view, damaged)
+        if not need.missing:
+            return of_restored(need, ()) if record.restored else need
+        known = [each for each in sorted(replicas.known(record.block)) if _may_tell(view, each)]
+        if record.restored:
+            return of_restored(need, known)
+        return replace(need, elsewhere=tuple(known))
+
+
+def _may_tell(view: StorageView, storage: StorageId) -> bool:
+    """True unless a storage is lost, with whatever it held."""
+    place = view.place(storage)
+    return place.live or place.standing is not Standing.LOST

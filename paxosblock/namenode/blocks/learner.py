@@ -1,0 +1,177 @@
+"""Finds out what became of blocks since the backup that brought their records back (K14).
+
+All storages that have a replica of a block are asked for a promise under a generation above all
+that were ever given; what the highest of them accepted is the block's from then on, in an epoch of
+its own. So records and replicas agree again, whatever happened since the backup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from paxosblock.errors import NotFoundError
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.runner import Attempt, Runner
+from paxosblock.namenode.catalog import learning
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.draft import in_one
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol import finalize, recovery
+from paxosblock.protocol.finalize import BlockRecord, Refused, Why
+from paxosblock.protocol.messages import Nack
+from paxosblock.protocol.recovery import Phase, Proposer
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
+
+PAGE: Final = 1000
+"""Blocks that are looked at before other tasks get a turn."""
+AT_ONCE: Final = 64
+"""Blocks of which DataNodes are asked at a time."""
+NO_BLOCK = BlockId(-1)
+
+_log = logging.getLogger(__name__)
+
+
+class Learner:
+    """Learns all blocks of a catalog that was brought back, on the leader only."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        runner: Runner,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        finalizer: Finalizer,
+        history: History,
+        alarms: Alarms,
+        waits: Callable[[], bool],
+        patient: Callable[[], bool],
+        timeout_s: float,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """Use these parts of the node.
+
+        Args:
+            waits: returns True while too few blocks were reported to begin.
+            patient: returns True until an operator leaves safe mode. Meanwhile a block waits for
+                all members that the backup names.
+            timeout_s: bounds one attempt.
+        """
+        self._catalog = catalog
+        self._runner = runner
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._finalizer = finalizer
+        self._history = history
+        self._alarms = alarms
+        self._waits = waits
+        self._patient = patient
+        self._timeout_s = timeout_s
+        self._clock_s = clock_s
+        self._heard: dict[BlockId, Generation] = {}
+        """The highest promise that was told by who refused."""
+        self._misfits: dict[BlockId, frozenset[StorageId]] = {}
+        """Blocks that no longer fit into their files, with the storages that were asked."""
+        self.left = 0
+        """Restored blocks that the last turn left."""
+
+    async def turn(self) -> None:
+        """Learn the blocks that can be learned now, if a backup was brought back."""
+        if not learning.is_restored(await self._catalog.view()):
+            return
+        if self._waits() or not self._all_reported():
+            return
+        left, after = 0, NO_BLOCK
+        while True:
+            view = await self._catalog.view()
+            some, last = learning.page(view, after, PAGE)
+            for start in range(0, len(some), AT_ONCE):
+                batch = some[start : start + AT_ONCE]
+                left += (await asyncio.gather(*map(self._learn, batch))).count(False)
+            if last == after:
+                break
+            after = last
+            await asyncio.sleep(0)
+        self.left = left
+        if not left:
+            await self._catalog.decide(type(None), in_one(learning.forget), None)
+            _log.info("all blocks of the backup were learned")
+
+    def _all_reported(self) -> bool:
+        """True if every live DataNode has told all that it holds."""
+        now_s = self._clock_s()
+        return all(
+            self._datanodes.has_reported(storage)
+            for node in self._datanodes
+            if self._datanodes.dead_for_s(node, now_s) < 0
+            for storage, report in node.storages.items()
+            if not report.failed
+        )
+
+    def _witnesses(self, record: BlockRecord) -> tuple[StorageId, ...]:
+        """Return the storages to ask; none if nobody is known to have a replica, or while somebody
+        is waited for."""
+        now_s, known = self._clock_s(), self._replicas.known(record.block)
+        storages = sorted(known.union(record.members))
+        here = tuple(each for each in storages if self._datanodes.is_reachable(each, now_s))
+        if not known.intersection(here) or self._misfits.get(record.block) == frozenset(here):
+            return ()
+        return () if self._patient() and len(here) < len(storages) else here
+
+    async def _learn(self, record: BlockRecord) -> bool:
+        """Learn one block; False if it is to be tried again."""
+        witnesses = self._witnesses(record)
+        if not witnesses:
+            return False
+        block = record.block
+        try:
+            heard = self._heard.pop(block, NO_GENERATION)
+            rule = partial(finalize.allocate_learning, heard=heard)
+            entry = await self._catalog.change_block(block, rule)
+            if isinstance(entry, Refused):
+                return True
+            attempt = self._runner.attempt(recovery.learn(entry.record, witnesses))
+            proposer = await attempt.run(asyncio.get_running_loop().time() + self._timeout_s)
+            if proposer.phase is Phase.DECIDED:
+                return await self._decide(proposer, witnesses)
+        except NotFoundError:
+            return True  # its file was deleted
+        self._note_refusals(attempt)
+        return False
+
+    async def _decide(self, proposer: Proposer, witnesses: tuple[StorageId, ...]) -> bool:
+        decide = in_one(learning.learn)
+        learned = (await self._catalog.decide(learning.Learned, decide, proposer)).value.outcome
+        choice = proposer.choice
+        assert choice is not None, "what was decided was chosen"
+        if isinstance(learned, BlockEntry):
+            record = learned.record
+            self._history.add(
+                record.block,
+                record.finalized_generation,
+                "learned",
+                detail=f"length {record.length}, accepted in {choice.accepted_generation}",
+            )
+            self._finalizer.spread(record)
+            return True
+        if learned.why is Why.BAD_LENGTH:
+            self._misfits[proposer.block] = frozenset(witnesses)
+            why = f"restored block: its replicas have {choice.size_bytes} bytes, and its file has "
+            why += f"room for {learned.record.size_bytes}: it was cut since the backup"
+            self._alarms.ring(why, block=proposer.block)
+        return False
+
+    def _note_refusals(self, attempt: Attempt) -> None:
+        nacks = [each for each in attempt.heard.values() if isinstance(each, Nack)]
+        nacks += attempt.proposer.refusals
+        highest = max((each.max_generation for each in nacks), default=NO_GENERATION)
+        if highest > attempt.proposer.generation:
+            self._heard[attempt.proposer.block] = highest

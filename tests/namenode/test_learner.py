@@ -1,0 +1,225 @@
+"""K14 on a node in memory: what became of blocks since the backup that was brought back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from paxosblock.api.namenode import (
+    APPEND,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
+    AppendFile,
+    BlockRequest,
+)
+from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest
+from paxosblock.disk import OsDisk
+from paxosblock.errors import NotReadyError, SafeModeError
+from paxosblock.namenode.backups import Backup, begin
+from paxosblock.namenode.catalog import learning
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
+from tests.memory_table import MemoryTable, Place
+from tests.namenode.cluster import Network, acceptors
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import BOB, MEMBERS, Scene, finalize_request, new_scene
+from tests.waiting import wait_until_async
+
+FOURTH = StorageId("s4")
+
+
+@dataclass
+class Cluster:
+    """A NameNode over four storages, which may get its catalog back as it was once."""
+
+    folder: Path
+    network: Network = field(default_factory=lambda: Network(acceptors(*MEMBERS, FOURTH)))
+    scene: Scene = field(init=False)
+    saved: dict[bytes, Versioned] = field(default_factory=dict)
+    entry: int = 0
+
+    async def start(self) -> None:
+        self.scene = await new_scene(network=self.network)
+
+    def back_up(self) -> None:
+        view = self.scene.store.view()
+        self.saved, self.entry = dict(view.scan(b"", b"")), view.revision
+
+    async def restore(self, *absent: str) -> None:
+        """Bring the backup back; the storages report, but for those that are `absent`."""
+        await self.scene.close()
+        table = MemoryTable(place=Place(OsDisk(), self.folder))
+        table.write(self.entry, self.saved)
+        begin(Backup(self.entry, "cluster-1"), 0, table)
+        store = MemoryStore()
+        store.machine = StateMachine(table)
+        for name, acceptor in self.network.reach.items():
+            acceptor.alive = name not in absent
+        self.scene = await new_scene(network=self.network, store=store)
+        await self.enough_is_reported()
+
+    async def enough_is_reported(self) -> None:
+        """The wait for reports ends, as an operator's word would end it."""
+        self.scene.node.safe_mode.leave()
+
+    async def leave_safe_mode(self) -> None:
+        await self.scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+
+    async def file(self, chunks: int = 1, path: str = "/f") -> BlockRecord:
+        """A closed file of one block, which all members hold."""
+        scene = self.scene
+        view = await scene.add_block(await scene.create(path))
+        scene.write(view, *[chunks] * len(view.record.members))
+        request = finalize_request(BlockEntry(view.record), chunks)
+        record = (await scene.service.call(FINALIZE_BLOCK, request)).record
+        await scene.node.catalog.close_file(file_of(scene, record), record.writer)
+        await self.all_hold(record)
+        return record
+
+    async def all_hold(self, record: BlockRecord) -> None:
+        held = self.scene.node.replicas.holders
+        await wait_until_async(lambda: set(held(record)) >= set(record.members))
+
+    async def record(self, block: BlockId) -> BlockRecord:
+        return (await self.scene.service.call(GET_BLOCK, BlockRequest(block))).record
+
+    async def move(self, record: BlockRecord, away: StorageId, to: StorageId) -> BlockRecord:
+        """K12, then K13: the block is at `to` and no longer at `away`."""
+        node = self.scene.node
+        holders = node.replicas.holders(record)
+        answer = await self.network.ask(to, finalize.finalize_message(record, holders))
+        assert answer.block == record.block
+        node.replicas.note(record.block, to, record.finalized_generation)
+        copied = await node.catalog.add_replica(record.block, to, record.finalized_generation)
+        assert not isinstance(copied, Refused)
+        whole = tuple(each for each in copied.record.members if each != away)
+        left = await node.catalog.remove_replica(
+            record.block, away, record.finalized_generation, whole
+        )
+        assert not isinstance(left, Refused)
+        node.finalizer.dismiss(record.block, away, record.finalized_generation, live=True)
+        node.finalizer.spread(left.record)
+        await self.all_hold(left.record)
+        await wait_until_async(lambda: record.block not in self.network.reach[away].replicas)
+        return left.record
+
+    async def learned(self, block: BlockId) -> BlockRecord:
+        """The record after a turn of the learner, with all its members at the same version."""
+        await self.scene.node.learner.turn()
+        record = await self.record(block)
+        if not record.restored:
+            await self.all_hold(record)
+        return record
+
+
+def file_of(scene: Scene, record: BlockRecord) -> int:
+    """The file of a block."""
+    (entry,) = scene.node.catalog.demands((record.block,))
+    assert entry is not None
+    return entry.entry.file
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    await cluster.start()
+    yield cluster
+    await cluster.scene.close()
+
+
+async def test_a_block_that_moved_since_the_backup_is_where_its_replicas_are(
+    cluster: Cluster,
+) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    away = record.members[0]
+    (to,) = set(cluster.network.reach) - set(record.members)
+    moved = await cluster.move(record, away, to)
+    await cluster.restore()
+    learned = await cluster.learned(record.block)
+    assert set(learned.members) == set(moved.members)
+    assert (learned.restored, learned.length) == (False, record.length)
+    assert learned.finalized_generation > moved.generation + finalize.SKIPPED // 2
+    assert not cluster.scene.node.alarms.counts
+    assert not learning.is_restored(await cluster.scene.node.catalog.view())
+
+
+async def test_nothing_is_decided_by_a_restored_record_and_its_file_is_not_appended_to(
+    cluster: Cluster,
+) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    await cluster.restore(*MEMBERS, FOURTH)
+    service = cluster.scene.service
+    with pytest.raises(SafeModeError):
+        await service.call(APPEND, AppendFile("/f", BOB))
+    await cluster.leave_safe_mode()
+    with pytest.raises(NotReadyError, match="a backup brought it back"):
+        await service.call(APPEND, AppendFile("/f", BOB))
+    refused = await cluster.scene.node.catalog.allocate_seal(record.block)
+    assert isinstance(refused, Refused)
+
+
+async def test_in_safe_mode_a_block_waits_for_all_members_that_the_backup_names(
+    cluster: Cluster,
+) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    absent = record.members[2]
+    await cluster.restore(absent)
+    assert (await cluster.learned(record.block)).restored
+    await cluster.leave_safe_mode()
+    learned = await cluster.learned(record.block)
+    assert set(learned.members) == set(record.members) - {absent}
+
+
+async def test_what_an_absent_storage_has_of_another_version_is_never_mixed_with_the_block(
+    cluster: Cluster,
+) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    late = record.members[2]
+    await cluster.restore(late)
+    await cluster.leave_safe_mode()
+    learned = await cluster.learned(record.block)
+    cluster.network.reach[late].alive = True
+    held = cluster.network.reach[late].replicas[record.block]
+    assert held.registers.state is ReplicaState.FINALIZED
+    message = finalize.finalize_message(learned, ())
+    answer = cluster.network.reach[late].answer(message)
+    assert type(answer).__name__ == "Nack", "it keeps nothing of another epoch"
+
+
+async def test_a_block_that_was_open_at_the_backup_keeps_all_that_was_written_since(
+    cluster: Cluster,
+) -> None:
+    scene = cluster.scene
+    view = await scene.add_block(await scene.create("/open"))
+    scene.write(view, 1, 1, 1)
+    cluster.back_up()
+    scene.write(view, 4, 3, 3)
+    await cluster.restore()
+    learned = await cluster.learned(view.record.block)
+    assert (learned.finalized, learned.length) == (True, 4)
+    assert set(learned.members) == set(view.record.members)
+
+
+async def test_a_promise_above_all_that_were_skipped_is_exceeded(cluster: Cluster) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    storage = cluster.network.reach[record.members[0]]
+    high = Generation(record.generation + 2 * finalize.SKIPPED)
+    held = storage.replicas[record.block]
+    storage.replicas[record.block] = held.having(max_generation=high)
+    await cluster.restore()
+    assert (await cluster.learned(record.block)).restored, "the first try finds the promise"
+    learned = await cluster.learned(record.block)
+    assert (learned.restored, learned.generation > high) == (False, True)
+    assert set(learned.members) == set(record.members)
