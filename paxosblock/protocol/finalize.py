@@ -17,6 +17,7 @@ from paxosblock.protocol.invariants import invariant, invariants
 from paxosblock.protocol.messages import Finalize, Grant
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
+    LEAP_MAX,
     NO_GENERATION,
     BlockId,
     BlockState,
@@ -137,18 +138,22 @@ def add_block(
     )
 
 
-def allocate_seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord | Refused:
+def allocate_seal(
+    record: BlockRecord, *, forced: bool = False, above: Generation = NO_GENERATION
+) -> BlockRecord | Refused:
     """K2: a fresh generation for a SEAL; the record says that a recovery is under way.
 
-    `forced` says that the recovery gives up members (P2).
+    `forced` says that the recovery gives up members (P2). `above` is the highest promise that
+    members named (P7), which may be nobody's: the generation is above it, or as near as it may be.
     """
     if record.restored:
         return Refused(Why.RESTORED, record)
     if record.finalized:
         return Refused(Why.FINALIZED, record)
+    reached = min(max(record.generation + 1, above + 1), record.generation + LEAP_MAX)
     return replace(
         record,
-        generation=_next(record),
+        generation=Generation(reached),
         state=BlockState.UNDER_RECOVERY,
         forced=record.forced or forced,
     )

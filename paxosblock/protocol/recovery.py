@@ -19,6 +19,7 @@ from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import (
+    LEAP_MAX,
     NO_GENERATION,
     BlockId,
     ChunkName,
@@ -343,3 +344,18 @@ def on_nack(proposer: Proposer, nack: Nack) -> Proposer:
     if promising and proposer.kind is RecoveryKind.LEARN and acceptable(proposer):
         return _learned(proposer)
     return proposer
+
+
+def step_towards(
+    question: NextGS | RecoveryWrite, answer: LastVote | RecoveryVote | Nack
+) -> NextGS | None:
+    """P7: the next promise to ask a member for that is too far below `question`, by its `answer` to
+    that or to the step before; None: it can be asked `question` itself.
+    """
+    if isinstance(answer, Nack) and answer.reason is not Reason.FENCED:
+        return None
+    promised = answer.max_generation if isinstance(answer, Nack) else answer.generation
+    if question.generation <= promised + LEAP_MAX:
+        return None
+    step = Generation(promised + LEAP_MAX)
+    return NextGS(question.block, step, question.base, question.window, question.durability)

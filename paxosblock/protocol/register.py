@@ -45,6 +45,7 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
+    LEAP_MAX,
     NO_GENERATION,
     BlockId,
     ChunkName,
@@ -314,6 +315,8 @@ def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> St
         if request.base != FIRST_GENERATION:
             # Members of a later config voted for their whole log, durably, so this one lost it.
             return _refused(storage, None, request, Reason.NO_REPLICA)
+        if generation > NO_GENERATION + LEAP_MAX:
+            return _refused(storage, None, request, Reason.FENCED)
         replica = _empty(block, FIRST_GENERATION, request.window, request.durability)
     else:
         now = replica.registers
@@ -326,6 +329,8 @@ def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> St
             return _refused(storage, replica, request, reason)
         if generation == now.max_generation:
             return Step(replica, _last_vote(storage, replica, generation))
+        if generation > now.max_generation + LEAP_MAX:
+            return _refused(storage, replica, request, Reason.FENCED)
     promised = replica.having(max_generation=generation)
     return Step(promised, _last_vote(storage, promised, generation), StoreMetadata())
 
@@ -353,7 +358,7 @@ def _recovery_write(
     block, generation = request.block, request.generation
     if replica is not None:
         now = replica.registers
-        if generation < now.max_generation:
+        if not now.max_generation <= generation <= now.max_generation + LEAP_MAX:
             return _refused(storage, replica, request, Reason.FENCED)
         if generation == now.accepted_generation:
             if now.base_length != request.length:

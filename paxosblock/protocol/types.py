@@ -22,6 +22,8 @@ FIRST_GENERATION = Generation(0)
 """The first writer's generation. A compare-and-set in the KV allocates each later one."""
 NO_GENERATION = Generation(-1)
 """Below the first generation: it stands for "was never finalized"."""
+LEAP_MAX = 2**32
+"""A promise rises by no more than this at once (D3, D4), and so does a record's generation (K2)."""
 SMALL_BYTES_MAX = 64 * 1024
 """The most user bytes in a block that its writer calls small (D1)."""
 
@@ -53,7 +55,8 @@ class Reason(enum.Enum):
     """The reason why an acceptor refused."""
 
     FENCED = "fenced"
-    """A higher generation was promised, or the replica no longer takes writes."""
+    """A higher generation was promised, this one is too far above the promise (D3, D4), or the
+    replica no longer takes writes."""
     GAP = "gap"
     """The chunk is not the next one, or chunks below it must be fetched first."""
     NO_REPLICA = "no_replica"

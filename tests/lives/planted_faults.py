@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.errors import FencedError
@@ -79,10 +79,10 @@ def _recovers_in_an_old_generation() -> Changes:
     """K2 allocates no generation while a recovery is under way: others go on in its."""
     allocate = finalize.allocate_seal
 
-    def seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord | Refused:
+    def seal(record: BlockRecord, **more: Any) -> BlockRecord | Refused:
         if record.state is BlockState.UNDER_RECOVERY:
             return record
-        return allocate(record, forced=forced)
+        return allocate(record, **more)
 
     return ((finalize, "allocate_seal", seal),)
 

@@ -1662,6 +1662,20 @@ SOURCE: tuple[Mutant, ...] = (
         UNREADABLE,
     ),
     _recovery(
+        "a recovery does not go above what members have promised to nobody",
+        "blocks/recoverer.py",
+        "above=run.promised",
+        "above=NO_GENERATION",
+        "tests/namenode/test_stray_promises.py",
+    ),
+    _recovery(
+        "a member whose promise is far behind is not brought near",
+        "blocks/runner.py",
+        "step = recovery.step_towards(question, answer)",
+        "step = None",
+        "tests/namenode/test_stray_promises.py",
+    ),
+    _recovery(
         "a block that was begun to be opened again stays so though nobody asks for it",
         "blocks/reopener.py",
         "        loop.call_later(SET_UP_S, self._end_unasked, key)\n",

@@ -14,8 +14,20 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.datanode import ACCEPT, LIST_REPLICAS, Envelope, ListReplicas
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry, Role
+from paxosblock.net import control
+from paxosblock.protocol.messages import LastVote, Nack, NextGS
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    LEAP_MAX,
+    BlockId,
+    Durability,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
 from paxosblock.units import KIB
 from tests.services.content import content
 
@@ -173,3 +185,29 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """For what changes nothing."""
     with LocalCluster(datanodes=1, path=tmp_path_factory.mktemp("shared")) as cluster:
         yield cluster
+
+
+def test_stray_promises_do_not_keep_what_was_flushed_from_being_read(cluster: Machines) -> None:
+    """Some caller asks each DataNode for promises to generations that nobody allocated."""
+    data = half_written(cluster, "/stray")
+    for node in cluster.datanodes:
+        (storage, block) = opened_at(node.address)
+        for generation in (2**63 - 1, LEAP_MAX, 2 * LEAP_MAX):
+            asked = NextGS(block, Generation(generation), FIRST_GENERATION, 16, Durability.MEMORY)
+            answer = control.call(node.address, ACCEPT, Envelope(storage, asked))
+            assert isinstance(answer, Nack if generation > 2 * LEAP_MAX else LastVote), answer
+    done = recover_lease(cluster, "/stray")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        f"'/stray' is closed: {LENGTH} bytes",
+    ), done
+    with Client(cluster.url, QUICK) as reading, reading.open("/stray") as file:
+        assert file.read() == data
+
+
+def opened_at(address: str) -> tuple[StorageId, BlockId]:
+    """The replica of a DataNode that is being written."""
+    for each in control.call(address, LIST_REPLICAS, ListReplicas()).replicas:
+        if each.state.registers.state is ReplicaState.RBW:
+            return each.state.storage, each.state.block
+    raise AssertionError(f"{address}: nothing is open")

@@ -31,7 +31,13 @@ from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, Nack
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.recovery import Phase, Proposer
-from paxosblock.protocol.types import BlockId, BlockState, StorageId
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    BlockState,
+    Generation,
+    StorageId,
+)
 
 PATIENCE_FIRST_S = 1.0
 """Seconds that the first generation of a recovery may take, as the holder of its choice may hang.
@@ -173,7 +179,9 @@ class Recoverer:
         backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
         while True:
             given_up = run.given_up
-            entry = await self._catalog.allocate_seal(block, forced=bool(given_up))
+            entry = await self._catalog.allocate_seal(
+                block, forced=bool(given_up), above=run.promised
+            )
             if isinstance(entry, Refused):  # it is finalized, or it is not known what became of it
                 refusals.check_learned(entry.record)
                 return await self._catalog.get_block(block)
@@ -227,6 +235,11 @@ class _Run:
     def heard(self) -> dict[StorageId, Heard]:
         """Return the members' answers in the last attempt, which may be short, or before it."""
         return self._before | (self._attempt.heard if self._attempt else {})
+
+    @property
+    def promised(self) -> Generation:
+        """As that of the last attempt."""
+        return NO_GENERATION if self._attempt is None else self._attempt.promised
 
     async def run(self, attempt: Attempt, patience_s: float) -> Proposer:
         """Run one more attempt, as long as `patience_s` and the deadline allow."""

@@ -17,7 +17,7 @@ from paxosblock.protocol import recovery
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import Tally, tally
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import NO_GENERATION, StorageId
 from paxosblock.units import MIB
 
 RESEND_S: Final = 0.2
@@ -80,6 +80,8 @@ class Attempt:
         """Targets that did not accept the choice when they were last asked. In a SEAL a silent
         target is not among them, as a quorum may do without it.
         """
+        self.promised = NO_GENERATION
+        """The highest promise that a member named when it refused; no proposer need have it."""
         self._stopped = False
         self._asked: Phase | None = None
         """The phase whose questions were asked last."""
@@ -143,15 +145,21 @@ class Attempt:
 
     async def _keep_asking(self, storage: StorageId, question: NextGS | RecoveryWrite) -> None:
         """Ask one member until it grants the request; nobody else waits for it."""
+        asked = question
         while True:
             try:
                 answer = await self._acceptors.ask(
-                    storage, question, timeout_s=self._time_of(storage, question)
+                    storage, asked, timeout_s=self._time_of(storage, asked)
                 )
             except PaxosBlockError as error:
                 self._note("no answer", str(error), storage)
                 self._silent(storage, question, error)
             else:
+                assert isinstance(answer, LastVote | RecoveryVote | Nack), "it answers this"
+                step = recovery.step_towards(question, answer)
+                if step is not None or asked is not question:
+                    asked = step or question
+                    continue
                 self._inbox.put_nowait(answer)
                 if not isinstance(answer, Nack):
                     return
@@ -194,6 +202,7 @@ class Attempt:
                 self.refused.discard(answer.storage)
             case Nack():
                 self.proposer = recovery.on_nack(before, answer)
+                self.promised = max(self.promised, answer.max_generation)
                 if before.phase is Phase.WRITING:
                     self.refused.add(answer.storage)
                 else:

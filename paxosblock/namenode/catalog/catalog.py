@@ -67,10 +67,9 @@ from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.recovery import Proposer
-from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId, WriterId
 
-SLICE_KEYS = 1000
-"""Keys of a long range that are looked at before others get a turn."""
+SLICE_KEYS = 1000  # keys of a long range that are looked at before others get a turn
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -274,9 +273,12 @@ class Catalog:
         """K7: the writer goes on in the block that it asked for."""
         return await self._change(lambda draft: reopening.install(draft, request, decided))
 
-    async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
-        """K2: allocate a generation for a recovery; `forced` if it will give members up."""
-        return await self.change_block(block, partial(finalize.allocate_seal, forced=forced))
+    async def allocate_seal(
+        self, block: BlockId, *, forced: bool = False, above: Generation = NO_GENERATION
+    ) -> BlockEntry | Refused:
+        """K2: allocate a generation for a recovery; the options are those of the rule."""
+        change = partial(finalize.allocate_seal, forced=forced, above=above)
+        return await self.change_block(block, change)
 
     async def finalize_by_recovery(
         self, block: BlockId, base: Generation, generation: Generation, length: int, size: int
