@@ -19,9 +19,11 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 LIVES ?= 50
+# What a nightly run sets to --every-pair: it fails if two services never were at one block at once.
+EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives mutants chaos bench clean
+.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives mutants chaos soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -97,9 +99,7 @@ simulate: $(STAMP) ## run the replicated store in virtual time, with every fault
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
 
 lives: $(STAMP) ## random lives of a cluster on simulated disks, in virtual time: SEED=1 LIVES=50
-	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES)
-	$(BIN)/python -m tests.lives --kind one-file --seed $(SEED) --lives $(LIVES)
-	$(BIN)/python -m tests.lives --kind rivals --seed $(SEED) --lives $(LIVES)
+	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES) $(EVERY_PAIR)
 
 mutants: $(STAMP) ## plant the more than a hundred faults of tests/mutants, one at a time: each must be noticed by its suite; before a release
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)
@@ -107,6 +107,10 @@ mutants: $(STAMP) ## plant the more than a hundred faults of tests/mutants, one 
 chaos: $(STAMP) ## bad days of real processes while files are written and names change: SEED=1 SECONDS=60 NAMENODES=3
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)
 	$(BIN)/python -m tests.services.histories --seed $(SEED) --seconds $(SECONDS)
+
+soak: SECONDS := 1200
+soak: $(STAMP) ## real processes at work for long, some are killed; then memory, descriptors, threads and disk of each: SECONDS=1200
+	$(BIN)/python -m tests.services.soak --seed $(SEED) --seconds $(SECONDS)
 
 bench: $(STAMP) ## the usual benchmarks, beside what bare sockets and disks do in the same run: CASES="write calls" OUTPUT=build/bench.jsonl
 	@mkdir -p $(dir $(OUTPUT))

@@ -1,7 +1,8 @@
 """Live many lives:  python -m tests.lives --seed 1 --lives 100
 
-Prints what happened in total. A life that shows a mistake, or is not whole in the end, is printed
-with its trace, and the exit code is 1; `--seed SEED --lives 1` lives it again, the same way.
+Prints what happened in total, and how often two services were at work on one block at once, and two
+faults there at once. A life that shows a mistake, or is not whole in the end, is printed with its
+trace, and the exit code is 1; `--seed SEED --lives 1 --kind KIND` lives it again, the same way.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 from collections import Counter
 
 from tests.lives.life import Kind, live
+from tests.lives.pairs import FAULTS as TROUBLES
+from tests.lives.pairs import SERVICES, Pair, empty, table
 from tests.lives.planted_faults import FAULTS, planted
 
 HASH_SEED = "PYTHONHASHSEED"
@@ -21,33 +24,59 @@ HASH_SEED = "PYTHONHASHSEED"
 
 def main() -> int:
     """Live the lives; return the exit code."""
+    options = _parser().parse_args()
+    logging.getLogger("asyncio").disabled = True  # of processes that are killed
+    services: Counter[Pair] = Counter()
+    faults: Counter[Pair] = Counter()
+    failed = False
+    for kind in [Kind(each) for each in options.kind] if options.kind else [*Kind]:
+        total: Counter[str] = Counter()
+        bad, begun = 0, time.monotonic()
+        for seed in range(options.seed, options.seed + options.lives):
+            with planted(options.fault):
+                outcome = live(seed, kind)
+            total += outcome.counts
+            services += outcome.services
+            faults += outcome.faults
+            told = (*outcome.mistakes, *outcome.unfinished)
+            if told or options.trace:
+                sys.stdout.writelines(f"{line}\n" for line in outcome.trace)
+            sys.stdout.writelines(f"{kind.value} seed {seed}: {line}\n" for line in told)
+            sys.stdout.flush()
+            bad += bool(told)
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
+        seconds = time.monotonic() - begun
+        sys.stdout.write(
+            f"{options.lives} lives of {kind.value} in {seconds:.0f} s, {bad} failed: "
+        )
+        sys.stdout.write(f"{counts}\n")
+        failed |= bad > 0
+    missing = empty(SERVICES, services) + empty(TROUBLES, faults)
+    lines = (
+        "services at work on one block at once:",
+        *table(SERVICES, services),
+        "faults at once:",
+        *table(TROUBLES, faults),
+        "never at once: " + ("; ".join(map(" + ".join, missing)) or "none that can be"),
+    )
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 1 if failed or (options.every_pair and missing) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the first life; others follow it")
-    parser.add_argument("--lives", type=int, default=50)
-    parser.add_argument("--fault", choices=sorted(FAULTS), help="plant a fault: it must be found")
     kinds = [each.value for each in Kind]
-    parser.add_argument("--kind", choices=kinds, default=kinds[0], help="the users of a life")
+    parser.add_argument("--seed", type=int, default=1, help="of the first life; others follow it")
+    parser.add_argument("--lives", type=int, default=50, help="of each kind")
+    parser.add_argument("--kind", choices=kinds, action="append", help="the users; none: of each")
+    parser.add_argument("--fault", choices=sorted(FAULTS), help="plant a fault: it must be found")
+    parser.add_argument(
+        "--every-pair", action="store_true", help="fail if a pair was never at once"
+    )
     parser.add_argument("--trace", action="store_true", help="print what happened in each life")
-    options = parser.parse_args()
-    logging.getLogger("asyncio").disabled = True  # of processes that are killed
-    total: Counter[str] = Counter()
-    failed, begun = 0, time.monotonic()
-    for seed in range(options.seed, options.seed + options.lives):
-        with planted(options.fault):
-            outcome = live(seed, Kind(options.kind))
-        total += outcome.counts
-        told = (*outcome.mistakes, *outcome.unfinished)
-        if told or options.trace:
-            sys.stdout.writelines(f"{line}\n" for line in outcome.trace)
-        for line in told:
-            sys.stdout.write(f"seed {seed}: {line}\n")
-        failed += bool(told)
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
-    seconds = time.monotonic() - begun
-    sys.stdout.write(f"{options.lives} lives in {seconds:.0f} s, {failed} failed: {counts}\n")
-    return 1 if failed else 0
+    return parser
 
 
 if __name__ == "__main__":

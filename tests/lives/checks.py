@@ -84,6 +84,8 @@ class Checker:
     _lost: dict[StorageId, float] = field(default_factory=dict)
     """The times at which the world took storages away."""
     _sound: dict[BlockId, tuple[_Version, frozenset[StorageId]]] = field(default_factory=dict)
+    _unnoticed: dict[BlockId, frozenset[StorageId]] = field(default_factory=dict)
+    """Damaged replicas that nobody has found yet: who decides counts them."""
     _wanted: dict[BlockId, int] = field(default_factory=dict)
 
     # -- looking ----------------------------------------------------------------------------------
@@ -99,7 +101,8 @@ class Checker:
                 continue  # it was opened again, or cut: whole is something else by now
             members = frozenset(wanted.record.members)
             kept = min(wanted.replication, self._wanted[block], len(before))
-            have = len((now | self._lost_just_now()) & members)
+            unknown = self._lost_just_now() | self._unnoticed.get(block, frozenset())
+            have = len((now | unknown) & members)
             if have < kept and not before <= now & members:
                 gone = ", ".join(sorted(before - (now & members)))
                 self.world.mistake(
@@ -122,7 +125,9 @@ class Checker:
         """Return the storages with a whole replica, as far as anybody there can know."""
         record = self.blocks[block].record
         found = (held for held in self.held.get(block, {}).values() if not held.known_dead)
-        return frozenset(held.storage for held in found if _is_whole(held, record))
+        return frozenset(
+            held.storage for held in found if _is_whole(held, record) or _is_to_be_cut(held, record)
+        )
 
     def _see(self) -> None:
         for machine in self.cluster.machines:
@@ -161,6 +166,10 @@ class Checker:
             )
             for block, wanted in self.blocks.items()
             if wanted.record.finalized
+        }
+        self._unnoticed = {
+            block: frozenset(one for one in self.whole(block) if self.is_damaged(block, one))
+            for block in self.blocks
         }
         self._wanted = {block: wanted.replication for block, wanted in self.blocks.items()}
 
@@ -376,6 +385,13 @@ def _bytes_of(machine: Machine, block: Block) -> tuple[File | None, range]:
 
 def _version(record: BlockRecord) -> _Version:
     return record.finalized, record.writer_generation, record.length
+
+
+def _is_to_be_cut(held: Held, record: BlockRecord) -> bool:
+    """True if a replica has all chunks and more: it has not heard yet of the last cut (K8)."""
+    before_the_cut = record.writer_generation <= held.accepted < record.cut_generation
+    finalized = held.state is ReplicaState.FINALIZED
+    return finalized and before_the_cut and held.length > record.length
 
 
 def _is_whole(held: Held, record: BlockRecord) -> bool:

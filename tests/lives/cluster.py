@@ -134,7 +134,7 @@ class Cluster:
             node = DataNode(machine.name, opened, self.namenodes.addresses, client, config)
             await node.load()
         except PaxosBlockError as error:
-            if not machine.broken:
+            if machine.host is host and not machine.broken:  # it was killed before
                 self.world.mistake(f"{machine.name} cannot start: {error}")
             return
         router = RpcRouter()

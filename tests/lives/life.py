@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from paxosblock.api.care import BALANCE, SET_ADMIN_STATE, AdminState, Balance, SetAdminState
@@ -14,7 +15,9 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
 from tests.disks.simulated import ROOMY
 from tests.lives.cluster import BLOCK_BYTES, Machine
+from tests.lives.errands import ERRANDS, stay_in_safe_mode
 from tests.lives.one_file import OneFile
+from tests.lives.pairs import Pair
 from tests.lives.rivals import Rivals
 from tests.lives.strangers import OF_DATANODES, OF_NAMENODES, try_door
 from tests.lives.trouble import Trouble
@@ -61,6 +64,11 @@ class Outcome:
     unfinished: tuple[str, ...]
     trace: tuple[str, ...] = field(repr=False)
     counts: Counter[str]
+    calls: Counter[str] = field(repr=False)
+    """The number of times that each control call was made."""
+    services: Counter[Pair] = field(repr=False)
+    faults: Counter[Pair] = field(repr=False)
+    """The pairs of services that were at work on one block at once, and of faults at once."""
 
 
 class Life(Trouble):
@@ -87,7 +95,17 @@ class Life(Trouble):
         counts = self.counts + self.users.counts + self.checker.counts
         counts += self.world.network.promises.counts
         mistakes, trace = tuple(self.world.mistakes), tuple(self.world.trace)
-        return Outcome(self.seed, mistakes, unfinished, trace, counts)
+        pairs, calls = self.world.pairs, self.world.network.promises.calls
+        return Outcome(
+            self.seed,
+            mistakes,
+            unfinished,
+            trace,
+            counts,
+            calls,
+            pairs.of_services,
+            pairs.of_faults,
+        )
 
     async def _watch(self) -> None:
         while True:
@@ -115,7 +133,10 @@ class Life(Trouble):
             (1, self._recommission),
             (2, self._maintain),
             (2, self._balance),
+            (1, self._jump_clock),
             (1, self._strange),
+            (1, self._run_errands),
+            (1, self._enter_safe_mode),
         )
         deck: list[Callable[[], object]] = []
         while self.loop.now < TROUBLE_S:
@@ -202,6 +223,20 @@ class Life(Trouble):
             host.run(try_door(network, seat.address, OF_NAMENODES))
         for machine in self._up():
             host.run(try_door(network, machine.address, OF_DATANODES))
+
+    def _run_errands(self) -> None:
+        """Somebody looks at the cluster, and asks it for small things."""
+        self._happens("errands")
+        files = self.users.alive()
+        file = self.rng.choice(files) if files else None
+        rng = random.Random(self.rng.random())
+        for errand in ERRANDS:
+            self._ask(partial(errand, rng=rng, file=file))
+
+    def _enter_safe_mode(self) -> None:
+        self._happens("safe mode")
+        seconds = self.rng.uniform(0.2, 4)
+        self._ask(lambda fs: stay_in_safe_mode(fs, self.world, seconds))
 
     def _ask(self, what: Callable[[AsyncClient], Awaitable[object]]) -> None:
         """Ask, and go on without the answer."""

@@ -25,6 +25,7 @@ from paxosblock.net.access import OPEN, Access
 from paxosblock.net.connection import FrameConnection, FrameHandler
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.wire import FrameKind, Header, decode_error, encode_error
+from tests.lives.pairs import Pairs
 from tests.lives.promises import Promises
 from tests.lives.strangers import knock
 from tests.raft.virtual_time import Host, VirtualTimeLoop, running_host
@@ -66,7 +67,7 @@ class Network:
         self.rng = rng
         self.weather = Weather()
         self.mistake: Callable[[str], None] = lambda what: None
-        self.promises = Promises(self._mistaken)
+        self.promises = Promises(self._mistaken, Pairs(loop))
         self.strangers: dict[Host, None] = {}
         """Processes that do not know the secret."""
         self._listeners: dict[str, Listener] = {}
@@ -82,6 +83,7 @@ class Network:
 
     def unplug(self, host: Host) -> None:
         """The process has ended: its connections break, and nobody listens any more."""
+        self.promises.pairs.ended(host)
         for address, listener in tuple(self._listeners.items()):
             if listener.host is host:
                 del self._listeners[address]
@@ -187,13 +189,13 @@ class Network:
         registered = router._methods[method]
         try:
             request = registered.decoder.decode(body)
-            self.promises.asked(here, method, request)
+            fenced = self.promises.asked(here, method, request)
             try:
                 done = await registered.handler(request)
             except PaxosBlockError as error:
-                self.promises.answered(here, method, request, error)
+                self.promises.answered(here, method, request, error, fenced_before=fenced)
                 return b"e" + encode_error(error)
-            self.promises.answered(here, method, request, done)
+            self.promises.answered(here, method, request, done, fenced_before=fenced)
             return b"a" + _ENCODER.encode(done)
         except Exception as error:
             self.mistake(f"{method} failed: {error!r}")

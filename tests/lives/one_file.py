@@ -60,6 +60,8 @@ class OneFile:
     _begun: bool = False
     _moving: bool = False
     """It may be under the other name by now."""
+    _deleting: bool = False
+    """It may be deleted by now, or later."""
     _late: tuple[Version, ...] = ()
     """Versions that a truncate that was asked for, and not answered, may still make of it."""
     _sessions: int = 0
@@ -102,7 +104,12 @@ class OneFile:
             await self.world.loop.pass_time(rng.uniform(0.05, 1.5))
 
     async def _one_thing(self, rng: random.Random) -> None:
-        things: tuple[Thing, ...] = (*[self._append] * 6, *[self._truncate] * 3, self._rename)
+        things: tuple[Thing, ...] = (
+            *[self._append] * 6,
+            *[self._truncate] * 3,
+            self._rename,
+            self._delete,
+        )
         thing = rng.choice(things) if self._begun else self._create
         doomed = rng.random() < 0.25
         patience_s = rng.choice((0.05, 0.5, 3.0)) * rng.random() if doomed else PATIENCE_S
@@ -177,6 +184,13 @@ class OneFile:
         self._file.path, self._moving = other, False
         self.counts["renames"] += 1
 
+    async def _delete(self, fs: AsyncClient, _: random.Random) -> None:
+        self._deleting = True
+        await fs.delete(self._file.path)
+        self._is_gone()
+        self._deleting = False
+        self.counts["deletes"] += 1
+
     # -- what became of it ------------------------------------------------------------------------
 
     async def _settle(self) -> None:
@@ -214,7 +228,7 @@ class OneFile:
         return True
 
     def _is_gone(self) -> None:
-        if any(version.at_least for version in self.now):
+        if not self._deleting and any(version.at_least for version in self.now):
             self.world.mistake(f"the file is gone; looked for at {', '.join(PATHS)}")
         self._may_be(Version(b"", 0))
         self._begun, self._late = False, ()

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.client.leases import Fence
 from paxosblock.errors import FencedError
 from paxosblock.namenode.blocks import replicas, reports
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
@@ -88,7 +89,7 @@ def _recovers_in_an_old_generation() -> Changes:
 
 
 def _grants_to_whoever_asks() -> Changes:
-    """P6 repeats a Grant without asking who the writer is."""
+    """A NameNode that is asked for a Rebuild answers with the Grant that there is (P6)."""
 
     kept = finalize.granted
 
@@ -99,7 +100,7 @@ def _grants_to_whoever_asks() -> Changes:
 
 
 def _fences_once() -> Changes:
-    """A writer that is fenced is told so once; when it asks again it is obeyed."""
+    """A writer that is fenced is told so once; it forgets that, asks again, and is obeyed."""
     told: set[tuple[int, WriterId]] = set()
     held = blocks.open_file
 
@@ -113,7 +114,7 @@ def _fences_once() -> Changes:
             told.add((number, writer))
             raise
 
-    return ((blocks, "open_file", open_file),)
+    return ((blocks, "open_file", open_file), (Fence, "check", lambda _: None))
 
 
 def _opens_to_strangers() -> Changes:

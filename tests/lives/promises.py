@@ -40,6 +40,7 @@ from paxosblock.errors import (
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import NextGS, RecoveryWrite
 from paxosblock.protocol.types import BlockId, Generation, WriterId
+from tests.lives.pairs import Pairs
 from tests.raft.virtual_time import Host
 
 _GRANTING = {each.name: each for each in (CREATE, ADD_BLOCK, REOPEN_BLOCK, REBUILD_BLOCK)}
@@ -52,19 +53,30 @@ class Promises:
     """Hears what is said in one life; `mistake` is told what may not be."""
 
     mistake: Callable[[str], None]
+    pairs: Pairs
+    """It counts there the services that it hears at work."""
     counts: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    """The number of times that each control call was made."""
     hears: list[Callable[[Host | None, str, object], None]] = field(default_factory=list)
     """Others that are told of each request."""
     _granted: dict[tuple[BlockId, Generation], WriterId] = field(default_factory=dict)
     _sends: dict[tuple[BlockId, Generation], Host | None] = field(default_factory=dict)
     _proposes: dict[tuple[BlockId, Generation], Host | None] = field(default_factory=dict)
     _proposed: dict[tuple[BlockId, Generation], object] = field(default_factory=dict)
+    _appended: set[tuple[BlockId, Generation]] = field(default_factory=set)
+    """Epochs of blocks that were opened again."""
+    _last_of: dict[BlockId, tuple[BlockId, Generation]] = field(default_factory=dict)
     _fenced: set[tuple[object, ...]] = field(default_factory=set)
 
     # -- control calls ----------------------------------------------------------------------------
 
-    def asked(self, host: Host | None, method: str, request: Any) -> None:
-        """A process asks; a request to a DataNode may propose a generation."""
+    def asked(self, host: Host | None, method: str, request: Any) -> bool:
+        """A process asks; a request to a DataNode may propose a generation.
+
+        Returns True for a writer that was told before that it is fenced.
+        """
+        self.calls[method] += 1
         for each in self.hears:
             each(host, method, request)
         if method == ACCEPT.name:
@@ -72,8 +84,11 @@ class Promises:
         elif method == ACCEPT_ALL.name:
             for each in request.each:
                 self._propose(host, each)
+        return self._about(method, request) in self._fenced
 
-    def answered(self, host: Host | None, method: str, request: Any, answer: Any) -> None:
+    def answered(
+        self, host: Host | None, method: str, request: Any, answer: Any, *, fenced_before: bool
+    ) -> None:
         """It gets this answer, or does not: it may be lost, and is true all the same."""
         fenced = self._about(method, request)
         if isinstance(answer, PaxosBlockError):
@@ -86,8 +101,8 @@ class Promises:
             view = _view(_decoded(granting, answer))
             if view is None:
                 return  # it was left alone, or no block was asked for
-            self._grant(host, request.writer, view)
-        if fenced is not None and fenced in self._fenced:
+            self._grant(host, method, request.writer, view)
+        if fenced_before:
             self.mistake(f"{method} was done for {request.writer}, who was told that he is fenced")
 
     def _about(self, method: str, request: Any) -> tuple[object, ...] | None:
@@ -96,7 +111,7 @@ class Promises:
             return method, request.writer, request.block
         return (request.writer,) if method in _OF_FILES else None
 
-    def _grant(self, host: Host | None, writer: WriterId, view: BlockView) -> None:
+    def _grant(self, host: Host | None, method: str, writer: WriterId, view: BlockView) -> None:
         record = view.record
         epoch = record.block, record.writer_generation
         self.counts["grants"] += epoch not in self._granted
@@ -106,11 +121,15 @@ class Promises:
                 f"{writer}, and to {self._granted[epoch]} before"
             )
         self._sends.setdefault(epoch, host)
+        if method == REOPEN_BLOCK.name or self._last_of.get(record.block) in self._appended:
+            self._appended.add(epoch)
+        self._last_of[record.block] = epoch
 
     # -- proposals --------------------------------------------------------------------------------
 
     def _propose(self, host: Host | None, envelope: Envelope) -> None:
         message = envelope.message
+        self.pairs.heard(host, message)
         if not isinstance(message, NextGS | RecoveryWrite):
             return
         ballot = message.block, message.generation
@@ -128,7 +147,7 @@ class Promises:
     def chunk(self, host: Host | None, header: Header) -> None:
         """A process sends a chunk to a DataNode."""
         epoch = header.block, header.generation
-
+        self.pairs.touch("append" if epoch in self._appended else "write", header.block, host)
         if self._sends.setdefault(epoch, host) is not host:
             self.mistake(f"block {header.block}: two write in generation {header.generation}")
 

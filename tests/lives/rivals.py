@@ -81,12 +81,20 @@ class Rivals:
     async def _close(self) -> None:
         """End the file as an operator does, so that its last block is decided."""
         async with self.cluster.new_client() as fs:
+            end_s = self.world.loop.now + PATIENCE_S
             while self._begun and not self._file.closed:
                 try:
                     await fs.take_over(PATH)
                     self._file.closed = True
+                except NotFoundError:
+                    self._begun = False  # it was never made
+                    if any(each.acknowledged > each.start for each in self.sessions):
+                        self.world.mistake(f"{PATH} is gone")
                 except PaxosBlockError as error:
                     self.counts[f"not closed {type(error).__name__}"] += 1
+                    if self.world.loop.now > end_s:
+                        self.world.mistake(f"the file cannot be taken over: {error}")
+                        return
                     await self.world.loop.pass_time(0.5)
 
     def alive(self) -> list[File]:
@@ -200,6 +208,7 @@ class Rivals:
     async def _ask_again(self, out: AsyncFileWriter) -> None:
         """Whoever was told "fenced" is not acknowledged any more."""
         try:
+            await out.write(b"late")
             receipt = await out.hflush()
         except PaxosBlockError:
             self.counts["refused again"] += 1

@@ -23,9 +23,13 @@ NODES_MIN: Final = 3
 BETWEEN_LOSSES_S: Final = 9.0
 """From one loss for good to the next: a NameNode must know of the first, or it begins a block at
 both, of which then too few members are left to tell that nothing was written."""
+JUMP_S: Final = 30.0
+"""The furthest that the clock on the wall jumps."""
 LEADER_CHANCE: Final = 0.8
 """That what happens to a NameNode happens to the one that leads."""
 ELECTED_WITHIN_S: Final = 4.0
+AGAIN_CHANCE: Final = 0.2
+"""That the power goes in the middle of what a process does first."""
 INSIDE_CHANCE: Final = 0.6
 """That a process ends between two steps of what it does, not while it waits."""
 
@@ -54,6 +58,7 @@ class Trouble:
 
     def _happens(self, what: str, *facts: str) -> None:
         self.counts[what] += 1
+        self.world.pairs.fault(what)
         self.world.note(" ".join((what, *facts)))
 
     def _later(self, seconds: float, do: Callable[[], None]) -> None:
@@ -64,6 +69,7 @@ class Trouble:
                 self._to_return.remove(once)
                 do()
 
+        self.world.pairs.lasts(seconds)
         self._to_return.append(once)
         self.loop.in_world(seconds, once)
 
@@ -85,7 +91,7 @@ class Trouble:
     def _cut_power(self) -> None:
         self._go_down(self._victim(), power_cut=True)
 
-    def _go_down(self, machine: Machine | None, *, power_cut: bool) -> None:
+    def _go_down(self, machine: Machine | None, *, power_cut: bool, again: bool = False) -> None:
         """Now, or in the middle of what it does with its disk next."""
         if machine is None:
             return
@@ -95,12 +101,13 @@ class Trouble:
                 self.checker.look()
                 forgets = power_cut and self.checker.may_forget(machine)
                 self._happens("power cut" if forgets else "process killed", machine.name)
+                self.counts["power cut after a start"] += forgets and again
                 machine.disk.die()
                 self.checker.kill(machine, power_cut=forgets)
                 self._come_back(machine)
                 self.checker.rebase()
 
-        if self.rng.random() < INSIDE_CHANCE:
+        if again or self.rng.random() < INSIDE_CHANCE:
             machine.disk.light(self.rng.randint(1, 40), self.rng.choice((*Burns,)), happen)
         else:
             happen()
@@ -123,6 +130,8 @@ class Trouble:
             if machine in self.cluster.machines and machine.host is None:
                 self._happens("process started", machine.name)
                 self.cluster.start(machine)
+                if self.rng.random() < AGAIN_CHANCE:
+                    self._go_down(machine, power_cut=True, again=True)
 
         self._later(self._about(0.2, 3.0, 15.0), back)
 
@@ -193,6 +202,16 @@ class Trouble:
             self._happens("cut off", machine.name)
             self.world.network.cut(machine.host)
             self._later(self.rng.uniform(0.5, 9), self._heal_networks)
+
+    def _jump_clock(self) -> None:
+        """The clocks on the walls of all show another time for a while."""
+        self._happens("clock jumped")
+        self.world.wall_ahead_s = self.rng.choice((-JUMP_S, JUMP_S)) * self.rng.random()
+
+        def right() -> None:
+            self.world.wall_ahead_s = 0.0
+
+        self._later(self._about(1.0, 6.0), right)
 
     def _bad_weather(self) -> None:
         self._happens("bad weather")

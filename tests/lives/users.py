@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
+from paxosblock.replacement import OnFailure, Replacement
 from tests.lives.cluster import BLOCK_BYTES, Cluster
 from tests.lives.world import World
 from tests.services.content import content, first_difference
@@ -33,6 +35,8 @@ class File:
     acknowledged: int = 0
     closed: bool = False
     """Its writer was told so: it has `sent` bytes."""
+    rests: tuple[bytes, ...] = (b"",)
+    """The bytes of files that were joined to it: one of these stands behind its own."""
     left: bool = False
     """Its writer is gone, and does not know what became of its last steps."""
     deleted: bool = False
@@ -96,10 +100,7 @@ class Users:
 
     async def _write(self, fs: AsyncClient, rng: random.Random) -> None:
         if len(self.alive()) >= FILES_MAX:
-            file = rng.choice(self.alive())
-            file.deleted = True
-            await fs.delete(file.path)
-            self.counts["files deleted"] += 1
+            await rng.choice((self._delete, self._join, self._append))(fs, rng)
             return
         file = File(f"/f{len(self.files)}", rng.choice((2, 3, 3)), rng.choice(DURABILITIES))
         self.files.append(file)
@@ -108,21 +109,65 @@ class Users:
         finally:
             file.left = not file.closed
 
+    async def _delete(self, fs: AsyncClient, rng: random.Random) -> None:
+        file = rng.choice(self.alive())
+        file.deleted = True
+        await fs.delete(file.path)
+        self.counts["files deleted"] += 1
+
+    async def _join(self, fs: AsyncClient, rng: random.Random) -> None:
+        """Move the blocks of one file to the end of another one."""
+        closed = [each for each in self.alive() if each.closed and len(each.rests) == 1]
+        if len(closed) < 2:
+            return
+        target, source = rng.sample(closed, 2)
+        source.deleted = True
+        (before,) = target.rests
+        joined = before + content(source.path, 0, source.sent) + source.rests[0]
+        target.rests = (before, joined)
+        await fs.concat(target.path, [source.path])
+        target.rests = (joined,)
+        self.counts["files joined"] += 1
+
+    async def _append(self, fs: AsyncClient, rng: random.Random) -> None:
+        closed = [each for each in self.alive() if each.closed and each.rests == (b"",)]
+        if not closed:
+            return
+        file = rng.choice(closed)
+        async with await fs.append(file.path) as out:
+            if out.tell() != file.sent:
+                return  # another file was joined to it meanwhile
+            file.closed = False
+            await self._add(out, rng, file, file.sent + rng.randrange(BLOCK_BYTES))
+        self.counts["files appended to"] += 1
+
     async def _write_file(self, fs: AsyncClient, rng: random.Random, file: File) -> None:
         goal = rng.choice((0, 1, rng.randrange(4 * BLOCK_BYTES)))
-        creating = fs.create(file.path, replication=file.replication, durability=file.durability)
+        creating = fs.create(
+            file.path,
+            replication=file.replication,
+            durability=file.durability,
+            on_failure=rng.choice([*OnFailure]),
+            replace_on_failure=rng.choice([*Replacement]),
+            best_effort=True,
+        )
         async with await creating as out:
-            while file.sent < goal:
-                stop = min(goal, file.sent + rng.randint(1, BLOCK_BYTES))
-                start, file.sent = file.sent, stop
-                await out.write(content(file.path, start, stop))
-                if rng.random() < 0.4:
-                    receipt = await out.hflush()
-                    file.acknowledged = receipt.length
-                if rng.random() < 0.2:
-                    await self.world.loop.pass_time(rng.uniform(0, 5))
-        file.acknowledged, file.closed = file.sent, True
+            await self._add(out, rng, file, goal)
         self.counts["files written"] += 1
+
+    async def _add(self, out: AsyncFileWriter, rng: random.Random, file: File, goal: int) -> None:
+        """Write up to byte `goal`, and close the file."""
+        while file.sent < goal:
+            stop = min(goal, file.sent + rng.randint(1, BLOCK_BYTES))
+            start, file.sent = file.sent, stop
+            await out.write(content(file.path, start, stop))
+            if rng.random() < 0.4:
+                receipt = await out.hflush()
+                file.acknowledged = receipt.length
+            if rng.random() < 0.2:
+                await self.world.loop.pass_time(rng.uniform(0, 5))
+        await out.close()
+        file.acknowledged, file.closed = file.sent, True
 
     # -- readers ----------------------------------------------------------------------------------
 
@@ -135,7 +180,7 @@ class Users:
 
         Raises what the client does.
         """
-        at_least, closed = file.acknowledged, file.closed
+        at_least, closed, rests = file.acknowledged, file.closed, file.rests
         try:
             async with await fs.open(file.path) as opened:
                 data = await opened.read()
@@ -143,10 +188,20 @@ class Users:
             if not file.deleted and (file.acknowledged or file.closed):
                 self.world.mistake(f"{file.path} is not found")
             return
+        self.counts["bytes read"] += len(data)
+        possible = {*rests, *file.rests}
+        if b"" in possible and len(data) <= file.sent:  # what is joined may not be there yet
+            self._check(file, data, at_least, closed=closed)
+        elif data not in {content(file.path, 0, file.sent) + rest for rest in possible}:
+            sizes = sorted(file.sent + len(rest) for rest in possible)
+            self.world.mistake(
+                f"{file.path} is not what was joined: {len(data)} bytes, not {sizes}"
+            )
+
+    def _check(self, file: File, data: bytes, at_least: int, *, closed: bool) -> None:
         difference = first_difference(file.path, 0, data)
         if difference is not None:
             self.world.mistake(f"{file.path} differs at byte {difference}")
-        if len(data) < at_least or len(data) > file.sent or (closed and len(data) != file.sent):
+        if not at_least <= len(data) <= file.sent:
             told = f"{at_least} were acknowledged, {file.sent} sent{', closed' * closed}"
             self.world.mistake(f"{file.path} has {len(data)} bytes; {told}")
-        self.counts["bytes read"] += len(data)

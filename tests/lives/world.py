@@ -55,9 +55,12 @@ class World:
         self.rng = random.Random(seed)
         self.loop = loop
         self.network = Network(loop, random.Random(self.rng.random()))
+        self.pairs = self.network.promises.pairs
         self.hosts: list[Host] = []
         self.mistakes: list[str] = []
         self.trace: list[str] = []
+        self.wall_ahead_s = 0.0
+        """Seconds by which the clocks on the walls are ahead; those of `monotonic` never are."""
         disk_rng = random.Random(self.rng.random())
         loop.disk_delay = lambda: spread(disk_rng, 0.0001, SLOWEST_DISK_S)
 
@@ -66,6 +69,10 @@ class World:
         host = Host(self.loop, random.Random(self.rng.random()), 1.0)
         self.hosts.append(host)
         return host
+
+    def wall_s(self) -> float:
+        """Return what the clocks on the walls show, in seconds since 1970."""
+        return BEGAN_S + self.loop.now + self.wall_ahead_s
 
     def note(self, what: str) -> None:
         """Write down what happens, with its time."""
@@ -119,8 +126,9 @@ def _simulated(world: World) -> Iterator[None]:
         (transport, "connect", world.network.connect),
         (core, "RpcClient", lambda _access: SimulatedRpc(world.network)),
         (time, "monotonic", lambda: world.loop.now),
-        (time, "time", lambda: BEGAN_S + world.loop.now),
-        (time, "time_ns", lambda: int((BEGAN_S + world.loop.now) * 1e9)),
+        (time, "time", world.wall_s),
+        (time, "time_ns", lambda: int(world.wall_s() * 1e9)),
+        *world.pairs.changes(),
     )
     with changed(changes):
         yield

@@ -1,0 +1,79 @@
+"""Calls and commands that no writer, reader or background service of a life makes by itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable
+from typing import Final, Protocol
+
+from paxosblock.api.care import LEAVING, LeavingRequest
+from paxosblock.api.fsck import CHECK_FILES, CheckFiles
+from paxosblock.api.leases import RECOVER_LEASE, RecoverLease
+from paxosblock.api.namenode import GET_BLOCK, BlockRequest
+from paxosblock.api.status import (
+    CLUSTER_STATUS,
+    EXPLAIN,
+    SAFE_MODE,
+    ClusterStatusRequest,
+    SafeModeAction,
+    SafeModeRequest,
+)
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import PaxosBlockError
+from tests.lives.users import File
+from tests.lives.world import World
+
+
+class Errand(Protocol):
+    """One of them, about a file, if there is any."""
+
+    def __call__(
+        self, fs: AsyncClient, *, rng: random.Random, file: File | None
+    ) -> Awaitable[object]: ...
+
+
+async def _make_directories(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    await fs.mkdirs(f"/directories/{rng.randrange(4)}/{rng.randrange(4)}")
+
+
+async def _list(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    await fs.list("/")
+
+
+async def _remember(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    await fs.transaction_status("an application")
+
+
+async def _look(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    """Look as `admin report`, `admin leaving`, `fsck` and `explain` do."""
+    call = fs._core.namenodes.call
+    await call(CLUSTER_STATUS, ClusterStatusRequest())
+    await call(LEAVING, LeavingRequest())
+    await call(CHECK_FILES, CheckFiles("/"))
+    if file is not None and (found := await fs.locations(file.path)):
+        block = rng.choice(found).block
+        await call(EXPLAIN, BlockRequest(block))
+        await call(GET_BLOCK, BlockRequest(block))
+
+
+async def _recover_lease(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    """End the writing of a file, as `fs recover-lease` does, and give nobody up."""
+    if file is not None:
+        await fs._core.namenodes.call(RECOVER_LEASE, RecoverLease(file.path))
+
+
+ERRANDS: Final[tuple[Errand, ...]] = (_make_directories, _list, _remember, _look, _recover_lease)
+
+
+async def stay_in_safe_mode(fs: AsyncClient, world: World, seconds: float) -> None:
+    """Let no name change for a while; whoever entered safe mode leaves it, whatever happens."""
+    call = fs._core.namenodes.call
+    await call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))
+    await world.loop.pass_time(seconds)
+    while True:
+        try:
+            await call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+        except PaxosBlockError:
+            await world.loop.pass_time(0.5)
+        else:
+            return

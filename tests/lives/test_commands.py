@@ -1,0 +1,92 @@
+"""Every call of a node, and every command that changes something, is an action of the lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Final
+
+from paxosblock.api.datanode import ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.namenode.calls import CALLS
+from tests.cli.test_usage import ALL_VERBS
+from tests.lives.life import Kind, live
+
+SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
+DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS)
+NOT_CALLED: Final = {
+    "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
+    "replica": "shows a replica to people, and changes nothing",
+    "replicas": "shows replicas to people, and changes nothing",
+}
+NOT_IN_EACH_SLICE: Final = {
+    "rebuild_block": "only when a member fails while a writer is in the middle of a block",
+    "report_bad_replica": "only when a reader finds the damage before the scrubber does",
+    "chunk": "only when a file is cut in the middle of a chunk",
+    "take_over": "only when a file is open when an operator asks for it",
+}
+"""Calls that a longer run makes: `make lives`."""
+CHANGES: Final = {
+    "admin balancer": "balance",
+    "admin decommission": "set_admin_state",
+    "admin fsck": "delete",
+    "admin maintenance": "set_admin_state",
+    "admin recommission": "set_admin_state",
+    "admin recover-lease": "recover_lease",
+    "admin safemode": "safe_mode",
+    "fs append": "append",
+    "fs concat": "concat",
+    "fs mkdir": "mkdirs",
+    "fs mv": "rename",
+    "fs put": "create",
+    "fs recover-lease": "recover_lease",
+    "fs rm": "delete",
+    "fs setrep": "set_replication",
+    "fs truncate": "transact",
+    "fsck": "delete",
+}
+"""Commands that change the files of a cluster, and the call by which each does."""
+NO_LIFE: Final = {
+    "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
+    "admin restore": "makes a folder while no NameNode runs: tests of the command",
+    "spark compact": "writes and renames, as `fs put` and `fs mv`",
+    "spark distcp": "writes and renames, as `fs put` and `fs mv`",
+}
+"""Commands that change something, and no action is about, with the reason."""
+
+
+SHOWS: Final = frozenset(
+    {"admin leaving", "admin report", "explain", "fs cat", "fs get", "fs head", "fs ls", "fs stat"}
+    | {"fs tail", "spark fsck"}
+)
+"""Commands that show something, and change nothing."""
+OF_A_MACHINE: Final = frozenset({"admin backup", "admin token", "datanode", "demo", "namenode"})
+"""Commands that start processes, or write files of this machine; so do all of these groups."""
+GROUPS_OF_A_MACHINE: Final = ("bench ", "cluster ", "setup ")
+
+
+@cache
+def called() -> Counter[str]:
+    """Return how often each call is made in the lives of the slice."""
+    calls: Counter[str] = Counter()
+    for kind, seed in SLICE:
+        outcome = live(seed, kind)
+        assert (outcome.mistakes, outcome.unfinished) == ((), ()), "\n".join(outcome.trace)
+        calls += outcome.calls
+    return calls
+
+
+def test_every_call_is_made_in_a_life_or_says_why_not() -> None:
+    names = {call.method.name for call in CALLS} | {method.name for method in DATANODE_CALLS}
+    assert names - {*called()} - {*NOT_IN_EACH_SLICE} == {*NOT_CALLED}
+
+
+def test_no_reason_is_left_for_a_call_that_is_no_more() -> None:
+    names = {call.method.name for call in CALLS} | {method.name for method in DATANODE_CALLS}
+    assert {*NOT_CALLED, *NOT_IN_EACH_SLICE} <= names
+    assert {*CHANGES.values()} <= names
+
+
+def test_every_command_that_changes_something_is_an_action_or_says_why_not() -> None:
+    verbs = {" ".join(words) for words in ALL_VERBS}
+    machine = OF_A_MACHINE | {verb for verb in verbs if verb.startswith(GROUPS_OF_A_MACHINE)}
+    assert verbs - SHOWS - machine == {*CHANGES, *NO_LIFE}
