@@ -294,7 +294,7 @@ def _make_folder(folder: Path) -> None:
     if not folder.is_dir():
         if not folder.parent.exists():
             _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
         _sync_folder(folder.parent)
 
 

@@ -136,7 +136,7 @@ def _spawn(command: Sequence[str], log: Path) -> int:
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.fspath(log), append, 0o644),
+        (os.POSIX_SPAWN_OPEN, 1, os.fspath(log), append, 0o640),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     return os.posix_spawn(command[0], list(command), os.environ, file_actions=files, setsid=True)

@@ -106,6 +106,7 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
     NameNode hears from, with the finalized blocks they reported to it. `trouble` says why it cannot
     store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader began.
     `alarms` are the latest of the `alarm_count` alarms that it has raised since its start.
+    `access_open` says that whoever reaches it is served, without an access secret.
     """
 
     node: str
@@ -122,6 +123,7 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
     cluster: str = ""
     alarms: tuple[str, ...] = ()
     alarm_count: int = 0
+    access_open: bool = False
 
 
 class VoteLine(msgspec.Struct, frozen=True):

@@ -92,6 +92,8 @@ def report(invocation: Invocation) -> None:
         invocation.failures += standing is None or bool(standing.trouble)
     for alarm in _alarms(standings.values()):
         invocation.say(f"Alarm     {alarm}")
+    if any(standing and standing.access_open for standing in standings.values()):
+        invocation.say("Access    open: whoever reaches the ports is served; see access_file")
     seen = invocation.call(CLUSTER_STATUS, ClusterStatusRequest())
     if seen.safe_mode.on:
         invocation.say(describe_safe_mode(seen.safe_mode))

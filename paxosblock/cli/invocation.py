@@ -44,9 +44,11 @@ SILENT_FOR_S: Final = 2.0
 IN_VAIN_S: Final = 0.5
 """Seconds for which a command that waited in vain once tries each later call: it may work."""
 
-_VISIBLE: Final = {
-    number: ascii(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0))
-}
+_CONTROL: Final = (*range(0x20), *range(0x7F, 0xA0))
+_ORDERS: Final = (0x61C, *range(0x200E, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the order of those beside them, or begin a line: "exe.txt" may be "txt.exe".
+"""
+_VISIBLE: Final = {number: ascii(chr(number))[1:-1] for number in (*_CONTROL, *_ORDERS)}
 
 
 class UserError(PaxosBlockError):
@@ -305,7 +307,8 @@ def _printable(path: str | None) -> str | None:
 
 def visible(text: str) -> str:
     """Return a line as a terminal may get it: control characters in a name, which could move its
-    cursor or pass for another line, stand as `\\n`, `\\x1b` and so on."""
+    cursor, pass for another line or turn what stands beside them, stand as `\\n`, `\\x1b`,
+    `\\u202e` and so on."""
     return text.translate(_VISIBLE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -262,6 +263,7 @@ def _default_name(listen: str, folder: Path) -> str:
 
 def _set_up(name: str, log_level: str, die_with: int | None) -> None:
     """Prepare the process, before everything else."""
+    os.umask(0o077)  # what a node keeps is its own, the files of a database, too
     if die_with is not None:
         from paxosblock.process import die_with as end_with
 

@@ -143,7 +143,7 @@ class ClusterFolder:
                 for volume in self.volumes(member):
                     OsDisk().make_folder(volume)
             for name in ("logs", "run"):
-                (self.path / name).mkdir(exist_ok=True)
+                (self.path / name).mkdir(0o700, exist_ok=True)
             _write_whole(self.config, _toml(membership.settings).encode())
             self.write(membership)
             if membership.count(Role.NAMENODE) > 1:

@@ -26,6 +26,7 @@ from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.net.access import Access
 from paxosblock.net.access_server import add_without_token
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
@@ -125,7 +126,7 @@ async def running(
         # call of a client is refused with the reason.
         metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
-        Service(node, metrics, (*CALLS, _standing(engine))).add_to(router)
+        Service(node, metrics, (*CALLS, _standing(engine, guard.access))).add_to(router)
         if peers:
             guard.names.add([peers.address])
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
@@ -157,7 +158,7 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Applicatio
     return app
 
 
-def _standing(engine: Engine) -> Call:
+def _standing(engine: Engine, access: Access) -> Call:
     """Return the call that each NameNode answers for itself, as a member of its engine."""
 
     async def answer(node: NameNode, _: NameNodeStatusRequest) -> NameNodeStatus:
@@ -177,6 +178,7 @@ def _standing(engine: Engine) -> Call:
             cluster=node.catalog.cluster_id,
             alarms=node.alarms.latest(),
             alarm_count=node.alarms.counts.total(),
+            access_open=access.is_open,
         )
 
     return handled(NAMENODE_STATUS, answer, by=By.EVERY_MEMBER)

@@ -110,6 +110,11 @@ class Access:
                 )
         return cls(tuple(secret for _, secret in secrets if secret is not None), required)
 
+    @property
+    def is_open(self) -> bool:
+        """True if whoever reaches the node is served."""
+        return not (self.secrets and self.required)
+
     def demands(self, *, offered: bool) -> bool:
         """True if the other end must prove itself, which `offered` to do so or did not."""
         return bool(self.secrets) and (self.required or offered)

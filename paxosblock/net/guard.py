@@ -60,6 +60,11 @@ class Guard:
         metrics.observe(
             "connections", "Connections that count for the cap.", lambda: connections.count
         )
+        metrics.observe(
+            "access_open",
+            "1 where whoever reaches the node is served: it has no access secret, or demands none.",
+            lambda: self.access.is_open,
+        )
         refused = metrics.counter(
             "refusals", "Connections and requests refused or given up.", ["reason"]
         )

@@ -55,6 +55,14 @@ def test_ls_shows_control_characters_escaped_on_a_terminal(
     assert fs("ls", "-C", folder).out == rf"{folder}/two\nlines \x1b[2J\x7f\x9b" + "\n"
 
 
+def test_ls_shows_characters_that_turn_the_order_escaped_on_a_terminal(
+    fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(client, f"{folder}/\u202etxt.exe\u2066\u061c", b"")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert fs("ls", "-C", folder).out == rf"{folder}/\u202etxt.exe\u2066\u061c" + "\n"
+
+
 def test_an_error_line_is_one_line_whatever_the_name(fs: Paxosblock) -> None:
     assert fs("ls", f"/{STRANGE}").err == (
         r"ls: '/two\nlines \x1b[2J\x7f\x9b': no such file or directory" + "\n"

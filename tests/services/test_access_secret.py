@@ -107,6 +107,7 @@ def test_commands_read_the_secret_whose_file_is_in_the_environment(
     assert run(["fs", "cat", "/d/a"]) == 0
     assert run(["explain", "/d/a"]) == 0
     assert run(["admin", "report"]) == 0
+    assert "Access " not in capfd.readouterr().out
     assert run(["admin", "backup", str(tmp_path / "backup")]) == 0
     assert run(["admin", "token", "--for", "1min"]) == 0
     *_, token = capfd.readouterr().out.split()
@@ -120,6 +121,7 @@ def test_commands_read_the_secret_whose_file_is_in_the_environment(
     for path in ("healthz", "metrics"):
         with urlopen(f"http://{cluster.datanodes[0].address}/{path}", timeout=30) as shown:
             assert shown.status == 200
+            assert path == "healthz" or b"access_open 0.0" in shown.read()
 
 
 def test_the_secret_is_changed_while_the_cluster_runs(

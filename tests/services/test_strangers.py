@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -12,6 +13,7 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.api.methods import encode
 from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.cli.main import run
 from paxosblock.net.wire import decode_error
 
 MSGPACK = {"Content-Type": "application/msgpack"}
@@ -64,3 +66,26 @@ def test_a_page_in_a_browser_gets_no_backup_of_the_catalog(cluster: LocalCluster
     backup = Request(f"http://{cluster.namenode.address}/backup", headers={"Host": "evil"})
     with pytest.raises(HTTPError, match="403"):
         urlopen(backup, timeout=30)
+
+
+def test_no_other_user_of_the_machine_may_look_into_what_nodes_keep_and_say(
+    cluster: LocalCluster,
+) -> None:
+    for node in cluster.nodes:
+        assert stat.S_IMODE(node.log.stat().st_mode) == 0o640
+        for volume in node.volumes:
+            assert stat.S_IMODE(volume.stat().st_mode) == 0o700
+            modes = {each: each.stat().st_mode for each in volume.rglob("*")}
+            assert modes
+            assert not [each for each, mode in modes.items() if mode & 0o077]
+
+
+def test_an_open_cluster_says_that_it_is(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for node in cluster.nodes:
+        with urlopen(f"http://{node.address}/metrics", timeout=30) as shown:
+            assert f"paxosblock_{node.member.role.value}_access_open 1.0" in shown.read().decode()
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", cluster.namenode.address)
+    assert run(["admin", "report"]) == 0
+    assert "Access    open: whoever reaches the ports is served" in capfd.readouterr().out
