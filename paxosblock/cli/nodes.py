@@ -42,6 +42,12 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
             "max_connections, max_connections_per_address, request_head_timeout, "
             "request_stall_timeout and request_memory bound what a flood may cost: docs/cli.md.",
         ),
+        click.option(
+            "--insecure",
+            is_flag=True,
+            help="Listen beyond this machine without an access secret: whoever reaches the port "
+            "may read and delete everything.",
+        ),
         click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True),
         click.option("--die-with", type=int, hidden=True),
     )
@@ -105,6 +111,7 @@ def namenode(
     listen: str,
     node_id: str | None,
     config: Path | None,
+    insecure: bool,
     log_level: str,
     die_with: int | None,
     path: Path,
@@ -117,7 +124,7 @@ def namenode(
     """Run a NameNode: it knows the files, their blocks and who may write them.
 
     \b
-      $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen 0.0.0.0:9870
+      $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen nn:9870
 
     Three of them, on machines of their own, go on when one is lost; each is started with the same
     --peers and --secret-file:
@@ -129,6 +136,9 @@ def namenode(
     Add --new-cluster the first time, and only then: a NameNode that finds its folder empty has lost
     its data, and must not take part as if there had been none. `paxosblock admin grow` makes a
     cluster of one NameNode one of three, and its --help says how.
+
+    A node listens beyond this machine only with an access secret (`paxosblock setup secret`), or
+    with --insecure.
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
     it again, for only a new process knows what the disk really has.
@@ -143,6 +153,7 @@ def namenode(
     invocation.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
+    _check_reach(listen, settings.access_file, insecure)
     if not peers and (advertise or new_cluster or joins):
         raise ConfigError("--advertise, --new-cluster and --join go with --peers")
     several = None
@@ -186,6 +197,7 @@ def datanode(
     listen: str,
     node_id: str | None,
     config: Path | None,
+    insecure: bool,
     log_level: str,
     die_with: int | None,
     paths: tuple[str, ...],
@@ -228,6 +240,7 @@ def datanode(
     invocation.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(DataNodeConfig, config, flags={"rack": rack})
+    _check_reach(listen, settings.access_file, insecure)
     addresses = cluster_addresses(namenodes)
     serving = serve(
         settings,
@@ -253,6 +266,19 @@ def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
     except StorageError as error:
         invocation.tell_failure(error)
         raise click.exceptions.Exit(DISK_FAILED) from error
+
+
+def _check_reach(listen: str, access_file: str, insecure: bool) -> None:
+    """Raise ConfigError for a node without a secret that others than this machine may reach."""
+    from paxosblock.net.control import split_address
+    from paxosblock.net.own_names import is_loopback
+
+    if not (access_file or insecure or is_loopback(split_address(listen)[0])):
+        raise ConfigError(
+            f"whoever reaches {listen} may read and delete everything, as there is no access "
+            "secret: make one with `paxosblock setup secret FILE`, and name FILE in "
+            "PAXOSBLOCK_ACCESS_FILE at all nodes and clients, or say --insecure"
+        )
 
 
 def _default_name(listen: str, folder: Path) -> str:

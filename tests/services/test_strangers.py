@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -15,6 +19,8 @@ from paxosblock.api.methods import encode
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.cli.main import run
 from paxosblock.net.wire import decode_error
+from tests.children import killed_at_the_end
+from tests.waiting import wait_until
 
 MSGPACK = {"Content-Type": "application/msgpack"}
 
@@ -89,3 +95,40 @@ def test_an_open_cluster_says_that_it_is(
     monkeypatch.setenv("PAXOSBLOCK_NAMENODES", cluster.namenode.address)
     assert run(["admin", "report"]) == 0
     assert "Access    open: whoever reaches the ports is served" in capfd.readouterr().out
+
+
+NODES = {
+    "namenode": ("namenode",),
+    "datanode": ("datanode", "--namenodes", "127.0.0.1:9"),
+}
+
+
+@pytest.mark.parametrize("words", NODES.values(), ids=NODES.keys())
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "some.machine"])
+def test_a_node_without_a_secret_does_not_listen_beyond_its_machine(
+    tmp_path: Path, words: tuple[str, ...], host: str
+) -> None:
+    command = [sys.executable, "-m", "paxosblock", *words, "--path", str(tmp_path / "node")]
+    ended = subprocess.run(
+        [*command, "--listen", f"{host}:0"], check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"{words[0]}: whoever reaches {host}:0 may read and delete")
+    assert ended.stderr.count("\n") == 1
+    assert not (tmp_path / "node").exists()
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["with a secret", "--insecure"])
+def test_a_node_listens_beyond_its_machine_with_a_secret_or_on_the_users_word(
+    tmp_path: Path, protected: bool
+) -> None:
+    assert run(["setup", "secret", str(tmp_path / "access")]) == 0
+    words = ["namenode", "--path", str(tmp_path / "node"), "--listen", "0.0.0.0:0"]
+    environment = dict(os.environ)
+    if protected:
+        environment["PAXOSBLOCK_ACCESS_FILE"] = str(tmp_path / "access")
+    else:
+        words.append("--insecure")
+    node = subprocess.Popen([sys.executable, "-m", "paxosblock", *words], env=environment)
+    with killed_at_the_end(node):
+        wait_until((tmp_path / "node" / "address").exists, what="the node to listen")
