@@ -37,7 +37,13 @@ from paxosblock.datanode.snapshot import refuse_half_rolled_back
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, open_volume
 from paxosblock.disk import OF_A_NAMENODE, Disk, is_broken
-from paxosblock.errors import ConfigError, NotFoundError, PaxosBlockError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NotFoundError,
+    PaxosBlockError,
+    StorageError,
+)
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.read import holds
@@ -311,8 +317,23 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
                     )
         with contextlib.suppress(OSError, StorageError):
             if folder.is_dir():
-                read_identity(disk, folder)
+                is_new = read_identity(disk, folder) is None
                 refuse_half_rolled_back(disk, folder)
+                if is_new:
+                    _check_apart(disk, folder)
+
+
+def _check_apart(disk: Disk, folder: Path) -> None:
+    """Raise ConfigError for a new volume in a folder that holds another one, or is in one: it may
+    be that of a node that runs."""
+    around = [*folder.absolute().parents, *(each for each in folder.iterdir() if each.is_dir())]
+    for other in around:
+        with contextlib.suppress(OSError, StorageError, CorruptionError):  # some other VERSION
+            if read_identity(disk, other) is not None:
+                raise ConfigError(
+                    f"{folder} and {other}, which is a volume already, are one in the other: a "
+                    "volume needs a folder of its own"
+                )
 
 
 def open_volumes(

@@ -93,6 +93,20 @@ def test_a_datanode_of_another_cluster_is_refused_with_one_line(
     assert standing(cluster).alarm_count == 1
 
 
+@pytest.mark.parametrize("place", ["..", "current"])
+def test_a_datanode_lays_no_volume_around_or_into_that_of_another(
+    cluster: LocalCluster, tmp_path: Path, place: str
+) -> None:
+    (volume,) = cluster.datanodes[0].volumes
+    folder, log = (volume / place).resolve(), tmp_path / "log"
+    before = sorted(folder.iterdir())
+    with node(log, *datanode(cluster, folder, "other")) as process:
+        assert process.wait(60) == 1
+    line = log.read_text().splitlines()[-1]
+    assert f"{folder} and {volume.resolve()}, which is a volume already" in line
+    assert sorted(folder.iterdir()) == before
+
+
 def test_a_datanode_that_would_be_silent_too_long_is_refused_with_one_line(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
