@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,34 +232,57 @@ def test_a_node_is_known_by_the_address_of_its_socket_or_by_its_name() -> None:
 
 
 def test_a_token_is_good_until_its_end() -> None:
-    header = "Bearer " + ONE.token(1000)
-    ONE.check_token(header, 999.9)
-    Access((B, A)).check_token(header, 999.9)
-    OPEN.check_token("", 0)
+    header = "Bearer " + ONE.token("rpc", 1000)
+    ONE.check_token(header, 999.9, "rpc")
+    Access((B, A)).check_token(header, 999.9, "rpc")
+    OPEN.check_token("", 0, "rpc")
     with pytest.raises(AccessDeniedError, match="the token has ended: make another one"):
-        ONE.check_token(header, 1000)
+        ONE.check_token(header, 1000, "rpc")
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        "Bearer 2000." + ONE.token(1000).partition(".")[2],
-        "Bearer " + OTHER.token(2000),
-        "Bearer " + ONE.token(2000)[:-1],
-        "Bearer ²." + ONE.token(2).partition(".")[2],
+        "Bearer 2000." + ONE.token("rpc", 1000).partition(".")[2],
+        "Bearer " + OTHER.token("rpc", 2000),
+        "Bearer " + ONE.token("rpc", 2000)[:-1],
+        "Bearer ²." + ONE.token("rpc", 2).partition(".")[2],
         "Bearer " + "9" * 5000 + ".é",
         "Bearer ",
     ],
 )
 def test_a_token_that_others_made_or_changed_is_refused(header: str) -> None:
     with pytest.raises(AccessDeniedError, match="not made with the access secret"):
-        ONE.check_token(header, 0)
+        ONE.check_token(header, 0, "rpc")
 
 
-@pytest.mark.parametrize("header", ["", "Basic 1234", ONE.token(2000)])
+@pytest.mark.parametrize("header", ["", "Basic 1234", ONE.token("rpc", 2000)])
 def test_a_request_without_a_token_is_told_what_to_send(header: str) -> None:
     with pytest.raises(AccessDeniedError, match="over HTTP send a token"):
-        ONE.check_token(header, 0)
+        ONE.check_token(header, 0, "rpc")
+
+
+@pytest.mark.parametrize("other", ["backup", "rp", "rpc 2", ""])
+def test_a_token_is_good_for_one_purpose(other: str) -> None:
+    with pytest.raises(AccessDeniedError, match="or not for this"):
+        ONE.check_token("Bearer " + ONE.token("rpc", 2000), 0, other)
+
+
+def test_a_token_for_more_than_seven_days_is_refused() -> None:
+    week_s = 7 * 24 * 3600
+    header = "Bearer " + ONE.token("rpc", 2 * week_s)
+    ONE.check_token(header, week_s, "rpc")
+    with pytest.raises(AccessDeniedError, match="for more than seven days"):
+        ONE.check_token(header, week_s / 2, "rpc")
+
+
+def test_a_token_of_a_program_is_good_at_the_node_alone_that_it_dialled() -> None:
+    asking = ONE.introduction("/backup", "nn1:9870 10.0.0.1:9870")
+    header = asking.token_header("backup", 1000.0)["Authorization"]
+    ONE.check_token(header, 1000.0, "backup", "nn1:9870 10.0.0.1:9870")
+    for elsewhere in ("", "nn2:9870 10.0.0.2:9870"):
+        with pytest.raises(AccessDeniedError, match="or not for this"):
+            ONE.check_token(header, 1000.0, "backup", elsewhere)
 
 
 # -- at a node -------------------------------------------------------------------------------------
@@ -384,7 +408,9 @@ def test_over_http_a_call_wants_a_token() -> None:
                 assert refused.status == 403
                 error: PaxosBlockError = decode_error(await refused.read())
             assert isinstance(error, AccessDeniedError)
-            async with http.post(url, data=body, headers=kind | ONE.token_header(1e12)) as answered:
+            token = ONE.token("rpc", int(time.time()) + 60)
+            headers = kind | {"Authorization": f"Bearer {token}"}
+            async with http.post(url, data=body, headers=headers) as answered:
                 assert (answered.status, await answered.read()) == (200, b"\xa1a")
             async with http.get(f"http://{served.address}/nothing/here") as unknown:
                 assert unknown.status == 403

@@ -21,8 +21,16 @@ from paxosblock.units import parse_duration
     metavar="DURATION",
     help="The time for which it is good, by the clock of the node that is asked.",
 )
+@click.option(
+    "--to",
+    "purpose",
+    type=click.Choice(["rpc", "backup"]),
+    default="rpc",
+    show_default=True,
+    help="The one thing it is good for: POST /rpc/..., or GET /backup.",
+)
 @click.pass_obj
-def token(invocation: Invocation, *, lasts: str) -> None:
+def token(invocation: Invocation, *, lasts: str, purpose: str) -> None:
     """Make a token for requests over HTTP to nodes with an access secret.
 
     \b
@@ -31,11 +39,16 @@ def token(invocation: Invocation, *, lasts: str) -> None:
       $ curl -H "Authorization: Bearer $(paxosblock admin token --for 10min)" ...
 
     It is made of the secret, without asking anybody, and shows nothing of it. Whoever has it may do
-    everything until it ends; it can be taken back only by another secret.
+    everything of that kind until it ends, at most seven days from now; it can be taken back only by
+    another secret.
     """
+    from paxosblock.net.access import LONGEST_TOKEN_S
+
     access = invocation.access
     if not access.secrets:
         raise ConfigError("no access secret: name its file with PAXOSBLOCK_ACCESS_FILE")
-    until_s = int(time.time() + parse_duration(lasts))
-    made = access.token(until_s)
+    if (seconds := parse_duration(lasts)) > LONGEST_TOKEN_S:
+        raise ConfigError(f"--for {lasts}: a token is good for at most 7d")
+    until_s = int(time.time() + seconds)
+    made = access.token(purpose, until_s)
     invocation.say(made, {"token": made, "until_s": until_s})

@@ -12,6 +12,7 @@ from aiohttp import web
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import BACKUP_PATH
 from paxosblock.namenode.kv.table import Checkpoint, pieces
+from paxosblock.net.access_server import PROOF_HEADERS
 from paxosblock.units import KIB
 
 _PIECE_BYTES: Final = 256 * KIB
@@ -55,7 +56,7 @@ class Backups:
 
 async def _send(request: web.Request, checkpoint: Checkpoint, stall_s: float) -> web.StreamResponse:
     """Send the stream; cut the connection of a reader that takes nothing for `stall_s`."""
-    response = web.StreamResponse()
+    response = web.StreamResponse(headers=request.get(PROOF_HEADERS))
     response.content_length = checkpoint.size_bytes
     await response.prepare(request)
     stream = pieces(checkpoint, _PIECE_BYTES)

@@ -56,7 +56,8 @@ from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Table, pieces
 from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
-from paxosblock.net.access import OPEN, Access
+from paxosblock.net.access import OPEN, Access, Introduction, dialled
+from paxosblock.net.control import split_address
 from paxosblock.net.upgrade import MAX_HANDSHAKE_BYTES
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.finalize import bring_back
@@ -98,11 +99,11 @@ def take_backup(address: str, folder: Path, cluster: str, access: Access = OPEN)
         address: host:port of a NameNode, which may lead or not.
         folder: new, or empty.
         cluster: the id of its cluster.
-        access: makes the token that the NameNode may demand.
+        access: has the secret that the NameNode may demand, and must then prove to know.
 
     Raises:
         ConfigError: the folder is not empty.
-        AccessDeniedError: the NameNode demands a token, or another one.
+        AccessDeniedError: the NameNode has a secret that we lack, or lacks ours.
         UnavailableError: the NameNode does not answer, or cannot give it now; or the process that
             read what came was ended.
         CorruptionError: what came is damaged.
@@ -225,13 +226,14 @@ def _read(disk: Disk, folder: Path) -> Backup:
 
 def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
     """Write to `receiver` what the NameNode gives. Raises as `take_backup`."""
-    host, _, port = address.rpartition(":")
     try:
-        with closing(HTTPConnection(host.strip("[]"), int(port), timeout=_SILENCE_S)) as connection:
-            connection.request(
-                "GET", BACKUP_PATH, headers=access.token_header(wall_clock_ms() / 1000)
-            )
-            for piece in _body(address, connection.getresponse()):
+        with closing(HTTPConnection(*split_address(address), timeout=_SILENCE_S)) as connection:
+            connection.connect()
+            to = dialled(*split_address(address), connection.sock.getpeername())
+            asking = access.introduction(BACKUP_PATH, to)
+            token = asking.token_header(BACKUP_PATH[1:], wall_clock_ms() / 1000)
+            connection.request("GET", BACKUP_PATH, headers=asking.headers | token)
+            for piece in _body(address, connection.getresponse(), asking):
                 receiver.write(piece)
     except PaxosBlockError:
         raise
@@ -240,12 +242,15 @@ def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
         raise UnavailableError(f"{address} gives no whole backup: {words}; try again") from error
 
 
-def _body(address: str, answer: HTTPResponse) -> Iterator[bytes]:
+def _body(address: str, answer: HTTPResponse, asking: Introduction) -> Iterator[bytes]:
+    """Yield what the NameNode gives, once it has proven itself. Raises as `take_backup`."""
     if answer.status == AccessDeniedError.http_status:
         raise decode_error(answer.read(MAX_HANDSHAKE_BYTES))
     if answer.status != 200:
         words = " ".join(answer.read(1000).decode(errors="replace").split())
         raise UnavailableError(f"{address} gives no backup: {words} ({answer.status})")
+    # A catalog of somebody else's making would be brought back one day.
+    asking.proof(address, {name.lower(): value for name, value in answer.getheaders()})
     left = answer.length or 0
     while piece := answer.read(_PIECE_BYTES):
         left -= len(piece)

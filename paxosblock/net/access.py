@@ -14,7 +14,9 @@ calls only nodes that know it. On a connection that begins with an Upgrade (`upg
 This takes no further round trip, and no proof is good for a second connection (`handshake.py`), or
 at another node: both cover `Access-To`, by which the node sees that it was meant (`own_names.py`).
 A request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead,
-`Authorization: Bearer END.PROOF`, which is good until END by the clock of the node.
+`Authorization: Bearer END.PROOF`, which is good until END by the clock of the node, at most seven
+days, for paths that begin with the one name that it was made for. A token that a program of ours
+sends is good at the one node that it dialled, which proves itself in the headers of its answer.
 
 Nothing is encrypted, and frames are not signed: whoever can change bytes on their way can use a
 connection that another one began. Against those a cluster needs TLS in front of it.
@@ -50,6 +52,8 @@ SECRET_BYTES: Final = 32
 home."""
 OWN_TOKEN_S: Final = 15 * 60
 """Seconds for which a token of our own requests is good: clocks may differ by so much."""
+LONGEST_TOKEN_S: Final = 7 * 24 * 3600
+"""Seconds for which a token may be good: it cannot be taken back, but by another secret."""
 
 SocketName = tuple[Any, ...]
 """The result of `getpeername` or `getsockname`: a host, a port, and more for IPv6."""
@@ -154,22 +158,19 @@ class Access:
 
     # -- a request without ------------------------------------------------------------------------
 
-    def token(self, until_s: int) -> str:
-        """Return a token that is good until that time, in seconds since 1970."""
+    def token(self, purpose: str, until_s: int, meant: str = "") -> str:
+        """Return a token for `purpose` that is good until that time, in seconds since 1970; at the
+        node alone that was dialled so, if `meant` says it (what `dialled` returns)."""
         assert self.secrets, "a token is made with a secret"
-        return f"{until_s}.{_of_token(self.secrets[0], until_s)}"
+        return f"{until_s}.{_of_token(self.secrets[0], f'{purpose} {meant}', until_s)}"
 
-    def token_header(self, now_s: float) -> dict[str, str]:
-        """Return the header of a request that is made now; none without a secret."""
-        if not self.secrets:
-            return {}
-        return {"Authorization": TOKEN_SCHEME + self.token(int(now_s) + OWN_TOKEN_S)}
-
-    def check_token(self, authorization: str, now_s: float) -> None:
-        """Check the header `Authorization` of a request.
+    def check_token(self, authorization: str, now_s: float, purpose: str, meant: str = "") -> None:
+        """Check the header `Authorization` of a request for `purpose`. `meant` is how the caller
+        dialled this node, "" if it does not say or means another one.
 
         Raises:
-            AccessDeniedError: a token is wanted, and this is none, or one that has ended.
+            AccessDeniedError: a token is wanted, and this is none, or one that has ended or is good
+                for another purpose.
         """
         if not self.demands(offered=bool(authorization)):
             return
@@ -177,11 +178,20 @@ class Access:
             raise _not_offered()
         end, _, proof = authorization.removeprefix(TOKEN_SCHEME).strip().partition(".")
         until_s = int(end) if end.isascii() and end.isdecimal() and len(end) < NONCE_BYTES else 0
-        proofs = (_of_token(secret, until_s) for secret in self.secrets)
+        proofs = (
+            _of_token(secret, f"{purpose} {at}", until_s)
+            for secret in self.secrets
+            for at in {"", meant}
+        )
         if not any(hmac.compare_digest(header_bytes(proof), each.encode()) for each in proofs):
-            raise AccessDeniedError("the token was not made with the access secret of this cluster")
+            raise AccessDeniedError(
+                "the token was not made with the access secret of this cluster, or not for this: "
+                f"`paxosblock admin token --to {purpose}` makes one"
+            )
         if until_s <= now_s:
             raise AccessDeniedError("the token has ended: make another one")
+        if until_s > now_s + LONGEST_TOKEN_S + OWN_TOKEN_S:
+            raise AccessDeniedError("the token is for more than seven days: make another one")
 
 
 OPEN: Final = Access()
@@ -196,6 +206,14 @@ class Introduction:
     path: str
     dialled: str
     nonce: bytes
+
+    def token_header(self, purpose: str, now_s: float) -> dict[str, str]:
+        """Return the header with a token for a request without an Upgrade, which is made now; none
+        without a secret. It is of no use to whoever answers in the place of that node."""
+        if not self.access.secrets:
+            return {}
+        token = self.access.token(purpose, int(now_s) + OWN_TOKEN_S, self.dialled)
+        return {"Authorization": TOKEN_SCHEME + token}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -273,5 +291,6 @@ def _not_offered() -> AccessDeniedError:
     )
 
 
-def _of_token(secret: bytes, until_s: int) -> str:
-    return hmac.digest(secret, _OF_TOKEN + str(until_s).encode(), "sha256").hex()
+def _of_token(secret: bytes, purpose: str, until_s: int) -> str:
+    text = f"{until_s} {purpose}".encode(errors="surrogateescape")
+    return hmac.digest(secret, _OF_TOKEN + text, "sha256").hex()

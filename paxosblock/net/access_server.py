@@ -10,11 +10,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from paxosblock.errors import AccessDeniedError
-from paxosblock.net.access import Access
-from paxosblock.net.own_names import OWN_NAMES
+from paxosblock.net.access import NONCE, TO, Access
+from paxosblock.net.own_names import OWN_NAMES, is_own
 from paxosblock.net.refusals import Refusal, Refusals
 from paxosblock.net.upgrade_server import refusal
 
+PROOF_HEADERS: Final = "proof of the node"
+"""The key of a request under which the headers are that prove this node to its caller."""
 _WITHOUT_TOKEN: Final = web.AppKey("without_token", set[str])
 
 
@@ -37,13 +39,28 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
             try:
                 _check_no_page(request, named=not access.demands(offered=bool(token)))
                 why = Refusal.NO_ACCESS
-                access.check_token(token, time.time())
+                _check_token(access, token, request)
             except AccessDeniedError as error:
                 refusals.count(why, request.remote or "")
                 return refusal(error)
         return await handler(request)
 
     return demand
+
+
+def _check_token(access: Access, token: str, request: web.Request) -> None:
+    """Check the token of a request, and prepare the proof of this node where one is asked for.
+
+    Raises:
+        AccessDeniedError: it has none that is good here, or wants another node.
+    """
+    meant = ""
+    if NONCE in request.headers:
+        challenge = access.challenge(request.path, request.headers, is_own(request))
+        if challenge is not None:
+            request[PROOF_HEADERS] = challenge.headers
+            meant = request.headers[TO]
+    access.check_token(token, time.time(), request.path.split("/")[1], meant)
 
 
 def _check_no_page(request: web.Request, *, named: bool) -> None:

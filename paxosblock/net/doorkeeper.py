@@ -10,7 +10,7 @@ from aiohttp import web
 from paxosblock.errors import AccessDeniedError
 from paxosblock.net.access import Access, Challenge
 from paxosblock.net.handshake import PROOF_BYTES
-from paxosblock.net.own_names import OWN_NAMES, OwnNames
+from paxosblock.net.own_names import is_own
 from paxosblock.net.refusals import Refusal, Refusals
 
 
@@ -37,12 +37,8 @@ class Doorkeeper(asyncio.BufferedProtocol):
         Raises:
             AccessDeniedError: the caller offers no proof, or wants another node.
         """
-        names = request.app.get(OWN_NAMES) or OwnNames()
-        own_end = request.get_extra_info("sockname")
         try:
-            challenge = access.challenge(
-                request.path, request.headers, lambda named: names.are_in(named, own_end)
-            )
+            challenge = access.challenge(request.path, request.headers, is_own(request))
         except AccessDeniedError:
             refusals.count(Refusal.NO_ACCESS, request.remote or "")
             raise

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -58,6 +58,13 @@ class OwnNames:
 
 OWN_NAMES: Final = web.AppKey("own_names", OwnNames)
 """The names of the node whose port an application serves."""
+
+
+def is_own(request: web.Request) -> Callable[[str], bool]:
+    """Return the question whether a caller that dialled so meant the node that got `request`."""
+    names = request.app.get(OWN_NAMES) or OwnNames()
+    own_end = request.get_extra_info("sockname")
+    return lambda meant: names.are_in(meant, own_end)
 
 
 def means_whoever_asks(host: str) -> bool:

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,6 +18,8 @@ from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
+from paxosblock.namenode.backups import take_backup
+from paxosblock.net.access import Access
 from tests.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
@@ -87,6 +91,39 @@ def test_who_has_the_port_of_a_dead_node_cannot_pass_on_what_callers_prove_there
         fs.list("/")
 
 
+def test_whoever_answers_a_backup_gets_a_token_of_no_use_and_is_not_believed(
+    cluster: LocalCluster, secret: Path, tmp_path: Path
+) -> None:
+    access, asked = Access.of(str(secret)), []
+
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(dict(self.headers))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        Thread(target=stranger.handle_request).start()
+        address = f"127.0.0.1:{stranger.server_port}"
+        with pytest.raises(AccessDeniedError, match="has no access secret, and we have one"):
+            take_backup(address, tmp_path / "theirs", "cluster", access)
+    leader = cluster.wait_leader().address
+    with (
+        relay_in_thread(leader) as relayed,
+        pytest.raises(AccessDeniedError, match=f"wanted the node at '{relayed}'"),
+    ):
+        take_backup(relayed, tmp_path / "relayed", "cluster", access)
+    (headers,) = asked
+    for kept in (headers, {"Authorization": headers["Authorization"]}):
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(Request(f"http://{leader}/backup", headers=kept), timeout=30)
+    assert take_backup(leader, tmp_path / "ours", "cluster", access).entry > 0
+
+
 def test_commands_read_the_secret_whose_file_is_in_the_environment(
     cluster: LocalCluster,
     secret: Path,
@@ -109,7 +146,7 @@ def test_commands_read_the_secret_whose_file_is_in_the_environment(
     assert run(["admin", "report"]) == 0
     assert "Access " not in capfd.readouterr().out
     assert run(["admin", "backup", str(tmp_path / "backup")]) == 0
-    assert run(["admin", "token", "--for", "1min"]) == 0
+    assert run(["admin", "token", "--for", "1min", "--to", "backup"]) == 0
     *_, token = capfd.readouterr().out.split()
 
     backup = Request(f"http://{cluster.wait_leader().address}/backup")
