@@ -113,7 +113,7 @@ def fsck(invocation: Invocation, path: str, *, delete: bool, yes: bool) -> None:
         raise UserError(where, "nothing was deleted")
     if agreed:
         for finding in _findings(invocation, Summary(path=where)):
-            if finding.condition in agreed:
+            if finding.condition in agreed and finding.path in lost[finding.condition]:
                 _delete(invocation, summary, finding)
     for line in _summary_lines(summary):
         invocation.say(line)

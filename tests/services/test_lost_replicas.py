@@ -199,17 +199,17 @@ def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
         ids = [view.record.block for path in files for view in blocks_of(cluster, path)]
         lost = sum(replicas_at([cluster.datanodes[0]]).values())
         assert lost >= copies
+        left = list(cluster.datanodes[1:])
         cluster.datanodes[0].kill()
-        old = cluster.wait_leader()
+        old, before = cluster.wait_leader(), sum(replicas_at(left).values())
         wait_until(
-            lambda: counted(old, 'copies_total{outcome="made"}') > lost // 3,
+            lambda: sum(replicas_at(left).values()) > before + lost // 3,
             patience_s,
             "a third of the copies",
         )
-        assert counted(old, 'copies_total{outcome="made"}') < lost
         old.kill()
+        assert sum(replicas_at(left).values()) < before + lost
         wait_other_leader(cluster, old)
-        left = list(cluster.datanodes[1:])
 
         def whole() -> bool:
             held = replicas_at(left)

@@ -17,7 +17,7 @@ from paxosblock.client.spark.listing import Finding, Found
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import Durability
 
-NAMES = "abcdef"
+NAMES = ("/a", "/b", "/c", "/d", "/e", "/f")
 
 
 def file(path: str, file_id: int, *, is_open: bool = False, length: int = 1) -> FileStatus:
@@ -150,53 +150,53 @@ def test_every_file_is_read_once_it_is_complete_and_never_again(
 
 def test_a_file_that_was_deleted_while_it_was_written_is_forgotten_with_the_next_batch() -> None:
     directory, stream = Directory(), Stream(ReadAllAvailable())
-    directory.create("a", is_open=True)
-    directory.create("b", is_open=False)
+    directory.create("/a", is_open=True)
+    directory.create("/b", is_open=False)
     assert stream.batch(directory)
     assert list(stream.at.pending) == [1]
-    del directory.files["a"]
+    del directory.files["/a"]
     assert not stream.batch(directory)
-    directory.create("c", is_open=False)
+    directory.create("/c", is_open=False)
     assert stream.batch(directory)
     assert not stream.at.pending
 
 
 def test_a_batch_is_the_same_when_it_is_asked_for_again_after_others_came() -> None:
     directory, stream = Directory(), Stream(ReadMaxFiles(2))
-    for path in "cab":
-        directory.create(path, is_open=path == "a")
+    for path in ("/c", "/a", "/b"):
+        directory.create(path, is_open=path == "/a")
     begin = stream.at
     stream.batch(directory)
-    directory.close("a")
-    directory.create("0", is_open=False)
+    directory.close("/a")
+    directory.create("/0", is_open=False)
     again = files_between(begin, stream.at, directory.listed())
-    assert [each.status.path for each in again] == ["c", "b"]
+    assert [each.status.path for each in again] == ["/c", "/b"]
     assert stream.at.pending == (2,)
 
 
 def test_a_file_that_is_gone_before_its_batch_is_done_fails_the_stream() -> None:
     directory, stream = Directory(), Stream(ReadAllAvailable())
-    directory.publish({"a", "b", "c"})
+    directory.publish({"/a", "/b", "/c"})
     begin = stream.at
     stream.batch(directory)
-    del directory.files["b"]
+    del directory.files["/b"]
     with pytest.raises(NotFoundError, match="1 of the 3 files of this micro-batch"):
         files_between(begin, stream.at, directory.listed())
 
 
 def test_files_that_a_listing_may_have_missed_are_left_for_the_next() -> None:
     directory = Directory()
-    directory.publish({"a"})
+    directory.publish({"/a"})
     finding = directory.listed()
-    directory.publish({"z"})
+    directory.publish({"/z"})
     crossed = replace(finding, files=directory.listed().files)  # z came while it was listed
     end = advance(Progress(1), crossed, crossed.revision, ReadAllAvailable())
-    assert [each.status.path for each in files_between(Progress(1), end, crossed)] == ["a"]
+    assert [each.status.path for each in files_between(Progress(1), end, crossed)] == ["/a"]
 
 
 def test_a_batch_of_limited_size_has_at_least_one_file() -> None:
     directory, stream = Directory(), Stream(ReadMaxBytes(10))
-    for path, length in (("a", 50), ("b", 4), ("c", 6), ("d", 1)):
+    for path, length in (("/a", 50), ("/b", 4), ("/c", 6), ("/d", 1)):
         directory.create(path, is_open=False, length=length)
     counts = []
     while stream.batch(directory):
