@@ -244,7 +244,8 @@ async def test_a_body_of_which_a_byte_comes_now_and_then_is_given_up() -> None:
         peer = await each.connect(post(MIB, b"x"))
 
         def given_up_though_more_comes() -> bool:
-            peer[1].write(b"x")
+            if not peer[1].is_closing():  # uvloop raises otherwise
+                peer[1].write(b"x")
             return each.count(Refusal.BODY_STALLED) == 1
 
         await wait_until_async(given_up_though_more_comes)

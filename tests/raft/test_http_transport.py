@@ -308,8 +308,10 @@ def test_l21_what_is_not_in_the_table_of_messages_is_a_protocol_error(data: byte
 @on_both_loops
 async def test_members_reach_each_other_while_clients_use_every_connection() -> None:
     busy, ended = 4, asyncio.Event()
+    asking: list[web.Request] = []
 
-    async def stuck(_: web.Request) -> web.Response:
+    async def stuck(request: web.Request) -> web.Response:
+        asking.append(request)
         await ended.wait()
         return web.Response()
 
@@ -323,7 +325,9 @@ async def test_members_reach_each_other_while_clients_use_every_connection() -> 
             addresses.append(where)
             for _ in range(busy):
                 asked.create_task(get(client, f"http://{where}/stuck"))
-        await wait_until_async(lambda: [each.admission.count for each in guards] == [busy] * 2)
+        # A connection on which no request came yet is idle, and gives way.
+        await wait_until_async(lambda: len(asking) == 2 * busy)
+        assert [each.admission.count for each in guards] == [busy] * 2
         for member, address in zip(found, addresses, strict=True):
             stack.push_async_callback(member.join(address, addresses, SECRET).close)
         for member in found:
