@@ -32,7 +32,7 @@ from paxosblock.api.namenode import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.walk import DirectoryPages, base_name, glob, join, walk
+from paxosblock.client.walk import DirectoryPages, base_name, glob, is_pattern, join, walk
 from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 
@@ -76,7 +76,7 @@ def matching(invocation: Invocation, written: str) -> list[str]:
     from paxosblock.net.control import each_through
 
     path = invocation.path(written)
-    if not any(sign in path for sign in "*?["):
+    if not is_pattern(path):
         return [path]
     with suppress(NotFoundError):
         return [status_of(invocation, path).path]
@@ -99,7 +99,7 @@ def the_one_that_may_be_made(invocation: Invocation, written: str) -> str:
         UserError: a pattern that names several, or none.
     """
     path = the_one(invocation, written)
-    if any(sign in path for sign in "*?["):
+    if is_pattern(path):
         try:
             status_of(invocation, path)
         except NotFoundError:

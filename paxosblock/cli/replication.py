@@ -50,10 +50,10 @@ def setrep(
     is finalized: -w does not wait for it.
     """
     done: list[str] = []
-    if wait:
-        _check_enough(invocation, replication)
 
     def change(path: str) -> None:
+        if wait:  # asked only now: a path may be a URL, which names the cluster
+            _check_enough(invocation, replication)
         invocation.for_each(_files(invocation, status_of(invocation, path)), change_one)
 
     def change_one(path: str) -> None:

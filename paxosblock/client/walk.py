@@ -19,6 +19,11 @@ def join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}"
 
 
+def is_pattern(path: str) -> bool:
+    """True if a path has a sign that stands for others."""
+    return any(sign in path for sign in "*?[")
+
+
 def base_name(path: str) -> str:
     """Return the last part of a path; "" for the root."""
     return path.rstrip("/").rpartition("/")[2]
@@ -110,7 +115,7 @@ async def _match(fs: Namespace, directory: str, names: list[str]) -> AsyncIterat
             yield entry
         return
     name, rest = names[0], names[1:]
-    if not any(sign in name for sign in "*?["):
+    if not is_pattern(name):
         async for entry in _match(fs, join(directory, name), rest):
             yield entry
         return

@@ -40,6 +40,7 @@ VERBS: dict[str, Words] = {
     "tail": lambda url, local: ("fs", "tail", f"{url}/a"),
 }
 OTHERS: dict[str, Words] = {
+    "setrep -w": lambda url, local: ("fs", "setrep", "-w", "3", f"{url}/a"),
     "explain": lambda url, local: ("explain", f"{url}/a"),
     "fsck": lambda url, local: ("fsck", f"{url}/a"),
     "admin recover-lease": lambda url, local: ("admin", "recover-lease", f"{url}/a"),
