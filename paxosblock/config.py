@@ -16,7 +16,7 @@ import os
 import socket
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
@@ -352,6 +352,21 @@ def load_config(
             _refuse(where, "setting", name, settings)
         values[settings[name].attribute] = settings[name].read(written, where)
     return kind(**values)
+
+
+def with_settings(config: C, changes: Mapping[str, object]) -> C:
+    """Return `config` with other values of some settings, each by the name of its attribute.
+
+    A value is what the attribute holds (`retry_for_s=5`), or what a user writes for it ("5s").
+    Raises ConfigError for a setting that does not exist and for a value that makes no sense.
+    """
+    settings = {each.attribute: each for each in settings_of(type(config)).values()}
+    values = {}
+    for name, value in changes.items():
+        if name not in settings:
+            raise ConfigError(f"unknown setting {name!r}{did_you_mean(name, settings)}")
+        values[name] = settings[name].read(value, name) if isinstance(value, str) else value
+    return replace(config, **values) if values else config
 
 
 def check_variables(environment: Mapping[str, str]) -> None:

@@ -18,11 +18,11 @@ PARTS: Final = (
     ("paxosblock", "client/sync.py", ("Client",)),
     ("paxosblock", "local/cluster.py", ("LocalCluster",)),
     ("what `Client` answers", "client/sync_files.py", ("FileWriter", "FileReader")),
-    ("paxosblock.client", "client/receipt.py", ("FlushReceipt",)),
+    ("paxosblock", "client/receipt.py", ("FlushReceipt",)),
     ("what `Client` answers", "client/receipt.py", ("BlockReceipt",)),
     ("what `Client` answers", "api/files.py", ("FileStatus",)),
-    ("paxosblock.transaction", "transaction.py", None),
-    ("paxosblock.errors", "errors.py", None),
+    ("paxosblock", "transaction.py", None),
+    ("paxosblock", "errors.py", None),
 )
 """The module where a user gets it, its file, and its classes there (None: all that are public)."""
 
@@ -35,13 +35,15 @@ INHERITED: Final = {
 HEAD: Final = """# The Python API
 
 Made by `make generate` from the docstrings; a test compares them.
-`from paxosblock import Client, AsyncClient, LocalCluster, PaxosBlockError`; what else is imported
-from where stands at each class. `AsyncClient` has the methods of `Client` as coroutines
-(`await fs.stat(path)`, `async for`), with the same arguments.
+`from paxosblock import ...` gives every class of this page, all errors, and `AsyncClient`. That has
+the methods of `Client` as coroutines (`await fs.stat(path)`, `async with fs.open(path) as file`,
+`async for`), with the same arguments. A `Client` can be pickled: Spark, dask and ray send it to
+other machines, where it makes connections of its own.
 
 What each error lets a program conclude: [errors.md](errors.md). Other libraries:
 [fsspec.md](fsspec.md), [spark.md](spark.md). The settings of a client, fields of
-`paxosblock.config.ClientConfig` in `Client(url, config)`: [settings.md](settings.md#client).
+`paxosblock.ClientConfig`: [settings.md](settings.md#client). Each is a keyword, too:
+`Client(url, retry_for_s=5)`.
 """
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -28,7 +28,7 @@ AS_SHIPPED: Final[dict[str, Any]] = {
 async def write_file(fs: AsyncClient, path: str, total: int, durability: str, **how: Any) -> None:
     """Write `total` bytes in pieces of a MiB, and close the file; `how` goes to `create`."""
     piece = os.urandom(min(MIB, total))
-    async with await fs.create(path, durability=durability, overwrite=True, **how) as out:
+    async with fs.create(path, durability=durability, overwrite=True, **how) as out:
         for start in range(0, total, len(piece)):
             await out.write(piece[: total - start])
 
@@ -36,7 +36,7 @@ async def write_file(fs: AsyncClient, path: str, total: int, durability: str, **
 async def read_file(fs: AsyncClient, path: str) -> float:
     """Read a whole file sequentially; return MiB/s."""
     begun, count = time.perf_counter(), 0
-    async with await fs.open(path) as reader:
+    async with fs.open(path) as reader:
         async for piece in reader:
             count += len(piece)
     return count / MIB / (time.perf_counter() - begun)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from msgspec.structs import replace
 
@@ -28,8 +28,9 @@ from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, readable_file
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.names import AsyncNames
+from paxosblock.client.opening import opening
 from paxosblock.client.url import cluster_addresses
-from paxosblock.config import ClientConfig, load_config
+from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError
 from paxosblock.net.wire import MAX_CHUNK_BYTES
 from paxosblock.path import AnyPath, text_of
@@ -39,6 +40,8 @@ from paxosblock.user import current_user
 
 if TYPE_CHECKING:
     from paxosblock.client.file_writer import AsyncFileWriter
+
+READ_MODES: Final = frozenset({"r", "rb"})
 
 
 class AsyncClient(AsyncNames):
@@ -52,7 +55,10 @@ class AsyncClient(AsyncNames):
     """
 
     def __init__(
-        self, cluster: str | Iterable[str] | None = None, config: ClientConfig | None = None
+        self,
+        cluster: str | Iterable[str] | None = None,
+        config: ClientConfig | None = None,
+        **settings: object,
     ) -> None:
         """Nothing is connected yet.
 
@@ -60,13 +66,15 @@ class AsyncClient(AsyncNames):
             cluster: `paxosblock://host:port[,host:port]`, or addresses of NameNodes; None takes
                 the environment variable PAXOSBLOCK_NAMENODES.
             config: None takes the environment's PAXOSBLOCK_CLIENT_* over the defaults.
+            settings: attributes of `ClientConfig` that differ from `config`: `retry_for_s=5`.
 
         Raises:
-            ConfigError: no cluster is named, or the name is not understood.
+            ConfigError: no cluster is named, or the name is not understood; a setting that does not
+                exist, or a value that makes no sense.
         """
         self.addresses = cluster_addresses(cluster)
         config = load_config(ClientConfig) if config is None else config
-        self._core = ClientCore.to(self.addresses, config)
+        self._core = ClientCore.to(self.addresses, with_settings(config, settings))
         self._blocks = BlockVerbs(self._core, new_writer())
 
     def __repr__(self) -> str:
@@ -93,6 +101,7 @@ class AsyncClient(AsyncNames):
 
     # -- files ----------------------------------------------------------------------------------
 
+    @opening
     async def create(
         self,
         path: AnyPath,
@@ -109,7 +118,7 @@ class AsyncClient(AsyncNames):
         replace_on_failure: Replacement | str | None = None,
         best_effort: bool | None = None,
     ) -> AsyncFileWriter:
-        """Make a file and write it: `async with await fs.create(path) as out`.
+        """Make a file and write it: `async with fs.create(path) as out`.
 
         Args:
             overwrite: replace a file that is there.
@@ -153,6 +162,7 @@ class AsyncClient(AsyncNames):
             chunk_size_bytes=chunk_size, window=window, first=made.first, handling=fails,
         )  # fmt: skip
 
+    @opening
     async def append(
         self,
         path: AnyPath,
@@ -164,7 +174,7 @@ class AsyncClient(AsyncNames):
         replace_on_failure: Replacement | str | None = None,
         best_effort: bool | None = None,
     ) -> AsyncFileWriter:
-        """Go on with a closed file: `async with await fs.append(path) as out`.
+        """Go on with a closed file: `async with fs.append(path) as out`.
 
         Its last block is opened again if it has room, and most of its replicas are at hand. What is
         there stays readable, whatever happens meanwhile.
@@ -198,22 +208,34 @@ class AsyncClient(AsyncNames):
             handling=fails,
         )
 
+    @opening
     async def open(
-        self, path: AnyPath, *, consistency: Consistency | str = Consistency.QUORUM
+        self,
+        path: AnyPath,
+        mode: str = "rb",
+        *,
+        consistency: Consistency | str = Consistency.QUORUM,
     ) -> AsyncFileReader:
-        """Read a file: `async with await fs.open(path) as f`.
+        """Read a file: `async with fs.open(path) as f`.
 
         All that was acknowledged to any writer before this call is there, even if the file is still
         being written. If too few replicas of its last block answer for two seconds, only what is
         finalized can be read, and `undecided` of the reader says so (see `AsyncFileReader`).
 
         Args:
+            mode: "rb", or "r", which means the same; `create` and `append` write.
             consistency: how to read the length of a last block under construction: "quorum" (R2) or
                 "all" (R1, the seed's read: every replica must answer).
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
+            InvalidRequestError: another mode.
         """
+        if mode not in READ_MODES:
+            raise InvalidRequestError(
+                f"open({text_of(path)!r}, {mode!r}): open() reads bytes (mode 'rb'); "
+                "create() makes a file and writes it, append() goes on with one"
+            )
         how = consistency_of(consistency)
         patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
         path = text_of(path)

@@ -125,7 +125,11 @@ class Client(ClientBase):
         return FileWriter(self, self._background, there)
 
     def open(
-        self, path: AnyPath, *, consistency: Consistency | str = Consistency.QUORUM
+        self,
+        path: AnyPath,
+        mode: str = "rb",
+        *,
+        consistency: Consistency | str = Consistency.QUORUM,
     ) -> FileReader:
         """Read a file: `with fs.open(path) as f`.
 
@@ -134,13 +138,15 @@ class Client(ClientBase):
         finalized can be read, and `undecided` of the reader says so (see `FileReader`).
 
         Args:
+            mode: "rb", or "r", which means the same; `create` and `append` write.
             consistency: how to read the length of a last block under construction: "quorum" (R2) or
                 "all" (R1, the seed's read: every replica must answer).
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
+            InvalidRequestError: another mode.
         """
-        there = self._run(self._fs.open, path, consistency=consistency)
+        there = self._run(self._fs.open, path, mode, consistency=consistency)
         return FileReader(self, self._background, there)
 
     def follow(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ParamSpec, Self, TypeVar
 
 from paxosblock.api.namenode import BlockMember
@@ -14,6 +15,7 @@ from paxosblock.config import ClientConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
+K = TypeVar("K", bound="ClientBase")
 
 _INHERITED: list[object] = []
 """Objects that a forked process must not clean up."""
@@ -23,15 +25,24 @@ class ClientBase:
     """An `AsyncClient` on a thread of its own, a new one after a fork."""
 
     def __init__(
-        self, cluster: str | Iterable[str] | None = None, config: ClientConfig | None = None
+        self,
+        cluster: str | Iterable[str] | None = None,
+        config: ClientConfig | None = None,
+        **settings: object,
     ) -> None:
         """Nothing is connected yet. Arguments and errors: as `AsyncClient`."""
-        self._client = AsyncClient(cluster, config)
+        self._client = AsyncClient(cluster, config, **settings)
         self._background = BackgroundLoop()
         self._end = weakref.finalize(self, _stop, self._background, self._client)
 
     def __repr__(self) -> str:
         return f"<Client paxosblock://{','.join(self._client.addresses)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let Spark, dask and ray send it: the copy has the same cluster and settings, connections
+        of its own, and as `host` the machine where it arrives, unless another name was given."""
+        here = self.config.host == ClientConfig().host
+        return _arrived, (type(self), self._client.addresses, self.config, here)
 
     @property
     def config(self) -> ClientConfig:
@@ -104,6 +115,12 @@ class DataNodeBase:
     def member(self) -> BlockMember:
         """Return the storage, and where it is reached."""
         return self._fs.member
+
+
+def _arrived(
+    kind: type[K], addresses: tuple[str, ...], config: ClientConfig, of_its_machine: bool
+) -> K:
+    return kind(addresses, replace(config, host=ClientConfig().host) if of_its_machine else config)
 
 
 async def _next(pieces: AsyncIterator[T]) -> T:

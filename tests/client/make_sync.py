@@ -50,7 +50,7 @@ SOURCES: Final = ("async_client.py", "names.py", "block_verbs.py")
 IN_THE_BASE: Final = {"close", "config", "retry_for"}
 
 WORDS: Final = (
-    ("async with await ", "with "),
+    ("async with ", "with "),
     ("AsyncIterator", "Iterator"),
     ("AsyncFileReader", "FileReader"),
     ("AsyncFileWriter", "FileWriter"),
@@ -88,7 +88,7 @@ def _methods(source: str, name: str) -> Iterator[str]:
     (found,) = (node for node in classes if node.name == name)
     for node in found.body:
         if isinstance(node, Method) and node.name[0] != "_" and node.name not in IN_THE_BASE:
-            above = lines[node.lineno - 3]
+            above = lines[min(each.lineno for each in (node, *node.decorator_list)) - 3]
             yield f"\n{above}\n" if above.startswith("    # -- ") else ""
             yield _method(node, lines)
 

@@ -37,14 +37,14 @@ async def appends(bench: Bench) -> None:
     count = max(count, bench.options.most or 0)
     line, times, set_ups = os.urandom(LINE), list[float](), list[float]()
     async with AsyncClient(cluster.url) as fs:
-        async with await fs.create("/log"):
+        async with fs.create("/log"):
             pass
         watch = Watch()
         try:
             async with bench.measured(cluster) as spent:
                 for _ in range(count):
                     begun = time.perf_counter()
-                    async with await fs.append("/log") as out:
+                    async with fs.append("/log") as out:
                         await out.write(line)
                         await out.hflush()
                     times.append(time.perf_counter() - begun)

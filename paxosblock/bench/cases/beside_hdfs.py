@@ -180,7 +180,7 @@ async def _pread_both(
     """Read pieces of 4 KiB at random places of the first file that is there."""
     (readers, number), what = at, f"read of 4 KiB, {counted(at[0], 'reader')}"
     size = (await fs.stat("/bytes/0")).length
-    async with await fs.open("/bytes/0") as reader:
+    async with fs.open("/bytes/0") as reader:
         where = random.Random(number)
 
         async def pread(_: int, __: int) -> bool:
@@ -219,7 +219,7 @@ async def _small_both(
 
     async def write(client: int, each: int) -> bool:
         path = f"/small-{number}-{durability}/{client}/{each}"
-        async with await fs.create(path, durability=durability) as out:
+        async with fs.create(path, durability=durability) as out:
             await out.write(piece)
         return True
 

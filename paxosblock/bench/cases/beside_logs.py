@@ -189,7 +189,7 @@ async def _writer_waits(
     """Return the seconds that a writer of ours waits when a DataNode of its block fails."""
     piece = os.urandom(PIECE_BYTES)
     await asyncio.to_thread(cluster.wait_registered)
-    async with await fs.create(path, durability="memory") as out:
+    async with fs.create(path, durability="memory") as out:
 
         async def flush() -> None:
             await out.write(piece)

@@ -78,7 +78,7 @@ async def steps(bench: Bench) -> None:
                 await bench.quiet()
                 watch = Watch()
                 try:
-                    async with await fs.create(
+                    async with fs.create(
                         "/step", durability=durability, block_size=block_bytes, overwrite=True
                     ) as out:
                         for _ in range(bench.size(8, 2) * block_bytes // len(piece)):

@@ -186,7 +186,7 @@ async def kill(bench: Bench) -> None:
             gaps = []
             for each in range(bench.size(10, 1)):
                 path = f"{FOLDER}/kill-{number}-{each}"
-                async with await fs.create(path, durability="memory") as out:
+                async with fs.create(path, durability="memory") as out:
                     await flush_times(out, piece, 50)
                     victim = await asyncio.to_thread(victim_of, cluster, path)
                     victim.kill()

@@ -78,7 +78,7 @@ class Healed:
 async def write_blocks(fs: AsyncClient, path: str, count: int, block_bytes: int) -> None:
     """Write a file of that many blocks."""
     piece = bytes(min(block_bytes, CHUNK_BYTES))
-    async with await fs.create(path, block_size=block_bytes, chunk_size=len(piece)) as out:
+    async with fs.create(path, block_size=block_bytes, chunk_size=len(piece)) as out:
         for _ in range(count * block_bytes // len(piece)):
             await out.write(piece)
 

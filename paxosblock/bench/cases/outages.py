@@ -128,7 +128,7 @@ async def measure_writers(
     async with AsyncClient(cluster.url) as fs:
         for number in range(count):
             await asyncio.to_thread(cluster.wait_registered)
-            async with await fs.create(
+            async with fs.create(
                 f"/outage-{number}",
                 overwrite=True,
                 replication=3,

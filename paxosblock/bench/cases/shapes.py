@@ -88,7 +88,7 @@ async def _write_small(fs: AsyncClient, folder: str, durability: str, count: int
     async def task() -> None:
         for number in numbers:
             begun = time.perf_counter()
-            async with await fs.create(f"{folder}/{number}", durability=durability) as out:
+            async with fs.create(f"{folder}/{number}", durability=durability) as out:
                 await out.write(piece)
             times.append(time.perf_counter() - begun)
 

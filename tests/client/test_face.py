@@ -1,0 +1,117 @@
+"""A package as users meet it: its names, the settings of a client, how files are opened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import paxosblock
+from paxosblock import AsyncClient, Client, errors, transaction
+from paxosblock.config import ClientConfig
+from paxosblock.errors import ConfigError, InvalidRequestError, PaxosBlockError
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+
+NOBODY = "paxosblock://127.0.0.1:1"
+
+
+def test_every_error_and_every_operation_of_a_transaction_comes_from_the_package() -> None:
+    kinds = {each for each in vars(errors).values() if isinstance(each, type)}
+    names = {each.__name__ for each in kinds if issubclass(each, PaxosBlockError)}
+    names |= {each.__name__ for each in transaction.Operation.__args__}
+    assert names <= set(paxosblock.__all__)
+
+
+@pytest.mark.parametrize("name", paxosblock.__all__)
+def test_each_name_of_the_package_can_be_had(name: str) -> None:
+    assert getattr(paxosblock, name) is not None
+
+
+def test_a_setting_is_a_keyword_of_a_client() -> None:
+    with Client(NOBODY, retry_for_s=5, chunk_size_bytes="64KiB") as fs:
+        assert (fs.config.retry_for_s, fs.config.chunk_size_bytes) == (5, 65536)
+
+
+def test_keywords_stand_over_the_configuration() -> None:
+    with Client(NOBODY, ClientConfig(window=7, replication=2), replication=1) as fs:
+        assert (fs.config.window, fs.config.replication) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"retry_for": 5}, "unknown setting 'retry_for'; did you mean 'retry_for_s'?"),
+        ({"retry_for_s": -1}, 'retry_for_s = -1: expected a duration, such as "60s" or "0s"'),
+        ({"window": "many"}, "window = 'many': expected a whole number from 1 on"),
+    ],
+)
+def test_a_keyword_that_makes_no_sense_is_one_line(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Client(NOBODY, **settings)
+    assert str(refused.value) == said
+
+
+async def in_a_thread(work: Callable[[Client], None]) -> None:
+    def run(cluster: MemoryCluster, fs: AsyncClient) -> None:
+        with Client([cluster.address], fs.config) as client:
+            work(client)
+
+    async with memory_cluster(3) as (cluster, fs):
+        await asyncio.to_thread(run, cluster, fs)
+
+
+async def test_a_client_that_was_pickled_reads_and_writes_where_it_arrives() -> None:
+    def work(fs: Client) -> None:
+        with fs.create("/here") as out:
+            out.write(b"written here")
+        with pickle.loads(pickle.dumps(fs)) as there:
+            assert there.open("/here").read() == b"written here"
+            assert there.config == fs.config
+
+    await in_a_thread(work)
+
+
+def test_a_pickled_client_counts_as_near_to_the_machine_where_it_arrives() -> None:
+    with Client(NOBODY) as fs, Client(NOBODY, host="rack7-node3") as named:
+        sent = pickle.dumps((fs, named))
+    # Another name of this machine: a process of its own whose `gethostname` differs.
+    code = (
+        "import pickle, socket, sys; socket.gethostname = lambda: 'worker';"
+        "print(*(fs.config.host for fs in pickle.load(sys.stdin.buffer)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], input=sent, capture_output=True, check=True, env=os.environ
+    )
+    assert ran.stdout.decode().split() == ["worker", "rack7-node3"]
+    assert socket.gethostname() != "worker"
+
+
+async def test_async_with_opens_a_file_and_so_does_await() -> None:
+    async with memory_cluster(3) as (_, fs):
+        async with fs.create("/a") as out:
+            await out.write(b"one")
+        async with await fs.append("/a") as out:
+            await out.write(b" two")
+        async with fs.open("/a") as file:
+            assert await file.read() == b"one two"
+        opened = await asyncio.create_task(fs.open("/a"))
+        assert await opened.read(3) == b"one"
+        await opened.close()
+
+
+@pytest.mark.parametrize("mode", ["w", "wb", "a", "x", "r+"])
+async def test_open_for_writing_says_who_writes(mode: str) -> None:
+    async with memory_cluster(3) as (_, fs):
+        with pytest.raises(InvalidRequestError) as refused:
+            await fs.open("/a", mode)
+    assert str(refused.value) == (
+        f"open('/a', '{mode}'): open() reads bytes (mode 'rb'); "
+        "create() makes a file and writes it, append() goes on with one"
+    )
