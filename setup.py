@@ -16,12 +16,12 @@ from pathlib import Path
 from setuptools import setup
 
 ROOT = Path(__file__).resolve().parent
-RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?://|#)([^)\s]+)\)")
+RELATIVE_LINK = re.compile(r"(!?)\[([^\]]+)\]\((?!https?://|#)([^)\s]+)\)")
 
 
 def index_page(readme: str, tree: str | None) -> str:
     """Return the README with links below the address `tree`; with None, their words alone."""
-    return RELATIVE_LINK.sub(rf"[\1]({tree}/\2)" if tree else r"\1", readme)
+    return RELATIVE_LINK.sub(rf"\1[\2]({tree}/\3)" if tree else r"\2", readme)
 
 
 def project_urls(address: str, tree: str) -> dict[str, str]:

@@ -26,8 +26,10 @@ from typing import Final
 
 from tests.mutants.table import Area, Mutant, all_mutants
 
-TIMEOUT_S: Final = 900
+TIMEOUT_S: Final = 900.0
 """For one suite: a mutant that makes it hang is noticed by the time limit of a test within."""
+HUNG: Final = 124
+"""The exit code of a suite that did not end in time: it says nothing about the mutant."""
 
 PASSED: Final = 0
 FAILED: Final = 1
@@ -61,6 +63,7 @@ def main() -> int:
     parser.add_argument("--area", choices=[area.value for area in Area])
     parser.add_argument("--only", default="", help="a part of the name")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for a suite")
     parser.add_argument("--list", action="store_true", help="show the table, plant nothing")
     options = parser.parse_args()
     chosen = [
@@ -74,27 +77,33 @@ def main() -> int:
         for mutant in chosen:
             say(f"{mutant.area.value:9} {mutant.name}: {' '.join(mutant.suite)}")
         return 0
-    return report(run(chosen, options.jobs))
+    return report(run(chosen, options.jobs, options.timeout))
 
 
-def run(mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
+def run(mutants: Sequence[Mutant], jobs: int, timeout_s: float) -> Iterator[Outcome]:
     """Yield what became of each mutant, in the order of the table."""
     repository = Path(__file__).resolve().parents[2]
     with ThreadPoolExecutor(jobs) as pool:
         suites = {mutant.suite for mutant in mutants if mutant.patch is not None}
         clean = dict(
-            zip(suites, pool.map(lambda suite: on_a_copy(repository, suite), suites), strict=True)
+            zip(
+                suites,
+                pool.map(lambda suite: on_a_copy(repository, suite, timeout_s), suites),
+                strict=True,
+            )
         )
         bad = {suite: said for suite, (code, said) in clean.items() if code != PASSED}
-        yield from pool.map(lambda mutant: one(repository, mutant, bad), mutants)
+        yield from pool.map(lambda mutant: one(repository, mutant, bad, timeout_s), mutants)
 
 
-def one(repository: Path, mutant: Mutant, bad: dict[tuple[str, ...], str]) -> Outcome:
+def one(
+    repository: Path, mutant: Mutant, bad: dict[tuple[str, ...], str], timeout_s: float
+) -> Outcome:
     """Plant one mutant and run its suite."""
     if mutant.suite in bad and mutant.patch is not None:
         return Outcome(mutant, Verdict.BROKEN, 0.0, bad[mutant.suite])
     started = time.monotonic()
-    code, said = on_a_copy(repository, mutant.suite, mutant)
+    code, said = on_a_copy(repository, mutant.suite, timeout_s, mutant)
     # A planted fault has a test of its own, which passes when the fault was noticed.
     killed, lives = (PASSED, FAILED) if mutant.patch is None else (FAILED, PASSED)
     verdict = {killed: Verdict.KILLED, lives: Verdict.LIVES}.get(code, Verdict.BROKEN)
@@ -102,22 +111,25 @@ def one(repository: Path, mutant: Mutant, bad: dict[tuple[str, ...], str]) -> Ou
 
 
 def on_a_copy(
-    repository: Path, suite: tuple[str, ...], mutant: Mutant | None = None
+    repository: Path, suite: tuple[str, ...], timeout_s: float, mutant: Mutant | None = None
 ) -> tuple[int, str]:
     """Run a suite in a copy of the checkout; return pytest's exit code and its last line."""
     with copy_of(repository) as copy:
         if mutant is not None and mutant.patch is not None:
             mutant.patch.plant(copy)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *suite],
-            cwd=copy,
-            env=os.environ | {"PYTHONPATH": str(copy)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *suite],
+                cwd=copy,
+                env=os.environ | {"PYTHONPATH": str(copy)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return HUNG, f"no end after {timeout_s:.0f} s"
     lines = done.stdout.strip().splitlines()
     return done.returncode, lines[-1] if lines else ""
 

@@ -25,4 +25,4 @@ def test_each_mutant_has_a_name_of_its_own_and_no_area_is_forgotten() -> None:
     mutants = all_mutants()
     assert [name for name, count in Counter(m.name for m in mutants).items() if count > 1] == []
     assert min(Counter(mutant.area for mutant in mutants).values()) >= 10
-    assert len(mutants) > 100, "as the Makefile and README.md say"
+    assert len(mutants) > 100, "as the Makefile and CONTRIBUTING.md say"
