@@ -2,8 +2,12 @@
 holds:  python -m tests.services.soak --seconds 1200
 
 Memory, descriptors, threads and disk of each process are measured at rest after a first round of
-work, and again after the last one. Between the two they may grow by what `BOUNDS` allows, however
+work, and again after the last one. Between the two they may grow by what the bounds allow, however
 long that was. Some processes are never killed: what they hold has no other end.
+
+A NameNode's table and journal take their room step by step (a cache of blocks, what waits in memory
+for the next file of the table, up to 64 MiB of journal), so names are made and deleted before the
+first measurement until they have it: `--names 800` thousand.
 """
 
 from __future__ import annotations
@@ -15,12 +19,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from paxosblock import Client, LocalCluster
+from paxosblock import Client, LocalCluster, Marker
 from paxosblock.config import ClientConfig
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
@@ -47,11 +51,24 @@ class Held:
     disk_bytes: int
 
 
-BOUNDS: Final = Held(memory_bytes=32 * MIB, descriptors=12, threads=10, disk_bytes=24 * MIB)
-"""A process may hold so much more at rest than after the first round. All files are deleted then: a
-DataNode keeps the last 64 block files open that it read, as long as they are there. Threads are
-begun when they are needed, up to a number for each volume, and stay; a journal is cut short now and
-then."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The length of one run, and how often a process is killed."""
+
+    seed: int
+    seconds: float
+    kill_every_s: float
+    thousands_of_names: int = 0
+
+
+OF_DATANODES: Final = Held(memory_bytes=32 * MIB, descriptors=12, threads=10, disk_bytes=24 * MIB)
+"""A DataNode may hold so much more at rest than after the first round. All files are deleted then:
+it keeps the last 64 block files open that it read, as long as they are there. Threads are begun
+when they are needed, up to a number for each volume, and stay."""
+OF_NAMENODES: Final = replace(OF_DATANODES, memory_bytes=64 * MIB, disk_bytes=160 * MIB)
+"""The same for a NameNode, whose journal and table are cut short and merged now and then."""
+THOUSAND: Final = 1000
+NAME_BYTES: Final = 150
 
 
 def held(node: Node) -> Held:
@@ -73,10 +90,10 @@ def _size(file: Path) -> int:
         return 0  # it was deleted while we looked
 
 
-def excess(first: Held, now: Held) -> list[str]:
-    """Return the figures that grew by more than is allowed, in words."""
+def excess(first: Held, now: Held, bounds: Held) -> list[str]:
+    """Return the figures that grew by more than `bounds`, in words."""
     names = [field.name for field in fields(Held)]
-    rows = zip(names, astuple(first), astuple(now), astuple(BOUNDS), strict=True)
+    rows = zip(names, astuple(first), astuple(now), astuple(bounds), strict=True)
     return [
         f"{name} grew from {before} to {after}, by more than {bound}"
         for name, before, after, bound in rows
@@ -87,28 +104,41 @@ def excess(first: Held, now: Held) -> list[str]:
 class Soak:
     """One run."""
 
-    def __init__(self, cluster: LocalCluster, seed: int) -> None:
+    def __init__(self, cluster: LocalCluster, plan: Plan) -> None:
         self._cluster = cluster
-        self._rng = random.Random(seed)
+        self._plan = plan
+        self._rng = random.Random(plan.seed)
         self._mortal = (*cluster.namenodes[1:], *cluster.datanodes[1:])
         self._mistakes: list[str] = []
         self._paced = threading.Event()
         self.files = self.kills = 0
 
-    def run(self, seconds: float, kill_every_s: float) -> list[str]:
+    def run(self) -> list[str]:
         """Work, kill and rest; return what is not as it should be."""
+        plan = self._plan
+        self._take_room(plan.thousands_of_names)
         self._work_until(time.monotonic(), kills=None)
         first = {node.name: held(node) for node in self._cluster.nodes}
-        self._work_until(time.monotonic() + seconds, kills=kill_every_s)
+        self._work_until(time.monotonic() + plan.seconds, kills=plan.kill_every_s)
         for node in self._cluster.nodes:
-            self._expect(node, first[node.name])
+            bounds = OF_NAMENODES if node in self._cluster.namenodes else OF_DATANODES
+            self._expect(node, first[node.name], bounds)
         return self._mistakes
 
-    def _expect(self, node: Node, first: Held) -> None:
+    def _take_room(self, thousands: int) -> None:
+        """Make and delete so many thousand names."""
+        with Client(self._cluster.url, CONFIG) as fs:
+            for each in range(thousands):
+                folder = f"/room-{each}"
+                names = (f"{folder}/{number:0{NAME_BYTES}}" for number in range(THOUSAND))
+                fs.transact([Marker(name) for name in names])
+                fs.delete(folder, recursive=True)
+
+    def _expect(self, node: Node, first: Held, bounds: Held) -> None:
         try:
-            wait_until(lambda: not excess(first, held(node)), timeout_s=BACK_WITHIN_S)
+            wait_until(lambda: not excess(first, held(node), bounds), timeout_s=BACK_WITHIN_S)
         except AssertionError:
-            told = "; ".join(excess(first, held(node)))
+            told = "; ".join(excess(first, held(node), bounds))
             self._mistakes.append(f"{node.name} holds too much at rest: {told}")
 
     def _work_until(self, end_s: float, kills: float | None) -> None:
@@ -153,13 +183,11 @@ class Soak:
             self._mistakes.append(f"{path}: {error!r}")
 
 
-def soak(
-    folder: Path, seed: int, seconds: float, kill_every_s: float, say: Callable[[str], object]
-) -> list[str]:
+def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> list[str]:
     """Run a cluster of three NameNodes and four DataNodes; return what was wrong."""
     with LocalCluster(4, 3, folder) as cluster:
-        run = Soak(cluster, seed)
-        mistakes = run.run(seconds, kill_every_s)
+        run = Soak(cluster, plan)
+        mistakes = run.run()
         for node in cluster.nodes:
             say(f"{node.name}: {held(node)}")
         say(f"{run.files} files were written, read and deleted, {run.kills} processes killed")
@@ -174,11 +202,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kill-every", type=float, default=10, help="seconds")
+    parser.add_argument("--names", type=int, default=800, help="thousands that are made before")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        mistakes = soak(
-            Path(folder) / "c", options.seed, options.seconds, options.kill_every, print
-        )
+        plan = Plan(options.seed, options.seconds, options.kill_every, options.names)
+        mistakes = soak(Path(folder) / "c", plan, print)
     sys.stdout.writelines(f"{mistake}\n" for mistake in mistakes)
     return 1 if mistakes else 0
 
