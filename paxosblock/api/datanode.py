@@ -191,6 +191,17 @@ class FoundChunk(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
+class AskProcess(msgspec.Struct, frozen=True):
+    """Ask which process answers at an address."""
+
+
+class Process(msgspec.Struct, frozen=True):
+    """The process that answers: its DataNode's id and its own incarnation, as it registers them."""
+
+    node: str
+    incarnation: str
+
+
 class ReplicaSummary(msgspec.Struct, frozen=True):
     """A replica in a block report."""
 
@@ -214,6 +225,7 @@ ACCEPT_ALL = Method("acceptors", Envelopes, Answers, request_bytes_max=64 * MIB)
 LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
 FIND_REPLICA = Method("replica", FindReplica, Replicas)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
+PROCESS = Method("process", AskProcess, Process)
 
 StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)

@@ -11,12 +11,14 @@ from pathlib import Path
 from paxosblock.api.datanode import (
     Answer,
     Answers,
+    AskProcess,
     Envelope,
     Envelopes,
     FindChunk,
     FindReplica,
     FoundChunk,
     ListReplicas,
+    Process,
     Replicas,
 )
 from paxosblock.api.reports import StorageReport, Timeline
@@ -294,6 +296,11 @@ class DataNode:
         log = block.replica.log.truncate(wanted.version.length)
         index = log.index_at(wanted.offset)
         return FoundChunk(index, log.start_of(index), log.size_bytes)
+
+    async def process(self, _: AskProcess) -> Process:
+        """`PROCESS`: who answers here, for a NameNode that another process of this name asks for
+        its place."""
+        return Process(self.name, self._reporter.incarnation)
 
     def new_stream(self) -> ServedStream:
         """Return the handler of a new data stream."""

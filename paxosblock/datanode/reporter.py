@@ -144,7 +144,8 @@ class Reporter:
         config: DataNodeConfig,
     ) -> None:
         """Report from `start` on, under an incarnation that no other process has."""
-        sender = _Sender(node, uuid.uuid4().hex, holdings, client, config, self._note_answer)
+        self.incarnation = uuid.uuid4().hex
+        sender = _Sender(node, self.incarnation, holdings, client, config, self._note_answer)
         self._links = [_Link(address, sender) for address in namenodes]
         self._holdings = holdings
         self._refused = asyncio.Event()

@@ -20,6 +20,7 @@ from paxosblock.api.datanode import (
     FIND_CHUNK,
     FIND_REPLICA,
     LIST_REPLICAS,
+    PROCESS,
 )
 from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
@@ -161,4 +162,5 @@ def _calls(node: DataNode) -> RpcRouter:
     register(LIST_REPLICAS, node.list_replicas)
     register(FIND_REPLICA, node.find_replica)
     register(FIND_CHUNK, node.find_chunk)
+    register(PROCESS, node.process)
     return router

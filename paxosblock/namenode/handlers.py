@@ -45,7 +45,13 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatusRequest
-from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
+from paxosblock.errors import (
+    InvalidRequestError,
+    LeaseError,
+    NoSpaceError,
+    NotReadyError,
+    PaxosBlockError,
+)
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.blocks.replacing import members_of_next
@@ -243,14 +249,39 @@ async def register(node: NameNode, request: Register) -> Registered:
     cluster = node.catalog.cluster_id
     try:
         checks.check_heartbeat(request, node.config.datanode_stale_after_s)
+        node.datanodes.check_cluster(request, cluster)
+        ended = await _ended_before(node, request)
         if request.timelines:
-            node.datanodes.check_cluster(request, cluster)
+            # A copy of a volume writes nothing down, either, as long as it may be one.
+            node.datanodes.check_place(request, node.clock_s(), ended)
             await node.catalog.enter_timelines(request.node, request.timelines)
-        node.datanodes.register(request, node.clock_s(), cluster)
+        node.datanodes.register(request, node.clock_s(), cluster, ended)
     except InvalidRequestError as error:
         node.alarms.ring(f"refused {error}", address=request.address)
         raise
     return Registered(cluster)
+
+
+async def _ended_before(node: NameNode, request: Register) -> str:
+    """Ask the process whose place another one wants; return its incarnation if it has ended.
+
+    Raises:
+        InvalidRequestError: it lives.
+    """
+    before = node.datanodes.before(request)
+    if before is None:
+        return ""
+    try:
+        found = await node.acceptors.process_at(before.address)
+    except PaxosBlockError:
+        return ""  # there is no telling: it hangs, or cannot be reached
+    if found == before.incarnation:
+        raise InvalidRequestError(
+            f"DataNode {request.node}: another process of this name lives at {before.address}; "
+            "give each an --id and volumes of its own",
+            node=request.node,
+        )
+    return before.incarnation
 
 
 async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:

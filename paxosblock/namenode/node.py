@@ -83,7 +83,7 @@ class NameNode:
             config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
         )
         self.sight = self._make_sight()
-        reach = acceptors(self.datanodes)
+        self.acceptors = reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.runner = Runner(
             reach, self.history, self.background, timeout_s=config.recovery_timeout_s

@@ -86,7 +86,8 @@ async def call(
         small letters.
 
     Raises:
-        UnavailableError: nothing answers there within `timeout_s`.
+        UnavailableError: nothing answers there within `timeout_s`; `details["nobody_listens"]` is
+            true if the machine itself says so.
         ProtocolError: something answers that does not speak `protocol`.
         AccessDeniedError: the node does not know our secret, or wants one that we lack.
         PaxosBlockError: the node refuses the connection and says why.
@@ -117,7 +118,9 @@ async def call(
     except OSError as error:
         number = error.errno or 0  # negative if a name has no address
         reason = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
-        raise UnavailableError(f"{peer} cannot be reached: {reason}", peer=peer) from error
+        nobody = isinstance(error, ConnectionRefusedError)
+        text = f"{peer} cannot be reached: {reason}"
+        raise UnavailableError(text, peer=peer, nobody_listens=nobody) from error
 
 
 async def _open_socket(

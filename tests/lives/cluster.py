@@ -13,6 +13,7 @@ from paxosblock.api.datanode import (
     FIND_CHUNK,
     FIND_REPLICA,
     LIST_REPLICAS,
+    PROCESS,
 )
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
@@ -142,6 +143,7 @@ class Cluster:
         router.register(ACCEPT_ALL.name, ACCEPT_ALL.request, node.accept_all)
         router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
         router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)
+        router.register(PROCESS.name, PROCESS.request, node.process)
         router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
         self.world.network.listen(machine.address, Listener(host, router, node.new_stream))
         machine.node = node

@@ -136,7 +136,8 @@ class Network:
         await self.loop.pass_time(self._delay_s())
         listener = self._listeners.get(address)
         if listener is None:
-            raise UnavailableError(f"{method} of {address}: connection refused", address=address)
+            text = f"{method} of {address}: connection refused"
+            raise UnavailableError(text, address=address, nobody_listens=True)
         self._check_access(here, address)
         await self._pass(here, listener.host)
         answer: asyncio.Future[bytes] = self.loop.create_future()

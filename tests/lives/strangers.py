@@ -5,7 +5,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from paxosblock.api.datanode import ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.api.datanode import (
+    ACCEPT,
+    ACCEPT_ALL,
+    FIND_CHUNK,
+    FIND_REPLICA,
+    LIST_REPLICAS,
+    PROCESS,
+)
 from paxosblock.errors import AccessDeniedError, PaxosBlockError
 from paxosblock.namenode.calls import CALLS
 from paxosblock.net.access import NONCE, PROOF, Access
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
 SECRET: Final = Access((b"the secret of nodes and users",))
 OF_NAMENODES: Final = tuple(call.method.name for call in CALLS)
 OF_DATANODES: Final = tuple(
-    each.name for each in (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS)
+    each.name for each in (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 )
 
 

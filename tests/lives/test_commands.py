@@ -6,13 +6,20 @@ from collections import Counter
 from functools import cache
 from typing import Final
 
-from paxosblock.api.datanode import ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.api.datanode import (
+    ACCEPT,
+    ACCEPT_ALL,
+    FIND_CHUNK,
+    FIND_REPLICA,
+    LIST_REPLICAS,
+    PROCESS,
+)
 from paxosblock.namenode.calls import CALLS
 from tests.cli.test_usage import ALL_VERBS
 from tests.lives.life import Kind, live
 
 SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
-DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS)
+DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
     "replica": "shows a replica to people, and changes nothing",

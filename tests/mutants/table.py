@@ -107,6 +107,7 @@ def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutan
 
 
 TABLES = "tests/namenode/test_kv_tables.py"
+REGISTERING = "tests/namenode/test_registering.py"
 MONITOR = "tests/namenode/test_monitor.py"
 COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
@@ -162,6 +163,20 @@ SOURCE: tuple[Mutant, ...] = (
         "        due = [block for block, stuck in self._stuck.items() if stuck.due_s <= now_s]\n",
         "        due: list[BlockId] = []\n",
         "tests/namenode/test_recoverer.py",
+    ),
+    _recovery(
+        "a process takes the place of one that says that it lives",
+        "handlers.py",
+        "    if found == before.incarnation:\n",
+        "    if not before.incarnation:\n",
+        REGISTERING,
+    ),
+    _recovery(
+        "a copy of a volume has its timeline written down",
+        "handlers.py",
+        "            node.datanodes.check_place(request, node.clock_s(), ended)\n",
+        "",
+        REGISTERING,
     ),
     _recovery(
         "a leader that begins leaves the APPENDs of the one before as they are",

@@ -175,6 +175,8 @@ class Network:
     hung: set[StorageId] = field(default_factory=set)
     asked: list[tuple[StorageId, Question]] = field(default_factory=list)
     calls: list[StorageId] = field(default_factory=list)
+    processes: dict[str, str | PaxosBlockError] = field(default_factory=dict)
+    """Incarnations of the DataNode processes that answer at an address, or what comes instead."""
 
     async def ask(
         self, storage: StorageId, question: Question, *, timeout_s: float | None = None
@@ -206,6 +208,13 @@ class Network:
             raise DeadlineError(f"{storage}: the answer was lost")
         assert isinstance(answer, Answer)
         return answer
+
+    async def process_at(self, address: str) -> str:
+        """Stand in for `RpcAcceptors`: what `processes` says, nobody by default."""
+        found = self.processes.get(address, "")
+        if isinstance(found, PaxosBlockError):
+            raise found
+        return found
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         """Stand in for `RpcAcceptors`."""

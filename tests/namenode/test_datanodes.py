@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paxosblock.api.reports import ALL_BLOCKS, Heartbeat, Register, StorageReport
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import InvalidRequestError, NotReadyError
 from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.rack import DEFAULT_RACK, FAR_AWAY, Location
@@ -66,7 +66,8 @@ def test_another_process_or_other_storages_must_register_first(datanodes: DataNo
 def test_a_node_that_registers_again_may_have_another_address_and_fewer_storages(
     datanodes: DataNodes,
 ) -> None:
-    datanodes.register(Register("dn", "dn:1", "run-2", (report(S2),)), 1)
+    again = Register("dn", "dn:1", "run-2", (report(S2),))
+    datanodes.register(again, 1, ended="run-1")
     assert datanodes.address(S2) == "dn:1"
     assert datanodes.address(S1) == ""
     assert not datanodes.member(S1, 1).live
@@ -135,7 +136,8 @@ def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(
 
 
 def test_no_report_is_asked_for_of_a_storage_that_failed(datanodes: DataNodes) -> None:
-    datanodes.register(register("dn", "run-2", report(S1), report(S2, failed="broken")), 0)
+    broken = register("dn", "run-2", report(S1), report(S2, failed="broken"))
+    datanodes.register(broken, 0, ended="run-1")
     datanodes.reported(S1).add(ALL_BLOCKS)
     assert not datanodes.must_report("dn", 4)
 
@@ -165,57 +167,46 @@ def start(
     return Register("dn", f"dn:{port}", incarnation, disks, cluster)
 
 
-def test_a_second_process_of_a_name_with_other_storages_is_refused_while_the_first_lives(
-    datanodes: DataNodes,
+COMES_AGAIN = (
+    start("run-2"),
+    start("run-2", 1),  # at another address
+    start("run-2", 1, report(S2)),  # and with one of its disks
+    start("run-2", 9864, *OTHER_DISKS),  # with new disks
+    start("run-2", 1, *OTHER_DISKS),  # of another node, by its name
+)
+
+
+@pytest.mark.parametrize("second", COMES_AGAIN)
+def test_another_process_waits_until_the_one_before_has_ended_or_is_dead(
+    datanodes: DataNodes, second: Register
 ) -> None:
-    second = start("run-2", 1, *OTHER_DISKS)
-    with pytest.raises(InvalidRequestError, match="another process of this name lives at dn:9864"):
-        datanodes.register(second, 2)
-    assert datanodes.heartbeat(heartbeat(), 2)
-    assert datanodes.address(S1) == "dn:9864"
-    datanodes.register(second, 5)  # the first has been silent since second 2
+    """D10: it may have a copy of a volume, which has forgotten what was promised since."""
+    datanodes.heartbeat(heartbeat(), 2)
+    for now_s in (2.1, 5, 16.9):
+        for ended in ("", "run-0"):
+            with pytest.raises(NotReadyError, match="before this one, at dn:9864, was heard"):
+                datanodes.register(second, now_s, ended=ended)
+        assert datanodes.is_current("dn", "run-1")
+        assert datanodes.address(S1) == "dn:9864"
+    datanodes.register(second, 17)
     assert datanodes.is_current("dn", "run-2")
 
 
-@pytest.mark.parametrize(
-    "restarted",
-    [
-        start("run-2"),
-        start("run-2", 1),  # at another address
-        start("run-2", 1, report(S2)),  # and with one of its disks
-        start("run-2", 9864, *OTHER_DISKS),  # with new disks
-    ],
-)
-def test_a_restart_is_never_refused_however_alive_the_process_before_it_looks(
+@pytest.mark.parametrize("restarted", COMES_AGAIN)
+def test_a_restart_does_not_wait_however_alive_the_process_before_it_looks(
     datanodes: DataNodes, restarted: Register
 ) -> None:
-    datanodes.register(restarted, 0.1)
+    datanodes.register(restarted, 0.1, ended="run-1")
     assert datanodes.is_current("dn", "run-2")
 
 
-def test_of_two_processes_with_copies_of_a_volume_the_first_keeps_its_place(
+def test_what_another_process_learned_of_the_end_of_one_is_of_no_use_behind_a_third(
     datanodes: DataNodes,
 ) -> None:
-    datanodes.register(start("copy", 1), 1)
-    assert not datanodes.heartbeat(heartbeat(), 2)  # the first lives, and is asked to register
-    datanodes.register(start("run-1"), 2)
-    for now_s in (3, 4):
-        with pytest.raises(InvalidRequestError, match="lives at dn:9864"):
-            datanodes.register(start("copy", 1), now_s)
-        assert datanodes.heartbeat(heartbeat(), now_s)
-    datanodes.register(start("copy", 1), 7)  # the first was stopped
-    assert datanodes.is_current("dn", "copy")
-
-
-def test_a_late_message_of_a_process_that_was_killed_delays_the_next_one_only_shortly(
-    datanodes: DataNodes,
-) -> None:
-    datanodes.register(start("run-2", 1), 1)
-    datanodes.register(start("run-1"), 1.1)  # sent before it was killed
-    with pytest.raises(InvalidRequestError, match="another process"):
-        datanodes.register(start("run-2", 1), 2)
-    datanodes.register(start("run-2", 1), 4.2)
-    assert datanodes.heartbeat(heartbeat(incarnation="run-2"), 5)
+    datanodes.register(start("run-2"), 1, ended="run-1")
+    with pytest.raises(NotReadyError):
+        datanodes.register(start("copy", 1), 1, ended="run-1")
+    assert datanodes.is_current("dn", "run-2")
 
 
 def test_a_datanode_of_another_cluster_is_refused_and_not_known() -> None:

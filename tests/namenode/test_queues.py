@@ -92,6 +92,9 @@ class Asking:
         self.alone_at_once -= 1
         return Deleted(question.block, storage)
 
+    async def process_at(self, address: str) -> str:
+        raise AssertionError("not by the queues")
+
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         raise AssertionError("not by the queues")
 

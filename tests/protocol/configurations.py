@@ -324,6 +324,18 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         3150,
     ),
+    "volume-copy": (
+        Config(
+            "a config of 2: a process with a copy of a volume registers, and a recovery",
+            chunks=2,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(seals=1, restarts=1, volume_copies=1),
+            must_fire=("K5", "K6", *PROPOSER, "D8-restart", "D10", "D10-copy"),
+        ),
+        11408,
+    ),
     "restart-read": (
         Config(
             "an R2 read while two processes restart, two chunks on their way",

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from paxosblock.api.reports import Register, StorageReport
+from paxosblock.errors import NotReadyError
+from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.protocol import register
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, Effect, SyncChunks
 from paxosblock.protocol.messages import (
@@ -79,10 +82,13 @@ def answered(model: Model, at: int, cell: Cell[Disk], bit: int, got: Chunks) -> 
     if disk.dead:
         if step.effect is None and not isinstance(step.reply, Deleted):
             return Outcome(cell, step.reply, 0, "D9-no-copy")
-        healed = Disk(step.replica, synced_after(disk, step.replica, step.effect))
+        synced = synced_after(disk, step.replica, step.effect)
+        healed = Disk(step.replica, synced, copy=disk.copy)
         voted = model.post(step.reply) if isinstance(step.reply, RecoveryVote) else 0
         return Outcome(model.cell(healed), step.reply, voted, "D9")
-    after = Disk(step.replica, synced_after(disk, step.replica, step.effect))
+    after = replace(
+        disk, replica=step.replica, synced=synced_after(disk, step.replica, step.effect)
+    )
     rule = _rule(disk, after, request, step.reply, got)
     awaited = isinstance(step.reply, Created | Vote | LastVote | RecoveryVote)
     mail = model.post(step.reply) if awaited else 0
@@ -135,7 +141,7 @@ def _delivered(
         return None if mail == world.mail else world._replace(mail=mail)
     after = world._replace(disks=disks, mail=mail)
     replica = outcome.disk.value.replica
-    if isinstance(request, Delete) and outcome.disk.value == Disk(None):
+    if isinstance(request, Delete) and replica is None and not outcome.disk.value.dead:
         name, record = model.storages[at], world.record.value
         member = name in record.members and not record.restored
         oracle.demand(not member, "D7 a member lost its replica", name)
@@ -237,7 +243,7 @@ def crash_moves(model: Model, world: World) -> Iterator[Move]:
         if replica is None or cell.value.dead:
             continue
         if budget.damages:
-            after = Disk(replica, cell.value.synced, dead=True)
+            after = replace(cell.value, dead=True)
             yield _crashed(model, world, at, "D9-damage", after, damages=budget.damages - 1)
         if budget.unreadable:
             after = Disk(None, dead=True, epoch=replica.registers.epoch)
@@ -245,15 +251,51 @@ def crash_moves(model: Model, world: World) -> Iterator[Move]:
         if replica.registers.state is not ReplicaState.RBW:
             continue
         if budget.restarts and not replica.restarted:
-            after = Disk(register.restarted(replica, same_boot=True), cell.value.synced)
+            after = replace(cell.value, replica=register.restarted(replica, same_boot=True))
             yield _crashed(model, world, at, "D8-restart", after, restarts=budget.restarts - 1)
         if budget.power_cuts:
             kept = max(replica.registers.base_length, cell.value.synced)
             for length in range(kept, replica.length + 1):
                 left = replace(replica, log=replica.log.truncate(length))
-                after = Disk(register.restarted(left, same_boot=False), length)
+                left = register.restarted(left, same_boot=False)
+                after = replace(cell.value, replica=left, synced=length)
                 left_budget = budget.power_cuts - 1
                 yield _crashed(model, world, at, "D8-power", after, power_cuts=left_budget)
+
+
+def copy_moves(model: Model, world: World) -> Iterator[Move]:
+    """D10: a volume is copied while its DataNode lives, and a process with the copy registers."""
+    left = world.budget.value.volume_copies
+    for at, cell in enumerate(world.disks):
+        disk, name = cell.value, model.storages[at]
+        if left and disk.sound is not None and disk.copy is None:
+            made = _with_disk(model, world, at, replace(disk, copy=disk.replica))
+            spent = model.cell(replace(world.budget.value, volume_copies=left - 1))
+            words = ("the volume of", name, "is copied:", disk.replica)
+            yield Move("D10-copy", words, made._replace(budget=spent))
+        if disk.copy is None:
+            continue
+        model.doing = ("a process with a copy of the volume of", name, "registers")
+        if not model.once(_takes_the_place, name):
+            model.fired["D10"] += 1
+            continue
+        # The one process now has the place of the other one: what came to that comes to it.
+        forgotten = register.restarted(disk.copy, same_boot=True)
+        after = Disk(forgotten, min(disk.synced, forgotten.length))
+        words = ("a process with the copy answers for", name, "with", forgotten)
+        yield Move("D10-amnesia", words, _with_disk(model, world, at, after))
+
+
+def _takes_the_place(storage: StorageId) -> bool:
+    """Return what a NameNode makes of a process that registers for a storage whose DataNode was
+    heard a moment ago, and answers that it lives."""
+    known = DataNodes(3, 15)
+    known.register(Register("dn", "dn:1", "first", (StorageReport(storage, 1, 1, 0),)), 0)
+    try:
+        known.register(Register("dn", "dn:2", "copy", (StorageReport(storage, 1, 1, 0),)), 1)
+    except NotReadyError:
+        return False
+    return True
 
 
 def torn_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:
@@ -267,12 +309,16 @@ def torn_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:
             continue
         if replica.registers.max_generation <= request.generation:
             promised = replica.having(max_generation=request.generation)
-            after = Disk(register.restarted(promised, same_boot=True), world.disks[at].value.synced)
+            promised = register.restarted(promised, same_boot=True)
+            after = replace(world.disks[at].value, replica=promised)
             yield _crashed(model, world, at, "D8-torn", after, torn=budget.torn - 1)
 
 
 def _crashed(model: Model, world: World, at: int, rule: str, after: Disk, **spent: int) -> Move:
-    disks = (*world.disks[:at], model.cell(after), *world.disks[at + 1 :])
     budget = model.cell(replace(world.budget.value, **spent))
     words = (model.storages[at], "crashes and comes back with", after.replica)
-    return Move(rule, words, world._replace(disks=disks, budget=budget))
+    return Move(rule, words, _with_disk(model, world, at, after)._replace(budget=budget))
+
+
+def _with_disk(model: Model, world: World, at: int, disk: Disk) -> World:
+    return world._replace(disks=(*world.disks[:at], model.cell(disk), *world.disks[at + 1 :]))

@@ -34,6 +34,7 @@ from tests.protocol.client_moves import (
 )
 from tests.protocol.datanode_moves import (
     answered,
+    copy_moves,
     crash_moves,
     is_dead,
     request_moves,
@@ -87,6 +88,8 @@ def moves(model: Model, world: World) -> Iterator[Move]:
     budget = world.budget.value
     if budget.restarts or budget.power_cuts or budget.damages or budget.unreadable:
         yield from crash_moves(model, world)
+    if model.config.budget.volume_copies:
+        yield from copy_moves(model, world)
     if budget.deletes:
         yield from report_moves.report_moves(model, world)
 

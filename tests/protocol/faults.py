@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
@@ -396,6 +397,10 @@ def recover_from_one(member_count: int) -> int:
     return 1
 
 
+def let_anybody_in(*_: object) -> None:
+    """D10: the process before is not waited for."""
+
+
 closes_in_flight = property(lambda writer: writer.state is WriterState.OPEN)
 """W6 without acknowledged == sent."""
 
@@ -404,6 +409,9 @@ def _seals(count: int, *reads: str, chunks: int = 1) -> Config:
     return Config("", chunks=chunks, budget=Budget(seals=count), reads=reads)
 
 
+_VOLUME_COPY = Config(
+    "", chunks=1, members=2, storages=2, targets=((0, 1),), budget=Budget(seals=1, volume_copies=1)
+)
 _POWER_2 = Config("", chunks=1, durability=MEMORY, budget=Budget(seals=1, power_cuts=2))
 _POWER_READ = Config(
     "", chunks=1, durability=MEMORY, budget=Budget(seals=1, power_cuts=1), reads=("R2",)
@@ -478,6 +486,9 @@ FAULTS: dict[str, Fault] = {
         register, "_takes_writes", write_through_a_promise, _seals(1, "R2"), LOST
     ),
     "never weak": Fault(register, "restarted", never_weak, _POWER_2, LOST),
+    "a copy of a volume answers for it": Fault(
+        DataNodes, "check_place", let_anybody_in, _VOLUME_COPY, LOST
+    ),
     "count every answer": Fault(read, "is_good", count_every_answer, _seals(2, "R2"), LOST),
     "count weak answers": Fault(read, "is_good", count_weak_answers, _POWER_2_READ, LESS),
     "count a weak restarted replica": Fault(

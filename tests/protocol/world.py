@@ -53,13 +53,14 @@ class Disk(msgspec.Struct, frozen=True):
     """The content of a storage, and how many chunks would survive a power cut.
 
     Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows, but
-    the `epoch` of its log.
+    the `epoch` of its log. `copy` is what a copy of the volume has, which was made once.
     """
 
     replica: Replica | None
     synced: int = 0
     dead: bool = False
     epoch: Generation = FIRST_GENERATION
+    copy: Replica | None = None
 
     @property
     def sound(self) -> Replica | None:
@@ -154,6 +155,7 @@ class Budget(msgspec.Struct, frozen=True):
     leaves: int = 0
     restores: int = 0
     learns: int = 0
+    volume_copies: int = 0
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ HEARTBEAT = {
     "namenode": {"datanode_stale_after": "2s"},
     "datanode": {"heartbeat_interval": "200ms"},
 }
+FILES = 60
 REFUSED = "NameNode refuses this DataNode"
 
 
@@ -154,6 +156,62 @@ def test_a_copy_of_a_volume_does_not_take_the_place_of_the_volume(
     wait_until(
         lambda: cluster.status().datanodes[0].address == own.address, what="the first is back"
     )
+
+
+def test_a_copy_of_a_live_nodes_volume_is_registered_for_no_moment_and_deletes_nothing(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (own,) = cluster.status().datanodes
+    (volume,) = cluster.datanodes[0].volumes
+    with Client(cluster.url) as client:
+        for number in range(FILES):
+            with client.create(f"/{number}", replication=1) as out:
+                out.write(bytes(70_000))  # more than a small replica: a file on disk
+        folder, log = tmp_path / "copy", tmp_path / "log"
+        shutil.copytree(volume, folder)
+        held = files(folder)
+        assert len(held) > FILES
+        with node(log, *datanode(cluster, folder, own.node)) as copy:
+            for number in range(FILES):
+                client.delete(f"/{number}")
+                with suppress(subprocess.TimeoutExpired):
+                    copy.wait(0.05)  # the Deletes go out while it begins and is refused
+            assert f"another process of this name lives at {own.address}" in refused(copy, log)
+        assert files(folder) == held, "it carried out no Delete"
+    said = cluster.namenode.log.read_text()
+    assert said.count("DataNode registered") == 1
+    assert "Traceback" not in said
+
+
+def test_a_restart_at_another_port_is_back_before_the_one_before_it_counts_as_dead(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (own,) = cluster.status().datanodes
+    (volume,) = cluster.datanodes[0].volumes
+    cluster.datanodes[0].kill()
+    with node(tmp_path / "log", *datanode(cluster, volume, own.node)):
+        began_s = time.monotonic()
+        wait_until(
+            lambda: cluster.status().datanodes[0].address != own.address,
+            what="it is back at another port",
+        )
+        assert time.monotonic() - began_s < 10, "15 s make a node dead"
+
+
+def test_a_copy_waits_while_the_process_before_it_hangs(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (own,) = cluster.status().datanodes
+    (volume,) = cluster.datanodes[0].volumes
+    shutil.copytree(volume, tmp_path / "copy")
+    log = tmp_path / "log"
+    cluster.datanodes[0].pause()
+    with node(log, *datanode(cluster, tmp_path / "copy", own.node)) as copy:
+        wait_until(lambda: "it may live" in log.read_text(), what="it is told to wait")
+        assert cluster.status().datanodes[0].address == own.address
+        cluster.datanodes[0].resume()
+        assert f"another process of this name lives at {own.address}" in refused(copy, log)
+    assert cluster.namenode.log.read_text().count("DataNode registered") == 1
 
 
 def test_a_node_in_the_folder_of_the_other_role_touches_nothing(

@@ -84,6 +84,10 @@ class NobodyAnswers:
         await self.ask(storage, questions[0])
         raise AssertionError(f"{storage} answers")
 
+    async def process_at(self, address: str) -> NoReturn:
+        """Never called."""
+        raise AssertionError(f"{address} is asked who it is")
+
     async def find_chunk(self, question: FindChunk) -> NoReturn:
         """Never called."""
         raise AssertionError(f"{question.storage} is asked {question}")

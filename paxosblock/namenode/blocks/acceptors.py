@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from paxosblock.api.datanode import (
     ACCEPT,
     ACCEPT_ALL,
     FIND_CHUNK,
+    PROCESS,
+    AskProcess,
     Envelope,
     Envelopes,
     FindChunk,
@@ -37,6 +39,9 @@ from paxosblock.protocol.types import StorageId
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+PROCESS_S: Final = 2.0
+"""Seconds in which a process has to say that it lives: less than a registration waits."""
 Question = NextGS | RecoveryWrite | Finalize | Delete
 Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 Heard = Answer | PaxosBlockError | None
@@ -64,6 +69,13 @@ class Acceptors(Protocol):
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         """Ask a storage for the byte at which a chunk begins. Raises as `ask`."""
+
+    async def process_at(self, address: str) -> str:
+        """Return the incarnation of the DataNode process at `address`; "" if nobody listens there.
+
+        Raises:
+            PaxosBlockError: there is no telling.
+        """
 
 
 class RpcAcceptors:
@@ -94,6 +106,19 @@ class RpcAcceptors:
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         """Ask one storage about its replica."""
         return await self._call(question.storage, FIND_CHUNK, question, self._timeout_s)
+
+    async def process_at(self, address: str) -> str:
+        """Ask who answers there."""
+        question = AskProcess()
+        try:
+            found = await self._client.call(
+                address, PROCESS.name, question, PROCESS.answer, timeout_s=PROCESS_S
+            )
+        except UnavailableError as error:
+            if error.details.get("nobody_listens"):
+                return ""
+            raise
+        return found.incarnation
 
     async def _call(
         self, storage: StorageId, method: Method[Q, A], question: Q, timeout_s: float

@@ -14,7 +14,7 @@ from typing import Final
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, BlockMember, Excluded
 from paxosblock.api.reports import LAST_BLOCK, BlockRange, Heartbeat, Register, StorageReport
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import InvalidRequestError, NotReadyError
 from paxosblock.logs import facts
 from paxosblock.namenode.blocks.admin_states import AdminStates
 from paxosblock.namenode.blocks.placement import Blame, Candidate
@@ -89,10 +89,6 @@ class DataNode:
     heard_s: float
     location: Location
     cluster: str = ""
-    replaced: str = ""
-    """The incarnation that this one replaced; if that comes back, both are alive."""
-    refused: frozenset[str] = frozenset()
-    """Incarnations of its name that are refused as long as it lives."""
     open_blocks: int = 0
     placed: dict[StorageId, PlacedBlocks] = field(default_factory=dict)
     reported: dict[StorageId, Reported] = field(default_factory=dict)
@@ -125,19 +121,21 @@ class DataNodes:
     def __iter__(self) -> Iterator[DataNode]:
         return iter(self._nodes.values())
 
-    def register(self, request: Register, now_s: float, cluster: str = "") -> None:
+    def register(self, request: Register, now_s: float, cluster: str = "", ended: str = "") -> None:
         """Learn a DataNode, or that it came back under a new incarnation or address.
 
         Args:
             cluster: the id of this cluster; "" while it is not known.
+            ended: the incarnation of the process before it that is known to have ended.
 
         Raises:
-            InvalidRequestError: the DataNode is of another cluster; another process lives under its
-                name; or one of its storages belongs to another live DataNode: a volume that was
-                copied must come back under a new id (PROTOCOL.md 1).
+            InvalidRequestError: the DataNode is of another cluster; or one of its storages belongs
+                to another live DataNode: a volume that was copied must come back under a new id
+                (PROTOCOL.md 1).
+            NotReadyError: as `check_place`.
         """
         self.check_cluster(request, cluster)
-        rivals = self._rivals_of(request, now_s)
+        self.check_place(request, now_s, ended)
         for report in request.storages:
             self._check_home(request.node, report.storage, now_s)
         for report in request.storages:
@@ -154,8 +152,6 @@ class DataNodes:
             heard_s=now_s,
             location=self._location(request),
             cluster=cluster,
-            replaced=_replaced_by(request, before),
-            refused=rivals,
             registered_s=now_s,
         )
         self._nodes[request.node] = node
@@ -401,34 +397,27 @@ class DataNodes:
             node=request.node,
         )
 
-    def _rivals_of(self, request: Register, now_s: float) -> frozenset[str]:
-        """Return the processes that a registering one keeps out: others of its name, in case they
-        live too.
-
-        A process that was killed is soon followed by the next one, with the same storages or at the
-        same address: it replaces the one before, however alive that still looks. If the one before
-        comes back after all, both are alive. The first keeps what it has promised, and the second,
-        which works on a copy, is refused until the first has been silent.
-
-        Raises:
-            InvalidRequestError: the other one lives.
-        """
+    def before(self, request: Register) -> DataNode | None:
+        """Return the other process whose place `request` wants: the last one of its name."""
         before = self._nodes.get(request.node)
-        if before is None:
-            return frozenset()
-        if before.incarnation == request.incarnation:
-            return before.refused
-        storages = {report.storage for report in request.storages}
-        stranger = before.address != request.address and not storages & before.storages.keys()
-        refused = request.incarnation in before.refused
-        if (stranger or refused) and self.liveness(before, now_s) is Liveness.LIVE:
-            raise InvalidRequestError(
-                f"DataNode {request.node}: another process of this name lives at {before.address}; "
-                "give each an --id and volumes of its own",
+        same = before is None or before.incarnation == request.incarnation
+        return None if same else before
+
+    def check_place(self, request: Register, now_s: float, ended: str) -> None:
+        """Raise NotReadyError while the process before it may live (D10 of PROTOCOL.md).
+
+        The two may work on a volume and a copy of it, which has forgotten what was promised since.
+        A process that `ended` is replaced at once, however alive it looks.
+        """
+        before = self.before(request)
+        if before is None or before.incarnation == ended:
+            return
+        if self.liveness(before, now_s) is not Liveness.DEAD:
+            raise NotReadyError(
+                f"DataNode {request.node}: the process before this one, at {before.address}, was "
+                f"heard {now_s - before.heard_s:.1f} s ago and does not answer; it may live",
                 node=request.node,
             )
-        comes_back = request.incarnation == before.replaced and not refused
-        return frozenset({before.incarnation} if comes_back else ())
 
     def _forget(self, name: str) -> None:
         for storage in self._nodes.pop(name).storages:
@@ -444,13 +433,6 @@ class DataNodes:
                 storage=storage,
                 node=home.node,
             )
-
-
-def _replaced_by(request: Register, before: DataNode | None) -> str:
-    if before is None:
-        return ""
-    again = before.incarnation == request.incarnation
-    return before.replaced if again else before.incarnation
 
 
 def _by_id(reports: tuple[StorageReport, ...]) -> dict[StorageId, StorageReport]:
