@@ -22,6 +22,7 @@ SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
+    "process": "by a NameNode, of a process that lives: tests/services/test_belonging.py",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
 }
