@@ -53,7 +53,7 @@ from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
 from paxosblock.namenode.kv.rocks_table import ROCKS
-from paxosblock.namenode.kv.table import Table, pieces
+from paxosblock.namenode.kv.table import Receiver, Table, pieces
 from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
 from paxosblock.net.access import OPEN, Access, Introduction, dialled
@@ -152,24 +152,49 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
     lock = clear(disk, draft)
     try:
         receiver = ROCKS.receive(disk, draft)
-        prepare = partial(begin, found, FIRST_TERM if members else 0)
         for piece in pieces(FileCheckpoint(disk, backup / _DATABASE), _PIECE_BYTES):
             receiver.write(piece)
-        if members:
-            lineage = Lineage(secrets.token_hex(16), born=False)
-            plant(
-                disk, draft, receiver, members=members, lineage=lineage, first=True, prepare=prepare
-            )
-        else:
-            receiver.check()
-            with closing(receiver.install()) as table:
-                prepare(table)
-                Journal(disk, draft, table.revision + 1, Limits().segment_bytes).close()
+        lineage = Lineage(secrets.token_hex(16), born=False)
+        fill(disk, draft, receiver, found=found, members=members, lineage=lineage)
     finally:
         disk.close(lock)
     disk.rename(draft, folder / (REPLICATED if members else ALONE))
     disk.sync_folder(folder)
     return found
+
+
+def fill(
+    disk: Disk,
+    folder: Path,
+    receiver: Receiver,
+    *,
+    found: Backup,
+    members: Sequence[str],
+    lineage: Lineage,
+) -> None:
+    """Make a cleared folder that of a NameNode with the catalog of a backup; durable on return.
+
+    Args:
+        disk: writes the files.
+        folder: gets them.
+        receiver: has the catalog that was backed up.
+        found: what the backup says of itself.
+        members: as `restore` takes them.
+        lineage: of the cluster that begins, if it has several NameNodes.
+
+    Raises:
+        CorruptionError: the backup is damaged.
+        NoSpaceError, StorageError: the disk refuses.
+        UnavailableError: the process that read the copy was ended.
+    """
+    prepare = partial(begin, found, FIRST_TERM if members else 0)
+    if members:
+        plant(disk, folder, receiver, members=members, lineage=lineage, first=True, prepare=prepare)
+        return
+    receiver.check()
+    with closing(receiver.install()) as table:
+        prepare(table)
+        Journal(disk, folder, table.revision + 1, Limits().segment_bytes).close()
 
 
 def begin(found: Backup, term: int, table: Table) -> None:

@@ -60,6 +60,7 @@ class Wanted:
 
     record: BlockRecord
     replication: int
+    file: int
 
 
 HEARD_WITHIN_S = 2.0
@@ -81,6 +82,8 @@ class Checker:
     damaged: set[tuple[File, BlockId]] = field(default_factory=set)
     """Replicas that the world damaged, each by its file and block."""
     counts: Counter[str] = field(default_factory=Counter)
+    unclear: bool = False
+    """A backup was brought back, and not all blocks are known again: nothing may be lost now."""
     _lost: dict[StorageId, float] = field(default_factory=dict)
     """The times at which the world took storages away."""
     _sound: dict[BlockId, tuple[_Version, frozenset[StorageId]]] = field(default_factory=dict)
@@ -97,17 +100,18 @@ class Checker:
         for block, wanted in self.blocks.items():
             version, before = self._sound.get(block, (None, frozenset()))
             now = self.whole(block)
-            if version != _version(wanted.record):
+            if wanted.record.restored or version != _version(wanted.record):
                 continue  # it was opened again, or cut: whole is something else by now
             members = frozenset(wanted.record.members)
             kept = min(wanted.replication, self._wanted[block], len(before))
             unknown = self._lost_just_now() | self._unnoticed.get(block, frozenset())
             have = len((now | unknown) & members)
-            if have < kept and not before <= now & members:
+            sound = {one for one in now & members if not self.is_damaged(block, one)}
+            if (have < kept and not before <= now & members) or (before and not sound):
                 gone = ", ".join(sorted(before - (now & members)))
                 self.world.mistake(
                     f"block {block}: {have} whole members of {len(before)} before, {kept} are to"
-                    f" stay; gone: {gone}; {self._told(block)}"
+                    f" stay, {len(sound)} are sound; gone: {gone}; {self.told(block)}"
                 )
         self._remember()
 
@@ -165,7 +169,7 @@ class Checker:
                 ),
             )
             for block, wanted in self.blocks.items()
-            if wanted.record.finalized
+            if wanted.record.finalized and not wanted.record.restored
         }
         self._unnoticed = {
             block: frozenset(one for one in self.whole(block) if self.is_damaged(block, one))
@@ -203,6 +207,8 @@ class Checker:
 
         Of a block that is not finalized all members but one, and that one only if none is missing.
         """
+        if self.unclear:
+            return False
         for block, wanted in self.blocks.items():
             record, held = wanted.record, self.held.get(block, {})
             there = {
@@ -242,7 +248,9 @@ class Checker:
     def may_damage(self) -> list[tuple[BlockId, Held]]:
         """Return replicas that the world may damage: blocks with two sound ones besides it, and
         none that is damaged and not known to be."""
-        found = []
+        found: list[tuple[BlockId, Held]] = []
+        if self.unclear:
+            return found
         for block, wanted in self.blocks.items():
             whole = sorted(self.whole(block))
             if wanted.record.finalized and not any(self.is_damaged(block, one) for one in whole):
@@ -250,6 +258,21 @@ class Checker:
                 if len(members) >= 2:
                     found += [(block, self.held[block][one]) for one in members]
         return found
+
+    # -- a backup that was brought back -----------------------------------------------------------
+
+    def readable(self, block: BlockId) -> list[StorageId]:
+        """Return the storages with a replica of a block that is not known to be damaged."""
+        return sorted(one for one, held in self.held.get(block, {}).items() if not held.known_dead)
+
+    def unlearned(self) -> list[str]:
+        """Return the blocks of the backup, in words, of which nobody knows yet what became."""
+        self._see()
+        return [
+            f"block {block}: {self.told(block)}"
+            for block, wanted in self.blocks.items()
+            if wanted.record.restored
+        ]
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -265,10 +288,10 @@ class Checker:
         for block, wanted in self.blocks.items():
             problem = self._problem(block, wanted, racks)
             if problem:
-                problems.append(f"block {block} {problem}; {self._told(block)}")
+                problems.append(f"block {block} {problem}; {self.told(block)}")
         for block in self.held:
             if block not in self.blocks and self._strays(block, ()):
-                problems.append(f"block {block} is not in the catalog; {self._told(block)}")
+                problems.append(f"block {block} is not in the catalog; {self.told(block)}")
         return problems
 
     def _problem(self, block: BlockId, wanted: Wanted, racks: dict[str, str]) -> str:
@@ -305,7 +328,7 @@ class Checker:
         """Return who else has a replica."""
         return sorted(one for one in self.held.get(block, {}) if one not in members)
 
-    def _told(self, block: BlockId) -> str:
+    def told(self, block: BlockId) -> str:
         wanted = self.blocks.get(block)
         members = "no record" if wanted is None else ", ".join(wanted.record.members)
         there = ", ".join(
@@ -328,7 +351,7 @@ def catalog_blocks(cluster: Cluster) -> Iterator[tuple[BlockId, Wanted]]:
             continue  # it was deleted, and is being swept
         file = decode_inode(inode.value)
         assert isinstance(file, FileInode)
-        yield entry.record.block, Wanted(entry.record, file.replication)
+        yield entry.record.block, Wanted(entry.record, file.replication, entry.file)
 
 
 def _held(machine: Machine, block: Block) -> Held | None:
@@ -399,6 +422,7 @@ def _is_whole(held: Held, record: BlockRecord) -> bool:
         return False
     if held.state is ReplicaState.RBW:  # an APPEND opened it again, and may have been given up
         there = held.accepted >= record.writer_generation and held.length >= record.length
-        return there and not held.weak  # it may be shorter when its machine is back
+        up = held.machine.node is not None
+        return there and (up or not held.weak)  # it may be shorter when its machine is back
     same = (held.length, held.size_bytes) == (record.length, record.size_bytes)
     return held.state is ReplicaState.FINALIZED and same

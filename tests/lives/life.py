@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from tests.lives.cluster import BLOCK_BYTES, Machine
 from tests.lives.errands import ERRANDS, stay_in_safe_mode
 from tests.lives.one_file import OneFile
 from tests.lives.pairs import Pair
+from tests.lives.restoring import Restore
 from tests.lives.rivals import Rivals
 from tests.lives.strangers import OF_DATANODES, OF_NAMENODES, try_door
 from tests.lives.trouble import Trouble
@@ -28,6 +29,8 @@ THRESHOLD: Final = BLOCK_BYTES / ROOMY
 """The distance of a storage's use from the mean that those allow who ask for balance."""
 TROUBLE_S: Final = 75.0
 LOOK_EVERY_S: Final = 0.25
+RESTORE_EVERY: Final = 3
+"""In one of so many lives a backup is brought back."""
 WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
 
@@ -85,7 +88,10 @@ class Life(Trouble):
             self.cluster.namenodes.start(seat)
         self.users.start(writers=2, readers=2)
         watching = self.loop.create_task(self._watch())
+        others = [self.loop.create_task(each) for each in self._others()]
         await self._trouble()
+        for other in others:
+            await other
         await self._heal()
         await self.users.end()
         await self._say_again()
@@ -106,6 +112,11 @@ class Life(Trouble):
             pairs.of_services,
             pairs.of_faults,
         )
+
+    def _others(self) -> Iterator[Coroutine[None, None, None]]:
+        """Yield what takes longer than a blow, and happens in some lives only."""
+        if isinstance(self.users, Users) and self.seed % RESTORE_EVERY == 0:
+            yield Restore(self, self.users).run()
 
     async def _watch(self) -> None:
         while True:
@@ -146,6 +157,8 @@ class Life(Trouble):
             await self.loop.pass_time(
                 self.rng.choice((0.05, 0.5, 2.0, 6.0)) * self.rng.random() * 2
             )
+            while self.truce:
+                await self.loop.pass_time(0.5)
             self.checker.look()
             deck.pop()()
             self.checker.rebase()
@@ -234,9 +247,17 @@ class Life(Trouble):
             self._ask(partial(errand, rng=rng, file=file))
 
     def _enter_safe_mode(self) -> None:
-        self._happens("safe mode")
         seconds = self.rng.uniform(0.2, 4)
-        self._ask(lambda fs: stay_in_safe_mode(fs, self.world, seconds))
+        if self.checker.unclear:
+            return  # he would leave that of the restore
+        self._happens("safe mode")
+
+        async def stay(fs: AsyncClient) -> None:
+            self.in_safe_mode += 1
+            await stay_in_safe_mode(fs, self.world, seconds)
+            self.in_safe_mode -= 1
+
+        self._ask(stay)
 
     def _ask(self, what: Callable[[AsyncClient], Awaitable[object]]) -> None:
         """Ask, and go on without the answer."""
@@ -254,13 +275,7 @@ class Life(Trouble):
 
     async def _heal(self) -> None:
         """All that may come back does; what is gone for good stays gone."""
-        self.checker.look()
-        for back in tuple(self._to_return):
-            back()
-        for machine in self.cluster.machines:
-            machine.disk.light(0)
-        self._heal_networks()
-        self.checker.rebase()
+        self.make_truce()
         self._happens("quiet")
 
     async def _say_again(self) -> None:

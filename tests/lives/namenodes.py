@@ -12,17 +12,25 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.backups import Backup, fill
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.kv.snapshot import Snapshot, load_snapshot
+from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.table import Receiver
 from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.namenode.raft.admission import Lineage
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.planting import plant
 from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.net.rpc import RpcRouter
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.network import Listener, SimulatedRpc
 from tests.lives.world import World
-from tests.memory_table import MEMORY
+from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
+from tests.raft.members import node_of
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host
 
@@ -30,6 +38,8 @@ OPTIONS: Final = Options(
     heartbeat_s=0.3, election_min_s=1.0, election_max_s=2.0, commit_timeout_s=5.0
 )
 FOLDER: Final = Path("/simulated/namenode")
+ALONE: Final = FOLDER / "kv"
+RAFT: Final = FOLDER / "raft"
 
 
 @dataclass(slots=True, eq=False)
@@ -92,10 +102,10 @@ class NameNodes:
 
     def _store(self, seat: Seat, host: Host) -> KeyValueStore:
         if len(self.seats) == 1:
-            return SingleMemberStore(FOLDER / "kv", disk=seat.disk, open_table=MEMORY.open)
+            return SingleMemberStore(ALONE, disk=seat.disk, open_table=MEMORY.open)
         seat.transport = SimulatedTransport(self._network, seat.address, host)
         return ReplicatedStore(
-            FOLDER / "raft",
+            RAFT,
             seat.address,
             self.addresses,
             seat.transport,
@@ -115,6 +125,51 @@ class NameNodes:
             seat.transport.unplug()
         seat.node = seat.transport = None
         seat.disk = seat.disk.after_the_end(self._rng, power_cut=power_cut)
+
+    # -- a backup ---------------------------------------------------------------------------------
+
+    def back_up(self) -> Snapshot:
+        """Return what `admin backup` fetches from the one that serves."""
+        seat = self.leading()
+        assert seat is not None
+        assert seat.node is not None
+        store = seat.node._store
+        if isinstance(store, SingleMemberStore):
+            machine = store._machine
+        else:
+            assert isinstance(store, ReplicatedStore)
+            machine = node_of(store).machine
+        assert isinstance(machine, StateMachine | ReplicatedMachine)
+        table = machine._table
+        assert isinstance(table, MemoryTable)
+        return table.snapshot()
+
+    def bring_back(self, backup: Snapshot) -> None:
+        """Replace the folders of all, wherever they are, by what `admin restore` makes of a backup,
+        and start them: the first has the catalog, and the others join it."""
+        for seat in self.seats:
+            if seat.host is not None:
+                self.kill(seat)
+        self._network = Network(self._world.loop, random.Random(self._rng.random()))  # its own key
+        several = len(self.seats) > 1
+        members, folder = (self.addresses, RAFT) if several else ((), ALONE)
+        found, lineage = Backup(backup.revision, ""), Lineage("brought back", born=False)
+        for seat in self.seats:
+            seat.disk = SimulatedDisk()
+            receiver = self._received(seat.disk, folder, backup)
+            if seat is self.seats[0]:
+                fill(seat.disk, folder, receiver, found=found, members=members, lineage=lineage)
+                backup = load_snapshot(seat.disk, folder)
+            else:
+                plant(seat.disk, folder, receiver, members=members, lineage=lineage, first=False)
+            self.start(seat)
+
+    @staticmethod
+    def _received(disk: SimulatedDisk, folder: Path, snapshot: Snapshot) -> Receiver:
+        receiver = MEMORY.receive(disk, folder)
+        for piece in encode_snapshot(snapshot):
+            receiver.write(piece)
+        return receiver
 
     # -- their network ----------------------------------------------------------------------------
 

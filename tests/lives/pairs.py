@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.namenode.blocks.cutter import Cutter
+from paxosblock.namenode.blocks.learner import Learner
 from paxosblock.namenode.blocks.rebuilder import Rebuilder
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replication.balancer import Balancer
@@ -35,7 +36,7 @@ from tests.raft.virtual_time import Host, VirtualTimeLoop, running_host
 
 SERVICES: Final = (
     "write", "append", "truncate", "rebuild", "recovery", "copy", "reduce", "balance", "scrub",
-    "finalize", "delete", "concat",
+    "finalize", "delete", "concat", "restore",
 )  # fmt: skip
 FAULTS: Final = (
     "NameNode cut off", "NameNode killed", "NameNode stopped", "bad weather", "byte damaged",
@@ -156,6 +157,7 @@ class Pairs:
             self._spans("truncate", Cutter, "_ask", lambda record, _: record.block),
             self._spans("copy", Copies, "_make", lambda copy: copy.record.block),
             self._spans("reduce", Reducer, "_part", lambda record, *_: record.block),
+            self._spans("restore", Learner, "_learn", lambda record: record.block),
             self._spans("scrub", Scrubber, "_scrub", lambda block: block.id),
             self._moves(),
             self._cuts(),

@@ -21,7 +21,7 @@ from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.net.access import Challenge
-from paxosblock.protocol import finalize
+from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import Grant
 from paxosblock.protocol.types import BlockState, Generation, StorageId, WriterId
@@ -122,7 +122,19 @@ def _opens_to_strangers() -> Changes:
     return ((Challenge, "met_by", lambda _, _proof: True),)
 
 
+def _believes_backups() -> Changes:
+    """Of a block that was brought back a storage that comes first is believed, and asked alone."""
+
+    learn = recovery.learn
+
+    def learned(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> recovery.Proposer:
+        return learn(record, witnesses[:1])
+
+    return ((recovery, "learn", learned),)
+
+
 FAULTS: Final = {
+    "one storage is believed after a restore": _believes_backups,
     "a fenced writer is obeyed": _fences_once,
     "a generation has two proposers": _recovers_in_an_old_generation,
     "a Grant goes to another writer": _grants_to_whoever_asks,

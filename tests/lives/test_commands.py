@@ -55,7 +55,7 @@ CHANGES: Final = {
 """Commands that change the files of a cluster, and the call by which each does."""
 NO_LIFE: Final = {
     "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
-    "admin restore": "makes a folder while no NameNode runs: tests of the command",
+    "admin restore": "asks no NameNode; lives do what it does: tests/lives/restoring.py",
     "spark compact": "writes and renames, as `fs put` and `fs mv`",
     "spark distcp": "writes and renames, as `fs put` and `fs mv`",
 }

@@ -35,8 +35,12 @@ HAPPENS = (
     "safe mode",
     "clock jumped",
     "errands",
+    "restore",
+    "files that were the same at a restore",
+    "files that were changed at a restore",
 )
 FOUND_BY = {
+    "one storage is believed after a restore": (Kind.FILES, (9, 6, 3), "restored, and "),
     "a copy counts before it is made": (Kind.FILES, (3, 2, 5, 6), "block "),
     "a fenced writer is obeyed": (Kind.RIVALS, (1, 2, 3, 4, 5, 6), "a fenced writer's flush"),
     "a generation has two proposers": (Kind.FILES, (3, 5, 1, 2, 4, 6, 7), "block "),

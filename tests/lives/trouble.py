@@ -48,6 +48,10 @@ class Trouble:
         self.counts: Counter[str] = Counter()
         self._namenode_suffers = False
         """One of them at a time: a minority, where there are several."""
+        self.truce = False
+        """Nothing happens to nodes and networks: somebody waits until all are up."""
+        self.in_safe_mode = 0
+        """Number of operators who are in safe mode, and will leave it."""
         self._no_loss_before_s = 0.0
         self._to_return: list[Callable[[], None]] = []
         """Calls that bring back, in the end at the latest, what is away."""
@@ -73,6 +77,23 @@ class Trouble:
         self._to_return.append(once)
         self.loop.in_world(seconds, once)
 
+    def make_truce(self) -> None:
+        """Let all that may come back do so, and nothing more happen."""
+        self.truce = True
+        self.checker.look()
+        for back in tuple(self._to_return):
+            back()
+        for machine in self.cluster.machines:
+            machine.disk.light(0)
+        self._heal_networks()
+        self.checker.rebase()
+
+    def end_truce(self) -> None:
+        """Let things happen again."""
+        self.truce = False
+        self.checker.rebase()
+        self._let_it_be_known()
+
     def _up(self) -> list[Machine]:
         return [each for each in self.cluster.machines if each.node is not None]
 
@@ -93,7 +114,7 @@ class Trouble:
 
     def _go_down(self, machine: Machine | None, *, power_cut: bool, again: bool = False) -> None:
         """Now, or in the middle of what it does with its disk next."""
-        if machine is None:
+        if machine is None or self.truce:
             return
 
         def happen() -> None:

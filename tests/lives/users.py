@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
@@ -24,7 +25,7 @@ FILES_MAX: Final = 12
 DURABILITIES: Final = (Durability.DISK, Durability.MEMORY)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class File:
     """A file as its users know it: its bytes are those of `content(path)`."""
 
@@ -41,6 +42,20 @@ class File:
     """Its writer is gone, and does not know what became of its last steps."""
     deleted: bool = False
     """Somebody asked for that."""
+    joined_to: File | None = None
+    """The file to whose end it was moved."""
+    of_the_past: bool = False
+    """A backup was brought back: another `File` is this one from then on, if there is any. What its
+    users do to it still, and see of it, tells nothing."""
+
+    def like(self, other: File) -> bool:
+        """True if both had all the same bytes when they were closed."""
+        same = (self.sent, self.rests) == (other.sent, other.rests)
+        return same and self.closed and other.closed
+
+
+FAR: Final = 1 << 40
+"""More bytes than any file has."""
 
 
 async def all_ended(world: World, running: list[asyncio.Task[None]], timeout_s: float) -> None:
@@ -68,6 +83,9 @@ class Users:
     over: bool = False
     """They are to come to an end."""
     _running: list[asyncio.Task[None]] = field(default_factory=list)
+    _made: int = 0
+    _busy: list[File] = field(default_factory=list)
+    """Files that somebody is at work on; he does not know yet what becomes of that."""
 
     def start(self, writers: int, readers: int) -> None:
         """Let them begin, each in a process of its own."""
@@ -83,6 +101,46 @@ class Users:
     def alive(self) -> list[File]:
         """Return the files that nobody asked to delete."""
         return [file for file in self.files if not file.deleted]
+
+    # -- a backup ---------------------------------------------------------------------------------
+
+    def now(self) -> list[tuple[File, File]]:
+        """Return the files, each with what is true of it at this moment."""
+        return [(file, replace(file)) for file in self.files]
+
+    def are_again(self, past: list[tuple[File, File]]) -> None:
+        """A backup of that moment is brought back: names are as they were, blocks as they are.
+
+        Files that were not there are gone. One that was changed since has what it had in the
+        blocks that it had, and in the last of them perhaps what came since.
+        """
+        for file in self.files:
+            file.of_the_past = True
+        self.files = [self._again(file, then) for file, then in past]
+
+    def _again(self, file: File, then: File) -> File:
+        into = file
+        while into.joined_to is not None:
+            into = into.joined_to
+        joins = into in self._busy and (into is not file or file.rests != (b"",))
+        if into.deleted or then.deleted or joins:
+            self.counts["files that were gone at a restore"] += 1
+            return replace(then, deleted=True)
+        same_bytes = replace(file, rests=then.rests).like(then) and file not in self._busy
+        if same_bytes:
+            self.counts["files that were the same at a restore"] += 1
+            return replace(then)
+        self.counts["files that were changed at a restore"] += 1
+        sent = FAR if file in self._busy else file.sent
+        return replace(then, sent=sent, closed=False, left=True)
+
+    @contextmanager
+    def _at_work(self, *files: File) -> Iterator[None]:
+        self._busy += files
+        try:
+            yield
+        finally:
+            self._busy = [each for each in self._busy if each not in files]
 
     async def _repeat(self, step: Step, rng: random.Random) -> None:
         async with self.cluster.new_client() as fs:
@@ -102,10 +160,12 @@ class Users:
         if len(self.alive()) >= FILES_MAX:
             await rng.choice((self._delete, self._join, self._append))(fs, rng)
             return
-        file = File(f"/f{len(self.files)}", rng.choice((2, 3, 3)), rng.choice(DURABILITIES))
+        file = File(f"/f{self._made}", rng.choice((2, 3, 3)), rng.choice(DURABILITIES))
+        self._made += 1
         self.files.append(file)
         try:
-            await self._write_file(fs, rng, file)
+            with self._at_work(file):
+                await self._write_file(fs, rng, file)
         finally:
             file.left = not file.closed
 
@@ -121,11 +181,12 @@ class Users:
         if len(closed) < 2:
             return
         target, source = rng.sample(closed, 2)
-        source.deleted = True
+        source.deleted, source.joined_to = True, target
         (before,) = target.rests
         joined = before + content(source.path, 0, source.sent) + source.rests[0]
         target.rests = (before, joined)
-        await fs.concat(target.path, [source.path])
+        with self._at_work(target):
+            await fs.concat(target.path, [source.path])
         target.rests = (joined,)
         self.counts["files joined"] += 1
 
@@ -134,11 +195,12 @@ class Users:
         if not closed:
             return
         file = rng.choice(closed)
-        async with await fs.append(file.path) as out:
-            if out.tell() != file.sent:
-                return  # another file was joined to it meanwhile
-            file.closed = False
-            await self._add(out, rng, file, file.sent + rng.randrange(BLOCK_BYTES))
+        with self._at_work(file):
+            async with await fs.append(file.path) as out:
+                if out.tell() != file.sent:
+                    return  # another file was joined to it meanwhile
+                file.closed = False
+                await self._add(out, rng, file, file.sent + rng.randrange(BLOCK_BYTES))
         self.counts["files appended to"] += 1
 
     async def _write_file(self, fs: AsyncClient, rng: random.Random, file: File) -> None:
@@ -185,10 +247,12 @@ class Users:
             async with await fs.open(file.path) as opened:
                 data = await opened.read()
         except NotFoundError:
-            if not file.deleted and (file.acknowledged or file.closed):
+            if not (file.deleted or file.of_the_past) and (file.acknowledged or file.closed):
                 self.world.mistake(f"{file.path} is not found")
             return
         self.counts["bytes read"] += len(data)
+        if file.of_the_past:
+            return
         possible = {*rests, *file.rests}
         if b"" in possible and len(data) <= file.sent:  # what is joined may not be there yet
             self._check(file, data, at_least, closed=closed)

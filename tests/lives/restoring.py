@@ -1,0 +1,150 @@
+"""A backup of the catalog that is brought back in the middle of a life, by the book.
+
+`docs/operations.md`: all NameNodes are stopped, their folders replaced, and started again in safe
+mode; the operator has every DataNode up before he leaves it; then he looks at what `fsck` calls
+lost, and deletes it. Writers and readers go on all the time, as do the blows until he looks.
+
+What must hold: `fsck` calls nothing lost of which a DataNode has a replica, nor a file that nobody
+deleted since the backup; what was closed before the backup and not changed since reads back, to the
+last byte; of what was changed since, each byte that is there is the right one, and those that were
+acknowledged before the backup are there (`Users.are_again`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from paxosblock.api.fsck import CHECK_FILES, CheckFiles, Condition, Finding
+from paxosblock.api.methods import Once
+from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.api.status import (
+    CLUSTER_STATUS,
+    SAFE_MODE,
+    ClusterStatusRequest,
+    SafeModeAction,
+    SafeModeRequest,
+)
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import PaxosBlockError
+from tests.lives.users import Users
+
+if TYPE_CHECKING:
+    from tests.lives.life import Life
+
+BEGINS_WITHIN_S: Final = 30.0
+BACKUP_AGE_S: Final = 25.0
+"""The oldest backup that is brought back."""
+LEARNED_WITHIN_S: Final = 90.0
+"""Of a truce, in which all DataNodes are up."""
+
+
+class Restore:
+    """One of them in the life of one seed."""
+
+    def __init__(self, life: Life, users: Users) -> None:
+        self.life = life
+        self.users = users
+        self.rng = random.Random(f"{life.seed} restore")
+
+    async def run(self) -> None:
+        """Take the backup some time, and bring it back later; see the end of it."""
+        life, loop = self.life, self.life.loop
+        await loop.pass_time(self.rng.uniform(5, BEGINS_WITHIN_S))
+        await self._until(lambda: life.cluster.namenode is not None)
+        life._happens("backup")
+        backup, past = life.cluster.namenodes.back_up(), self.users.now()
+        await loop.pass_time(self.rng.uniform(0, self.rng.choice((0.5, 5.0, BACKUP_AGE_S))))
+        await self._until(lambda: not life._namenode_suffers and not life.in_safe_mode)
+        life.checker.look()
+        life._happens("restore")
+        life._namenode_suffers = life.checker.unclear = True
+        self.users.are_again(past)
+        life.cluster.namenodes.bring_back(backup)
+        life.checker.rebase()
+        await loop.pass_time(self.rng.choice((0.0, 3.0, 15.0)) * self.rng.random())
+        life.make_truce()
+        await self._until(lambda: all(each.node is not None for each in life.cluster.machines))
+        await self._ask(self._all_are_there)
+        await self._ask(self._leave_safe_mode)
+        end_s = loop.now + LEARNED_WITHIN_S
+        while left := await self._unlearned():
+            if loop.now > end_s:
+                life.world.mistake(f"restored, and never learned: {'; '.join(left)}")
+                break
+            await self._ask(self._fsck)
+            await loop.pass_time(2.0)
+        life.checker.unclear = life._namenode_suffers = False
+        life.end_truce()
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            await self.life.loop.pass_time(0.1)
+
+    async def _ask(self, what: Callable[[AsyncClient], Awaitable[bool]]) -> None:
+        """Ask as an operator does who does not give up."""
+
+        async def ask() -> bool:
+            async with self.life.cluster.new_client() as fs:
+                try:
+                    return await what(fs)
+                except PaxosBlockError:
+                    return False
+
+        while not await self.life._admin.ask(ask()):
+            await self.life.loop.pass_time(0.5)
+
+    async def _all_are_there(self, fs: AsyncClient) -> bool:
+        status = await fs._core.namenodes.call(CLUSTER_STATUS, ClusterStatusRequest())
+        there = {node.node for node in status.datanodes}
+        return {each.name for each in self.life.cluster.machines} <= there
+
+    async def _leave_safe_mode(self, fs: AsyncClient) -> bool:
+        await fs._core.namenodes.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+        return True
+
+    async def _unlearned(self) -> list[str]:
+        await self._until(lambda: self.life.cluster.namenode is not None)
+        return self.life.checker.unlearned()
+
+    def _is_unlearnable(self, file: int) -> bool:
+        checker = self.life.checker
+        return any(
+            wanted.file == file and wanted.record.restored and not checker.readable(block)
+            for block, wanted in checker.blocks.items()
+        )
+
+    async def _fsck(self, fs: AsyncClient) -> bool:
+        """Do as `fsck --delete-corrupt --yes` does. A file that was open at the backup, and deleted
+        since, stays open without a replica of its last block: it is deleted by name."""
+        findings = await _checked(fs)
+        there = {file.path for file in self.users.alive() if file.acknowledged or file.closed}
+        for each in findings:
+            gone = each.path not in there and each.condition is Condition.OPEN
+            if gone and self._is_unlearnable(each.file_id):
+                await fs._core.namenodes.call_once(DELETE, _deletes(each))
+            elif each.condition.lost:
+                self.life.counts["files lost at a restore"] += 1
+                said = f"fsck calls {each.path}, block {each.block}, {each.condition.value}"
+                if each.path in there:
+                    self.life.world.mistake(f"{said}: nobody deleted it since the backup")
+                if self.life.checker.readable(each.block):
+                    told = self.life.checker.told(each.block)
+                    self.life.world.mistake(f"{said}: a DataNode has it; {told}")
+                await fs._core.namenodes.call_once(DELETE, _deletes(each))
+        return True
+
+
+async def _checked(fs: AsyncClient) -> list[Finding]:
+    findings: list[Finding] = []
+    request: CheckFiles | None = CheckFiles("/")
+    while request is not None:
+        page = await fs._core.namenodes.call(CHECK_FILES, request)
+        findings += page.findings
+        request = CheckFiles("/", page.next) if page.next is not None else None
+    return findings
+
+
+def _deletes(found: Finding) -> Callable[[Once], DeletePath]:
+    return lambda once: DeletePath(found.path, once=once, file_id=found.file_id)
