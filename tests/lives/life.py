@@ -16,6 +16,7 @@ from paxosblock.errors import PaxosBlockError
 from tests.disks.simulated import ROOMY
 from tests.lives.cluster import BLOCK_BYTES, Machine
 from tests.lives.errands import ERRANDS, stay_in_safe_mode
+from tests.lives.folders import Folders
 from tests.lives.one_file import OneFile
 from tests.lives.pairs import Pair
 from tests.lives.restoring import Restore
@@ -31,6 +32,8 @@ TROUBLE_S: Final = 75.0
 LOOK_EVERY_S: Final = 0.25
 RESTORE_EVERY: Final = 3
 """In one of so many lives a backup is brought back."""
+FOLDERS_EVERY: Final = 3
+"""In one of so many lives folders of NameNodes are damaged."""
 WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
 
@@ -117,6 +120,8 @@ class Life(Trouble):
         """Yield what takes longer than a blow, and happens in some lives only."""
         if isinstance(self.users, Users) and self.seed % RESTORE_EVERY == 0:
             yield Restore(self, self.users).run()
+        if self.seed % FOLDERS_EVERY == 1:
+            yield Folders(self).run(TROUBLE_S)
 
     async def _watch(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import Backup, fill
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.engine import SingleMemberStore
@@ -52,6 +53,10 @@ class Seat:
     node: NameNode | None = None
     """Its store is open. None while it is not."""
     transport: SimulatedTransport | None = None
+    may_refuse: bool = False
+    """Somebody damaged its folder."""
+    refusal: str = ""
+    """Why it did not start; "" if it did, or is about to."""
 
 
 class NameNodes:
@@ -86,6 +91,7 @@ class NameNodes:
     def start(self, seat: Seat) -> None:
         """Begin the process of a NameNode that has none."""
         assert seat.host is None
+        seat.refusal = ""
         seat.host = self._world.new_host()
         seat.host.run(self._run(seat, seat.host))
 
@@ -96,9 +102,20 @@ class NameNodes:
         router = RpcRouter()
         Service(node).add_to(router)
         self._world.network.listen(seat.address, Listener(host, router))
-        await store.start()
+        try:
+            await store.start()
+        except PaxosBlockError as error:
+            if seat.host is host and not seat.disk.dead:  # else it was killed before
+                self._refused(seat, error)
+            return
         await node.start()
         seat.node = node
+
+    def _refused(self, seat: Seat, error: PaxosBlockError) -> None:
+        if not seat.may_refuse:
+            self._world.mistake(f"{seat.address} cannot start: {error}")
+        self.kill(seat)
+        seat.refusal = str(error)
 
     def _store(self, seat: Seat, host: Host) -> KeyValueStore:
         if len(self.seats) == 1:
