@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from paxosblock.api.fsck import CHECK_FILES, CheckFiles, Condition
 from paxosblock.api.namenode import (
     APPEND,
     FINALIZE_BLOCK,
@@ -19,7 +21,9 @@ from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError, SafeModeError
 from paxosblock.namenode.backups import Backup, begin
+from paxosblock.namenode.blocks.replication.fsck import conditions
 from paxosblock.namenode.catalog import learning
+from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.state import StateMachine
@@ -223,3 +227,35 @@ async def test_a_promise_above_all_that_were_skipped_is_exceeded(cluster: Cluste
     learned = await cluster.learned(record.block)
     assert (learned.restored, learned.generation > high) == (False, True)
     assert set(learned.members) == set(record.members)
+
+
+async def findings(cluster: Cluster) -> list[Condition]:
+    page = await cluster.scene.service.call(CHECK_FILES, CheckFiles("/"))
+    return [each.condition for each in page.findings]
+
+
+async def test_a_block_that_was_open_at_the_backup_and_that_nobody_has_is_called_missing(
+    cluster: Cluster,
+) -> None:
+    """Its file would be shown as being written, for ever, and nobody would be told why."""
+    scene = cluster.scene
+    view = await scene.add_block(await scene.create("/f"))
+    cluster.back_up()
+    for acceptor in cluster.network.reach.values():
+        acceptor.replicas.clear()  # the file was deleted since
+    await cluster.restore()
+    assert (await cluster.learned(view.record.block)).restored, "nobody can tell"
+    assert await findings(cluster) == [Condition.OPEN, Condition.MISSING]
+
+
+async def test_a_block_of_a_backup_is_unclear_while_a_datanode_with_it_may_come_back(
+    cluster: Cluster,
+) -> None:
+    """An operator who sees nothing ends safe mode, and absent DataNodes are waited for no more."""
+    strangers = tuple(StorageId(f"absent-{number}") for number in range(3))
+    brought = finalize.bring_back(await cluster.file())
+    record = msgspec.structs.replace(brought, members=strangers)
+    sight = cluster.scene.node.sight
+    need = sight.need(Demand(BlockEntry(record), 3), sight.view())
+    assert [*conditions(need)] == [Condition.UNCLEAR]
+    assert set(strangers) < set(need.elsewhere), "others have reported one"

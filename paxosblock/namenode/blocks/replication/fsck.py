@@ -116,7 +116,7 @@ def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -
     blocks = tree.block_page(reads, number, step.place, SLICE)
     for located in blocks.blocks:
         page.blocks += 1
-        if located.entry.record.finalized:
+        if located.entry.record.finalized or located.entry.record.restored:
             need = assess(Demand(located.entry, inode.replication))
             page.size_bytes += located.entry.record.size_bytes
             page.asked_replicas += need.wanted

@@ -138,7 +138,7 @@ def assess(
     seen = _Sorted()
     for member in record.members:
         _sort(seen, member, view.place(member), member in holders, member in damaged)
-    found = len(seen.sound) > 0 or any(_may_be_back(view.place(each)) for each in seen.counted)
+    found = len(seen.sound) > 0 or any(may_be_back(view.place(each)) for each in seen.counted)
     return Need(
         wanted=wanted,
         counted=len(seen.counted),
@@ -153,16 +153,17 @@ def assess(
     )
 
 
-def of_restored(need: Need, known: Collection[StorageId]) -> Need:
-    """Return the need of a block of which nobody has learned yet what became of it since a backup
-    (K14): nothing is copied or taken away, and it is missing only if no replica is `known`."""
+def of_restored(need: Need, may_have: tuple[StorageId, ...]) -> Need:
+    """Return the need of a finalized block of which nobody has learned yet what became of it since
+    a backup (K14): nothing is copied or taken away. Without a sound replica it is unclear as long
+    as there are storages that `may_have` one, and only then missing."""
     return Need(
         need.wanted,
         need.counted,
         sound=need.sound,
         damaged=need.damaged,
-        missing=need.missing and not known,
-        elsewhere=tuple(known) if need.missing else (),
+        missing=need.missing and not may_have,
+        elsewhere=() if need.sound else may_have,
     )
 
 
@@ -193,7 +194,7 @@ def _sort(
 ) -> None:
     if place.standing is Standing.LOST or place.standing is Standing.LEAVING:
         seen.gone.append(member)
-    elif not damaged and (holds or _may_be_back(place)):
+    elif not damaged and (holds or may_be_back(place)):
         seen.counted.append(member)
         seen.in_maintenance += place.standing is Standing.MAINTENANCE
     elif not damaged:
@@ -210,7 +211,7 @@ def _lacks(seen: _Sorted, wanted: int, view: StorageView) -> int:
     return max(lacks, min(view.min_live, wanted) - staying)
 
 
-def _may_be_back(place: StoragePlace) -> bool:
+def may_be_back(place: StoragePlace) -> bool:
     """True for a storage that may hold what it did not report to this NameNode."""
     return place.standing is Standing.AWAY or place.standing is Standing.MAINTENANCE
 

@@ -13,6 +13,7 @@ from paxosblock.namenode.blocks.replication.needs import (
     Standing,
     StorageView,
     assess,
+    may_be_back,
     of_restored,
 )
 from paxosblock.namenode.blocks.replication.standing import Patience
@@ -48,16 +49,32 @@ class Sight:
         return standing.look(self._datanodes, self._clock_s(), self._patience, self._min_live)
 
     def need(self, demand: Demand, view: StorageView) -> Need:
-        """Return what a finalized block needs."""
+        """Return what a block needs that is finalized, or of a backup."""
         record, replicas = demand.entry.record, self._replicas
+        if record.restored:
+            return self._need_of_restored(demand, view)
         whole, damaged = replicas.whole(record), replicas.damaged(record)
         need = assess(record, demand.wanted, whole, view, damaged)
         if not need.missing:
-            return of_restored(need, ()) if record.restored else need
+            return need
         known = [each for each in sorted(replicas.known(record.block)) if _may_tell(view, each)]
-        if record.restored:
-            return of_restored(need, known)
         return replace(need, elsewhere=tuple(known))
+
+    def _need_of_restored(self, demand: Demand, view: StorageView) -> Need:
+        """Return what is known of a block of a backup: also of one that was open then, of which
+        perhaps nobody has a replica, so that nobody ever learns what became of it."""
+        record, replicas = demand.entry.record, self._replicas
+        known = replicas.known(record.block)
+        may_have = tuple(
+            each
+            for each in sorted(known.union(record.members))
+            if (_may_tell(view, each) if each in known else may_be_back(view.place(each)))
+        )
+        if not record.finalized:
+            lost = demand.wanted > 0 and not may_have
+            return Need(demand.wanted, missing=lost, elsewhere=may_have)
+        whole, damaged = replicas.whole(record), replicas.damaged(record)
+        return of_restored(assess(record, demand.wanted, whole, view, damaged), may_have)
 
 
 def _may_tell(view: StorageView, storage: StorageId) -> bool:
