@@ -202,6 +202,14 @@ class Checker:
         now = machine.disk.names_now
         self.damaged |= {(now[path], block) for path, block in damaged if path in now}
 
+    def loses(self, lost: Where) -> None:
+        """The world took this away."""
+        for replicas in self.held.values():
+            for storage, held in tuple(replicas.items()):
+                if lost(held):
+                    self._lost.setdefault(storage, self.world.loop.now)
+                    del replicas[storage]
+
     def survives(self, lost: Where) -> bool:
         """True if every block would keep a sound replica without what is `lost`.
 

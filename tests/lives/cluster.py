@@ -75,6 +75,12 @@ class Machine:
     """The time at which the last maintenance that an operator asked for is over."""
     broken: set[Path] = field(default_factory=set)
     """Volumes that have failed for good."""
+    of: str = ""
+    """The machine of which this one has copies of the volumes, and whose name it goes by."""
+    may_refuse: bool = False
+    """Somebody put volumes there that are not its own."""
+    refusal: str = ""
+    """The reason for which its process did not start; "" if it did."""
 
     @property
     def address(self) -> str:
@@ -84,7 +90,9 @@ class Machine:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Its volumes."""
-        return tuple(Path(f"/simulated/{self.name}/v{number}") for number in range(VOLUMES))
+        return tuple(
+            Path(f"/simulated/{self.of or self.name}/v{number}") for number in range(VOLUMES)
+        )
 
     def break_volume(self, folder: Path) -> None:
         """Every call for it fails from now on."""
@@ -124,18 +132,22 @@ class Cluster:
         """Begin a process on a machine that has none."""
         assert machine.host is None
         machine.lives += 1
+        machine.refusal = ""
         machine.host = self.world.new_host()
         machine.host.run(self._run_datanode(machine, machine.host))
 
     async def _run_datanode(self, machine: Machine, host: Host) -> None:
         client = SimulatedRpc(self.world.network)
         config, boot = replace(DATANODE_CONFIG, rack=machine.rack), f"boot-{machine.boots}"
+        name = machine.of or machine.name
         try:
-            opened = open_volumes(machine.disk, machine.folders, machine.name, config, boot)
-            node = DataNode(machine.name, opened, self.namenodes.addresses, client, config)
+            opened = open_volumes(machine.disk, machine.folders, name, config, boot)
+            node = DataNode(name, opened, self.namenodes.addresses, client, config)
             await node.load()
         except PaxosBlockError as error:
-            if machine.host is host and not machine.broken:  # it was killed before
+            machine.refusal = str(error)
+            killed = machine.host is not host
+            if not (killed or machine.broken or machine.may_refuse):
                 self.world.mistake(f"{machine.name} cannot start: {error}")
             return
         router = RpcRouter()

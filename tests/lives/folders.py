@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.lives.life import Life
 
 DAMAGED: Final = ("vote", "journal-", "snapshot-")
-"""How the names of the files begin that a member needs to have forgotten nothing."""
+"""Beginnings of the names of the files that a member needs to have forgotten nothing."""
 WITHIN_S: Final = 30.0
 """Of one blow: that a member is back, or its map is there again."""
 

@@ -24,6 +24,7 @@ from tests.lives.rivals import Rivals
 from tests.lives.strangers import OF_DATANODES, OF_NAMENODES, try_door
 from tests.lives.trouble import Trouble
 from tests.lives.users import PATIENCE_S, Users
+from tests.lives.volumes import Volumes
 from tests.lives.world import World, new_world
 
 THRESHOLD: Final = BLOCK_BYTES / ROOMY
@@ -34,6 +35,8 @@ RESTORE_EVERY: Final = 3
 """In one of so many lives a backup is brought back."""
 FOLDERS_EVERY: Final = 3
 """In one of so many lives folders of NameNodes are damaged."""
+VOLUMES_EVERY: Final = 3
+"""In one of so many lives volumes of DataNodes are emptied, swapped, copied and damaged."""
 WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
 
@@ -118,10 +121,12 @@ class Life(Trouble):
 
     def _others(self) -> Iterator[Coroutine[None, None, None]]:
         """Yield what takes longer than a blow, and happens in some lives only."""
-        if isinstance(self.users, Users) and self.seed % RESTORE_EVERY == 0:
+        if isinstance(self.users, Users | Rivals) and self.seed % RESTORE_EVERY == 0:
             yield Restore(self, self.users).run()
         if self.seed % FOLDERS_EVERY == 1:
             yield Folders(self).run(TROUBLE_S)
+        if self.seed % VOLUMES_EVERY == 2:
+            yield Volumes(self).run(TROUBLE_S)
 
     async def _watch(self) -> None:
         while True:

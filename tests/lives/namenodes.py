@@ -56,7 +56,7 @@ class Seat:
     may_refuse: bool = False
     """Somebody damaged its folder."""
     refusal: str = ""
-    """Why it did not start; "" if it did, or is about to."""
+    """The reason for which it did not start; "" if it did, or is about to."""
 
 
 class NameNodes:

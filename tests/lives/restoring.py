@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from paxosblock.api.fsck import CHECK_FILES, CheckFiles, Condition, Finding
 from paxosblock.api.methods import Once
@@ -28,7 +28,6 @@ from paxosblock.api.status import (
 )
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
-from tests.lives.users import Users
 
 if TYPE_CHECKING:
     from tests.lives.life import Life
@@ -40,10 +39,20 @@ LEARNED_WITHIN_S: Final = 90.0
 """Of a truce, in which all DataNodes are up."""
 
 
+class Restorable(Protocol):
+    """Users who know what a backup brings back."""
+
+    def now(self) -> Any: ...
+
+    def are_again(self, past: Any) -> None: ...
+
+    def must_have(self) -> set[str]: ...
+
+
 class Restore:
     """One of them in the life of one seed."""
 
-    def __init__(self, life: Life, users: Users) -> None:
+    def __init__(self, life: Life, users: Restorable) -> None:
         self.life = life
         self.users = users
         self.rng = random.Random(f"{life.seed} restore")
@@ -52,9 +61,10 @@ class Restore:
         """Take the backup some time, and bring it back later; see the end of it."""
         life, loop = self.life, self.life.loop
         await loop.pass_time(self.rng.uniform(5, BEGINS_WITHIN_S))
-        await self._until(lambda: life.cluster.namenode is not None)
+        await self._until(lambda: life.cluster.namenode is not None and bool(self.users.now()))
         life._happens("backup")
         backup, past = life.cluster.namenodes.back_up(), self.users.now()
+        assert past is not None
         await loop.pass_time(self.rng.uniform(0, self.rng.choice((0.5, 5.0, BACKUP_AGE_S))))
         await self._until(lambda: not life._namenode_suffers and not life.in_safe_mode)
         life.checker.look()
@@ -119,7 +129,7 @@ class Restore:
         """Do as `fsck --delete-corrupt --yes` does. A file that was open at the backup, and deleted
         since, stays open without a replica of its last block: it is deleted by name."""
         findings = await _checked(fs)
-        there = {file.path for file in self.users.alive() if file.acknowledged or file.closed}
+        there = self.users.must_have()
         for each in findings:
             gone = each.path not in there and each.condition is Condition.OPEN
             if gone and self._is_unlearnable(each.file_id):

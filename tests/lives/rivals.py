@@ -38,6 +38,9 @@ class Session:
     start: int
     sent: int
     acknowledged: int
+    of_the_past: bool = False
+    """It began before a backup was brought back: nothing is promised beyond what `acknowledged` was
+    at the backup, but its bytes may be there."""
 
     def bytes(self, stop: int) -> bytes:
         """Return what it put between its start and `stop`."""
@@ -56,6 +59,7 @@ class Rivals:
     sessions: list[Session] = field(default_factory=list)
     _file: File = field(default_factory=lambda: File(PATH, 3))
     _begun: bool = False
+    _restores: int = 0
     _still: list[Host] = field(default_factory=list)
     """Writers that stand still, and shall wake."""
     _left: list[AsyncFileWriter] = field(default_factory=list)
@@ -100,6 +104,26 @@ class Rivals:
     def alive(self) -> list[File]:
         """Return the file, once it is there."""
         return [self._file] if self._begun else []
+
+    # -- a backup ---------------------------------------------------------------------------------
+
+    def now(self) -> list[tuple[Session, int]] | None:
+        """Return the writers' turns, each with what was acknowledged; None before the first."""
+        return [(each, each.acknowledged) for each in self.sessions] or None
+
+    def are_again(self, past: list[tuple[Session, int]]) -> None:
+        """A backup of that moment is brought back: the file has what was acknowledged then, and in
+        its last block perhaps what was sent since."""
+        self._restores += 1
+        before = dict(past)
+        for each in self.sessions:
+            each.of_the_past = True
+            each.acknowledged = before.get(each, each.start)
+        self._file.closed = False
+
+    def must_have(self) -> set[str]:
+        """Return the paths of files that nobody may call lost."""
+        return {PATH for each in self.sessions if each.acknowledged > each.start}
 
     # -- standing still ---------------------------------------------------------------------------
 
@@ -157,9 +181,11 @@ class Rivals:
 
     async def _session(self, rng: random.Random) -> None:
         async with self.cluster.new_client() as fs:
+            restores = self._restores
             out = await self._opened(fs, rng)
             self._left.append(out)
-            session = Session(len(self.sessions), out.tell(), out.tell(), out.tell())
+            late = restores < self._restores
+            session = Session(len(self.sessions), out.tell(), out.tell(), out.tell(), late)
             self.sessions.append(session)
             self._file.closed = False
             try:
@@ -218,8 +244,10 @@ class Rivals:
     def _acknowledge(self, session: Session, length: int) -> None:
         if length != session.sent:
             self.world.mistake(f"a flush of {session.sent} bytes acknowledged {length}")
-        session.acknowledged = length
         self.counts["acknowledged"] += 1
+        if session.of_the_past:
+            return
+        session.acknowledged = length
         for other in self.sessions:
             start = max(session.start, other.start)
             stop = min(session.acknowledged, other.acknowledged)
@@ -249,13 +277,16 @@ class Rivals:
 
         Raises what the client does.
         """
-        known = [(each, each.acknowledged) for each in self.sessions]
+        known, restores = [(each, each.acknowledged) for each in self.sessions], self._restores
         try:
             async with await fs.open(file.path) as opened:
                 data = await opened.read()
         except NotFoundError:
-            if any(stop > each.start for each, stop in known):
+            gone = any(stop > each.start for each, stop in known)
+            if gone and restores == self._restores:
                 self.world.mistake(f"{file.path} is not found")
+            return
+        if restores < self._restores:
             return
         for each, stop in known:
             if stop > each.start and data[each.start : stop] != each.bytes(stop):

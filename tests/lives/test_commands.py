@@ -22,13 +22,13 @@ SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
-    "process": "by a NameNode, of a process that lives: tests/services/test_belonging.py",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
 }
 NOT_IN_EACH_SLICE: Final = {
     "rebuild_block": "only when a member fails while a writer is in the middle of a block",
     "report_bad_replica": "only when a reader finds the damage before the scrubber does",
+    "process": "only when another process takes the place of one that lives",
     "chunk": "only when a file is cut in the middle of a chunk",
     "take_over": "only when a file is open when an operator asks for it",
 }

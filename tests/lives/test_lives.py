@@ -43,6 +43,10 @@ HAPPENS = (
     "damaged NameNodes refused to start",
     "NameNode folders replaced",
     "power cut after a start",
+    "volume emptied",
+    "volumes swapped",
+    "volumes copied",
+    "head in a log damaged",
 )
 FOUND_BY = {
     "one storage is believed after a restore": (Kind.FILES, (9, 6, 3), "restored, and "),

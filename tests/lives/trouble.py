@@ -52,6 +52,8 @@ class Trouble:
         """Nothing happens to nodes and networks: somebody waits until all are up."""
         self.in_safe_mode = 0
         """Number of operators who are in safe mode, and will leave it."""
+        self.spared: list[Machine] = []
+        """Machines to which nothing happens for a while."""
         self._no_loss_before_s = 0.0
         self._to_return: list[Callable[[], None]] = []
         """Calls that bring back, in the end at the latest, what is away."""
@@ -101,7 +103,10 @@ class Trouble:
         """Return a machine that others can do without for a while."""
         up = self._up()
         staying = [each for each in up if not each.leaving and not self._in_maintenance(each)]
-        return self.rng.choice(up) if len(staying) > NODES_MIN else None
+        if len(staying) <= NODES_MIN:
+            return None
+        machine = self.rng.choice(up)
+        return None if machine in self.spared else machine
 
     def _in_maintenance(self, machine: Machine) -> bool:
         return self.loop.now < machine.maintained_until_s

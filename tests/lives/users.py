@@ -104,7 +104,11 @@ class Users:
 
     # -- a backup ---------------------------------------------------------------------------------
 
-    def now(self) -> list[tuple[File, File]]:
+    def must_have(self) -> set[str]:
+        """Return the paths of files that nobody may call lost."""
+        return {file.path for file in self.alive() if file.acknowledged or file.closed}
+
+    def now(self) -> list[tuple[File, File]] | None:
         """Return the files, each with what is true of it at this moment."""
         return [(file, replace(file)) for file in self.files]
 

@@ -1847,6 +1847,20 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/test_access.py",
     ),
     _node(
+        "fsck passes by a block of a backup that was open",
+        "namenode/blocks/replication/fsck.py",
+        "        if located.entry.record.finalized or located.entry.record.restored:\n",
+        "        if located.entry.record.finalized:\n",
+        "tests/namenode/test_learner.py",
+    ),
+    _node(
+        "fsck is silent about a block of a backup while its DataNodes are away",
+        "namenode/blocks/replication/needs.py",
+        "        elsewhere=() if need.sound else may_have,\n",
+        "        elsewhere=may_have if need.missing else (),\n",
+        "tests/namenode/test_learner.py",
+    ),
+    _node(
         "a page in a browser may call over HTTP",
         "net/access_server.py",
         '    if "Origin" in request.headers:\n',
