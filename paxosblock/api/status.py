@@ -91,6 +91,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     datanodes: tuple[NodeStatus, ...]
     safe_mode: SafeModeStatus = OFF
     replication: ReplicationStatus = ReplicationStatus()
+    to_learn: int = 0
+    """Blocks of a backup that was brought back, of which DataNodes are still to be asked."""
 
 
 class NameNodeStatusRequest(msgspec.Struct, frozen=True):

@@ -77,7 +77,8 @@ def report(invocation: Invocation) -> None:
     invariant, a damaged replica, a DataNode that was refused. The latest ones since the NameNodes
     were started are shown. The line "Replicas" appears while blocks lack replicas: it counts the
     blocks that wait for a copy or are being copied, that are missing (no readable replica is left),
-    that have a damaged replica, and that are being written with too few replicas. Safe mode is
+    that have a damaged replica, and that are being written with too few replicas. The line
+    "Restored" appears after `admin restore`, until DataNodes have told of every block. Safe mode is
     shown while it is on; nothing is copied or taken away then, see `admin safemode`. A DataNode
     that is to leave is shown with its progress, see `admin leaving`. Exit code 1 when a node does
     not answer, is not live (unless it is to leave) or cannot store changes, and when a block is
@@ -99,6 +100,10 @@ def report(invocation: Invocation) -> None:
         invocation.say(describe_safe_mode(seen.safe_mode))
     if text := describe_replication(seen.replication):
         invocation.say(f"Replicas  {text}")
+    if seen.to_learn:
+        waits = "waits" if seen.to_learn == 1 else "wait"
+        whose = f"{counted(seen.to_learn, 'block')} of the backup {waits}"
+        invocation.say(f"Restored  {whose} until its DataNodes have told what became of it")
     invocation.failures += bool(seen.replication.missing)
     leaves = {node.status.node: node for node in invocation.call(LEAVING, LeavingRequest()).nodes}
     for datanode in seen.datanodes:

@@ -315,6 +315,7 @@ async def cluster_status(node: NameNode, _: ClusterStatusRequest) -> ClusterStat
         datanodes=node.views.datanodes(),
         safe_mode=node.safe_mode.status(node.clock_s()),
         replication=node.monitor.status,
+        to_learn=node.learner.left,
     )
 
 

@@ -188,6 +188,7 @@ class NameNode:
         self.monitor.clear()
         self.balancer.clear()
         self.recoverer.clear()
+        self.learner.clear()
 
     async def _look_at_reports(self) -> None:
         """Let safe mode end once enough blocks are reported."""

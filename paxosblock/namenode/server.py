@@ -243,6 +243,11 @@ def _observe_replicas(metrics: NodeMetrics, node: NameNode) -> None:
         "Blocks that are being written, at fewer DataNodes than their files ask for.",
         lambda: node.monitor.status.short,
     )
+    metrics.observe(
+        "blocks_to_learn",
+        "Blocks of a backup that was brought back, of which DataNodes are still to be asked.",
+        lambda: node.learner.left,
+    )
     metrics.tally(
         "copies",
         "Copies of blocks that were made, or failed.",

@@ -17,7 +17,13 @@ from paxosblock.api.namenode import (
     AppendFile,
     BlockRequest,
 )
-from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest
+from paxosblock.api.status import (
+    CLUSTER_STATUS,
+    SAFE_MODE,
+    ClusterStatusRequest,
+    SafeModeAction,
+    SafeModeRequest,
+)
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError, SafeModeError
 from paxosblock.namenode.backups import Backup, begin
@@ -182,6 +188,23 @@ async def test_in_safe_mode_a_block_waits_for_all_members_that_the_backup_names(
     await cluster.leave_safe_mode()
     learned = await cluster.learned(record.block)
     assert set(learned.members) == set(record.members) - {absent}
+
+
+async def test_it_is_shown_how_many_blocks_are_still_to_be_learned(cluster: Cluster) -> None:
+    record, other = await cluster.file(), await cluster.file(path="/g")
+    cluster.back_up()
+    absent = min(set(record.members) - set(other.members), default=record.members[2])
+    await cluster.restore(absent)
+    waiting = [each for each in (record, other) if absent in each.members]
+    await cluster.learned(record.block)
+
+    async def shown() -> int:
+        return (await cluster.scene.service.call(CLUSTER_STATUS, ClusterStatusRequest())).to_learn
+
+    assert await shown() == len(waiting) > 0
+    await cluster.leave_safe_mode()
+    await cluster.learned(record.block)
+    assert await shown() == 0
 
 
 async def test_what_an_absent_storage_has_of_another_version_is_never_mixed_with_the_block(

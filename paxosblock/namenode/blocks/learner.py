@@ -81,12 +81,13 @@ class Learner:
         self._misfits: dict[BlockId, frozenset[StorageId]] = {}
         """Blocks that no longer fit into their files, with the storages that were asked."""
         self.left = 0
-        """Restored blocks that the last turn left."""
+        """Restored blocks that are still to be learned, for people; 0 where nobody leads."""
 
     async def turn(self) -> None:
         """Learn the blocks that can be learned now, if a backup was brought back."""
         if not learning.is_restored(await self._catalog.view()):
             return
+        self.left = self.left or await self._count()
         if self._waits() or not self._all_reported():
             return
         left, after = 0, NO_BLOCK
@@ -95,7 +96,9 @@ class Learner:
             some, last = learning.page(view, after, PAGE)
             for start in range(0, len(some), AT_ONCE):
                 batch = some[start : start + AT_ONCE]
-                left += (await asyncio.gather(*map(self._learn, batch))).count(False)
+                done = await asyncio.gather(*map(self._learn, batch))
+                left += done.count(False)
+                self.left = max(left, self.left - done.count(True))
             if last == after:
                 break
             after = last
@@ -104,6 +107,20 @@ class Learner:
         if not left:
             await self._catalog.decide(type(None), in_one(learning.forget), None)
             _log.info("all blocks of the backup were learned")
+
+    def clear(self) -> None:
+        """Forget what is known, as another NameNode leads."""
+        self.left = 0
+
+    async def _count(self) -> int:
+        """Return the number of restored blocks."""
+        found, after = 0, NO_BLOCK
+        while True:
+            some, last = learning.page(await self._catalog.view(), after, PAGE)
+            if last == after:
+                return found
+            found, after = found + len(some), last
+            await asyncio.sleep(0)
 
     def _all_reported(self) -> bool:
         """True if every live DataNode has told all that it holds."""
