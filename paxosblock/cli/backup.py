@@ -9,7 +9,7 @@ import click
 from paxosblock.cli.admin import ask_all
 from paxosblock.cli.group import LocalVerb, Verb
 from paxosblock.cli.invocation import Invocation
-from paxosblock.errors import UnavailableError
+from paxosblock.errors import ConfigError, UnavailableError
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -60,12 +60,19 @@ def backup(invocation: Invocation, *, folder: Path, source: str | None) -> None:
     metavar="HOST:PORT,...",
     help="All NameNodes of the new cluster, including this one, unless it is to be the only one.",
 )
+@click.option(
+    "--yes-lose-data",
+    is_flag=True,
+    help="Needed: names that were made or changed since the backup are lost.",
+)
 @click.pass_obj
-def restore(invocation: Invocation, *, folder: Path, path: Path, peers: str | None) -> None:
+def restore(
+    invocation: Invocation, *, folder: Path, path: Path, peers: str | None, yes_lose_data: bool
+) -> None:
     """Make a NameNode's folder from a backup in FOLDER, which stays as it is.
 
     \b
-      $ paxosblock admin restore /backups/monday --path /srv/nn
+      $ paxosblock admin restore /backups/monday --path /srv/nn --yes-lose-data
       /srv/nn holds the catalog up to entry 4711: start it, then `paxosblock admin safemode leave`
 
     Use it when the catalog is lost on all NameNodes. The DataNodes keep their folders. Files come
@@ -82,6 +89,11 @@ def restore(invocation: Invocation, *, folder: Path, path: Path, peers: str | No
     from paxosblock.client.url import cluster_addresses
     from paxosblock.namenode.backups import restore as bring_back
 
+    if not yes_lose_data:
+        raise ConfigError(
+            "all names that were made or changed since the backup are lost, also where another "
+            "NameNode still has them: with --yes-lose-data it is done all the same"
+        )
     found = bring_back(folder, path, cluster_addresses(peers) if peers else ())
     then = "start it, then `paxosblock admin safemode leave`"
     invocation.say(f"{path} holds the catalog up to entry {found.entry}: {then}", found)

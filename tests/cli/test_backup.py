@@ -20,6 +20,7 @@ from tests.cli.conftest import Paxosblock, Result
 from tests.services.conftest import QUICK
 from tests.services.content import content
 
+LOSE = "--yes-lose-data"
 SIZES = (0, 10, 5_000, 100_000, 300_000)
 """Some share a log at the DataNodes, some have files there."""
 
@@ -97,7 +98,7 @@ def bring_back(cluster: LocalCluster, path: Path, paxosblock: Paxosblock, backup
     """Restore the first NameNode, and start all of them."""
     first, *others = cluster.namenodes
     peers = ("--peers", ",".join(cluster.addresses)) if others else ()
-    told = paxosblock("admin", "restore", backup, "--path", first.volumes[0], *peers)
+    told = paxosblock("admin", "restore", backup, "--path", first.volumes[0], *peers, LOSE)
     assert (told.code, told.err, told.out.count("\n")) == (0, "", 1)
     assert told.out.startswith(f"{first.volumes[0]} holds the catalog up to entry ")
     if others:
@@ -118,6 +119,19 @@ def backup(cluster: LocalCluster, paxosblock: Paxosblock, tmp_path: Path) -> Pat
     return folder
 
 
+def test_a_restore_is_refused_in_one_line_that_says_what_it_loses(
+    backup: Path, paxosblock: Paxosblock, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    refused = paxosblock("admin", "restore", backup, "--path", new)
+    why = (
+        "restore: all names that were made or changed since the backup are lost, also where "
+        "another NameNode still has them: with --yes-lose-data it is done all the same\n"
+    )
+    assert refused == Result(1, "", why)
+    assert not new.exists()
+
+
 def test_a_folder_that_is_not_empty_is_refused_in_one_line(
     cluster: LocalCluster, backup: Path, paxosblock: Paxosblock, tmp_path: Path
 ) -> None:
@@ -129,7 +143,7 @@ def test_a_folder_that_is_not_empty_is_refused_in_one_line(
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes").touch()
-    refused = paxosblock("admin", "restore", backup, "--path", mine)
+    refused = paxosblock("admin", "restore", backup, "--path", mine, LOSE)
     why = f"restore: {mine} is not empty: a backup is brought back to a new one\n"
     assert refused == Result(1, "", why)
     assert [each.name for each in mine.iterdir()] == ["notes"]
@@ -170,7 +184,7 @@ def test_what_is_no_backup_or_a_damaged_one_is_refused_in_one_line(
         case _:
             table.unlink()
     new = tmp_path / "new"
-    refused = paxosblock("admin", "restore", backup, "--path", new)
+    refused = paxosblock("admin", "restore", backup, "--path", new, LOSE)
     assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
     assert words in refused.err
     assert not (new / "kv").exists()
@@ -185,14 +199,14 @@ def test_one_that_was_cut_short_is_no_namenode_until_it_is_done_again(
     shutil.copytree(backup, sound)
     shutil.rmtree(backup / "db")
     (backup / "db").mkdir()
-    assert paxosblock("admin", "restore", backup, "--path", new).code == 1
+    assert paxosblock("admin", "restore", backup, "--path", new, LOSE).code == 1
     # In a process of its own: a node sets up the log of its process, and this one is pytest's.
     node = ("-m", "paxosblock", "namenode", "--path", new, "--listen", "127.0.0.1:0")
     refused = subprocess.run([sys.executable, *node], capture_output=True, text=True, check=False)
     again = "run `paxosblock admin restore` again, which was cut short"
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert again in refused.stderr
-    assert paxosblock("admin", "restore", sound, "--path", new).code == 0
+    assert paxosblock("admin", "restore", sound, "--path", new, LOSE).code == 0
     assert [each.name for each in new.iterdir()] == ["kv"]
 
 
@@ -205,6 +219,6 @@ def test_nobody_there_is_one_line_and_nothing_is_made(
     alone = paxosblock("admin", "backup", tmp_path / "backup", "--namenodes", nobody)
     assert alone.err == "backup: no NameNode leads: wait, or name one with --from\n"
     peers = ("--peers", "a:1,b:1")
-    two = paxosblock("admin", "restore", tmp_path, "--path", tmp_path / "new", *peers)
+    two = paxosblock("admin", "restore", tmp_path, "--path", tmp_path / "new", *peers, LOSE)
     assert "name three or five NameNodes" in two.err
     assert not list(tmp_path.iterdir())

@@ -14,13 +14,16 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.api.fsck import CHECK_FILES, CheckFiles
 from paxosblock.api.namenode import BlockView
+from paxosblock.cli.text import counted
 from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.net.control import NameNodes
 from tests.cli.conftest import Paxosblock
 from tests.services.content import content
 from tests.services.test_leaving_nodes import QUICK, blocks
+from tests.services.test_lost_replicas import counted as metric
 from tests.waiting import wait_until
 
+LOSE = "--yes-lose-data"
 WITHIN_S = 90.0
 """On a machine that is busy."""
 SIZES = (10, 5_000, 300_000)
@@ -92,7 +95,7 @@ def lose_the_catalog_and_restore(
         shutil.rmtree(node.volumes[0])
     first, *others = cluster.namenodes
     peers = ("--peers", ",".join(cluster.addresses)) if others else ()
-    told = paxosblock("admin", "restore", backup, "--path", first.volumes[0], *peers)
+    told = paxosblock("admin", "restore", backup, "--path", first.volumes[0], *peers, LOSE)
     assert (told.code, told.err) == (0, "")
     if others:
         ClusterFolder(folder / "cluster").mark_growing()  # so the others start with --join
@@ -139,6 +142,33 @@ def test_files_whose_blocks_moved_since_the_backup_are_all_there_after_a_restore
         with fs.append(FILES[0]) as out:
             out.write(content(FILES[0], 0, size_of(FILES[0]) + 7)[-7:])
         check(fs, {FILES[0]: 7})
+
+
+def test_the_report_counts_blocks_that_wait_for_a_datanode_after_a_restore(
+    cluster: LocalCluster, tmp_path: Path, paxosblock: Paxosblock
+) -> None:
+    backup = tmp_path / "backup"
+    with Client(cluster.url) as fs:
+        write(fs)
+    assert paxosblock("admin", "backup", backup).code == 0
+    absent = cluster.datanodes[0]
+    waiting = sum(
+        absent.address in (member.address for member in view.members) for view in views(cluster)
+    )
+    assert waiting > 0
+    absent.kill()
+    lose_the_catalog_and_restore(cluster, tmp_path, paxosblock, backup)
+
+    def shown() -> tuple[list[str], float]:
+        told = paxosblock("admin", "report").out.splitlines()
+        most = max(metric(node, "blocks_to_learn") for node in cluster.namenodes)
+        return [line for line in told if line.startswith("Restored")], most
+
+    why = "until its DataNodes have told what became of it"
+    line = f"Restored  {counted(waiting, 'block')} of the backup wait {why}"
+    wait_until(lambda: shown() == ([line], waiting), WITHIN_S, "it says how many wait")
+    absent.start()
+    wait_until(lambda: shown() == ([], 0), WITHIN_S, "none waits any more")
 
 
 def whole(cluster: LocalCluster) -> None:
