@@ -96,7 +96,7 @@ def open_kv(folder: Path) -> int:
 
 def make_raft(folder: Path) -> None:
     """The folder of one of several NameNodes, with a snapshot, as an earlier version left it."""
-    check_member(folder, MEMBERS, new_cluster=True)
+    check_member(folder, "n1:1", MEMBERS, new_cluster=True)
     make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), Vote(0, None))
     opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
     opened.votes.write(Vote(1, None))
@@ -109,7 +109,7 @@ def make_raft(folder: Path) -> None:
 
 def open_raft(folder: Path) -> int:
     """As a NameNode that starts does; returns the last entry."""
-    check_member(folder, MEMBERS, new_cluster=False)
+    check_member(folder, "n1:1", MEMBERS, new_cluster=False)
     opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
     opened.close()
     return opened.tail.last_index

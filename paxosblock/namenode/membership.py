@@ -159,7 +159,7 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
 
     replicated = folder / REPLICATED
     check_secret(peers.secret)
-    newborn = check_member(replicated, peers.members, new_cluster=peers.new_cluster)
+    newborn = check_member(replicated, peers.address, peers.members, new_cluster=peers.new_cluster)
     own = newborn or read_lineage(OsDisk(), replicated)
 
     async def checkpoint() -> Checkpoint:
@@ -206,7 +206,7 @@ async def join(folder: Path, peers: Peers) -> None:
     """
     from paxosblock.namenode.raft.admission import Lineage  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.member_folder import begin_newborn  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.member_folder import begin_newborn, check_owner  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.planting import clear, plant  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.seed import fetch_seed  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.vote_file import NAME  # noqa: PLC0415 - not needed alone
@@ -219,6 +219,7 @@ async def join(folder: Path, peers: Peers) -> None:
     disk, replicated = OsDisk(), folder / REPLICATED
     lock = await asyncio.to_thread(clear, disk, replicated)
     try:
+        await asyncio.to_thread(check_owner, disk, replicated, peers.address)
         newborn = await asyncio.to_thread(begin_newborn, disk, replicated)
         if newborn.chosen:
             raise ConfigError(f"--join: {folder} began with --new-cluster: go on with that")

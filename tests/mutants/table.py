@@ -1539,7 +1539,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a folder that was lost since may be let in again",
         "raft/admission.py",
-        "if lineage.born or admissions.tokens.get(caller, token) != token:",
+        "if lineage.born or admissions.tokens.get(caller, said.token) != said.token:",
         "if lineage.born:",
         "tests/raft/test_seed.py",
     ),
@@ -1548,6 +1548,20 @@ SOURCE: tuple[Mutant, ...] = (
         "raft/admission.py",
         "    if admissions.first != address:\n",
         "    if admissions.first == address == caller:\n",
+        "tests/raft/test_seed.py",
+    ),
+    _recovery(
+        "one is let in while another has not asked, which may have an earlier log",
+        "raft/admission.py",
+        '    if missing:\n        return Waits(\n            f"{address} waits',
+        '    if missing and not missing:\n        return Waits(\n            f"{address} waits',
+        "tests/raft/test_seed.py",
+    ),
+    _recovery(
+        "one that goes by another list of members is let in",
+        "raft/admission.py",
+        "    said = asking[caller]\n    if said.members != members:\n",
+        "    said = asking[caller]\n    if said.members == members[:1]:\n",
         "tests/raft/test_seed.py",
     ),
     _recovery(

@@ -4,12 +4,13 @@ still has: all of them are visited (admissions.py), with the decisions that are 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from paxosblock.namenode.raft.admission import (
-    Admissions,
     Born,
+    Elsewhere,
     Lineage,
     Newborn,
     Refused,
@@ -18,18 +19,29 @@ from paxosblock.namenode.raft.admission import (
     may_join,
     next_step,
 )
-from tests.raft.admissions import GROWN, MEMBERS, NEW, Bounds, Explorer, Folder, Rules, World
-
-LINE = Lineage("line", born=True)
-STALE = World(
-    (Folder(lineage=LINE, log=(1, 2)), Folder(lineage=LINE, log=(1, 2)), Folder(lineage=LINE))
+from tests.raft.admissions import (
+    ALONE,
+    BORN,
+    GROWN,
+    MEMBERS,
+    NEW,
+    OF_FIVE,
+    STALE,
+    Bounds,
+    Explorer,
+    Rules,
 )
-"""A cluster that ran, one member of which was down while the others acknowledged two entries."""
+
+FIVE = ("a", "b", "c", "d", "e")
 
 EXPLORED = {
     "new": (NEW, Bounds(losses=1, terms=1)),
     "stale": (STALE, Bounds(losses=2, terms=0)),
     "grown": (GROWN, Bounds(losses=1, terms=1)),
+    "catalogs are made beside it": (STALE, Bounds(losses=2, terms=0, made=2, backup=(1,))),
+    "alone": (ALONE, Bounds(losses=1, terms=0, made=1)),
+    "copied": (STALE, Bounds(losses=1, terms=0, copies=1)),
+    "lists": (OF_FIVE, Bounds(losses=0, terms=1, flags=(True,), peers=(MEMBERS, FIVE))),
 }
 
 
@@ -40,7 +52,13 @@ def test_whoever_leads_has_all_that_any_folder_still_has(name: str) -> None:
     assert found.lost == []
     assert found.elected > 0
     assert found.refused > 0
-    assert {"new": found.born, "grown": found.joined}.get(name, 1) > 0
+    assert {"new": found.born, "grown": found.joined, "lists": found.joined}.get(name, 1) > 0
+
+
+def test_an_older_copy_of_its_own_folder_is_what_nobody_notices() -> None:
+    """So docs/operations.md forbids it, and no command of ours does it."""
+    found = Explorer(Rules(), Bounds(losses=0, terms=1, saves=True)).explore(STALE, until_lost=True)
+    assert found.lost
 
 
 # --- planted faults: each loses an entry ----------------------------------------------------------
@@ -51,7 +69,7 @@ def born_with_whoever_is_there(
 ) -> object:
     """A majority that hears nothing contrary is enough, and chooses a common name."""
     step = next_step(address, own, members, heard)
-    return Born(LINE) if isinstance(step, Waits) else step
+    return Born(BORN) if isinstance(step, Waits) else step
 
 
 def takes_the_choice_that_it_hears(
@@ -73,22 +91,41 @@ def takes_the_lineage_that_it_hears(
 
 
 def every_member_lets_in(
-    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
+    lineage: Lineage, address: str, members: tuple[str, ...], **about: Any
 ) -> object:
     """As long as it has not heard of the caller, as before the first one alone did."""
-    return may_join(lineage, address, replace(admissions, first=address), caller, token)
+    answer = may_join(lineage, address, members, **about)
+    return None if isinstance(answer, Elsewhere) else answer
 
 
 def tokens_do_not_count(
-    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
+    lineage: Lineage, address: str, members: tuple[str, ...], **about: Any
 ) -> object:
-    return may_join(lineage, address, replace(admissions, tokens={}), caller, token)
+    known = about["admissions"]
+    tokens = {**known.tokens, **{peer: said.token for peer, said in about["asking"].items()}}
+    about["admissions"] = replace(known, tokens=tokens)
+    return may_join(lineage, address, members, **about)
 
 
 def born_clusters_let_in(
-    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
+    lineage: Lineage, address: str, members: tuple[str, ...], **about: Any
 ) -> object:
-    return None if lineage.born else may_join(lineage, address, admissions, caller, token)
+    return None if lineage.born else may_join(lineage, address, members, **about)
+
+
+def others_need_not_ask(
+    lineage: Lineage, address: str, members: tuple[str, ...], **about: Any
+) -> object:
+    """As before a restore and growing were explored beside members that have a log."""
+    answer = may_join(lineage, address, members, **about)
+    return None if isinstance(answer, Waits) else answer
+
+
+def lists_are_not_compared(
+    lineage: Lineage, address: str, members: tuple[str, ...], **about: Any
+) -> object:
+    asking = {peer: replace(said, members=members) for peer, said in about["asking"].items()}
+    return may_join(lineage, address, members, **(about | {"asking": asking}))
 
 
 FAULTS = {
@@ -99,6 +136,10 @@ FAULTS = {
     "tokens do not count": ("grown", Rules(may_join=tokens_do_not_count)),
     "born clusters let in": ("stale", Rules(may_join=born_clusters_let_in)),
     "let in before it is written down": ("grown", Rules(admits_durably=False)),
+    "others need not ask": ("catalogs are made beside it", Rules(may_join=others_need_not_ask)),
+    "restored without a word": ("catalogs are made beside it", Rules(restores_alone=True)),
+    "copies are started": ("copied", Rules(knows_its_owner=False)),
+    "lists are not compared": ("lists", Rules(may_join=lists_are_not_compared)),
 }
 
 

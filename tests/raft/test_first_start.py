@@ -4,6 +4,7 @@ is new; one that went by other members counts other majorities.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,27 +22,27 @@ MEMBERS = ("n1:1", "n2:1", "n3:1")
 
 def become_member(folder: Path) -> None:
     """The first start of a member that is born."""
-    assert check_member(folder, MEMBERS, new_cluster=True) is not None
+    assert check_member(folder, "n1:1", MEMBERS, new_cluster=True) is not None
     make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), Vote(0, None))
 
 
 def test_the_first_start_makes_a_newborn_without_a_vote(tmp_path: Path) -> None:
     folder = tmp_path / "raft"
-    newborn = check_member(folder, MEMBERS, new_cluster=True)
+    newborn = check_member(folder, "n1:1", MEMBERS, new_cluster=True)
     assert newborn is not None
     assert newborn.chosen == ""
-    assert [each.name for each in folder.iterdir()] == ["newborn"]
+    assert sorted(each.name for each in folder.iterdir()) == ["newborn", "owner"]
 
 
 @pytest.mark.parametrize("chosen", ["", "line"])
 def test_a_birth_that_was_cut_short_goes_on_with_the_flag_and_without(
     tmp_path: Path, chosen: str
 ) -> None:
-    newborn = check_member(tmp_path, MEMBERS, new_cluster=True)
+    newborn = check_member(tmp_path, "n1:1", MEMBERS, new_cluster=True)
     assert newborn is not None
     write_newborn(OsDisk(), tmp_path, Newborn(newborn.token, chosen))
     for flag in (True, False):
-        found = check_member(tmp_path, MEMBERS, new_cluster=flag)
+        found = check_member(tmp_path, "n1:1", MEMBERS, new_cluster=flag)
         assert found == Newborn(newborn.token, chosen)
 
 
@@ -49,7 +50,7 @@ def test_two_newborns_have_different_tokens(tmp_path: Path) -> None:
     tokens = {
         found.token
         for name in ("a", "b")
-        if (found := check_member(tmp_path / name, MEMBERS, new_cluster=True)) is not None
+        if (found := check_member(tmp_path / name, "n1:1", MEMBERS, new_cluster=True)) is not None
     }
     assert len(tokens) == 2
 
@@ -57,7 +58,7 @@ def test_two_newborns_have_different_tokens(tmp_path: Path) -> None:
 def test_one_that_is_born_has_promised_nothing(tmp_path: Path) -> None:
     become_member(tmp_path)
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(0, None)
-    assert check_member(tmp_path, MEMBERS, new_cluster=False) is None
+    assert check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False) is None
     assert not (tmp_path / "newborn").exists()
 
 
@@ -66,12 +67,12 @@ def test_a_folder_without_a_lineage_is_refused(tmp_path: Path) -> None:
     become_member(tmp_path)
     (tmp_path / "lineage").unlink()
     with pytest.raises(ConfigError, match="has no lineage, as an earlier version made it"):
-        check_member(tmp_path, MEMBERS, new_cluster=False)
+        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False)
 
 
 def test_an_empty_folder_is_refused_and_stays_empty(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no member of the cluster"):
-        check_member(tmp_path / "raft", MEMBERS, new_cluster=False)
+        check_member(tmp_path / "raft", "n1:1", MEMBERS, new_cluster=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,7 +80,7 @@ def test_a_member_is_never_made_anew(tmp_path: Path) -> None:
     become_member(tmp_path)
     VoteFile(OsDisk(), tmp_path).write(Vote(7, "n1:1"))
     with pytest.raises(ConfigError, match="holds a member already"):
-        check_member(tmp_path, MEMBERS, new_cluster=True)
+        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=True)
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "n1:1")
 
 
@@ -91,17 +92,17 @@ def test_what_is_left_of_a_member_is_not_taken_for_an_empty_folder(
 ) -> None:
     (tmp_path / left).touch()
     with pytest.raises(ConfigError, match="holds a member already"):
-        check_member(tmp_path, MEMBERS, new_cluster=True)
+        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=True)
 
 
 def test_a_first_start_that_was_cut_short_can_be_repeated(tmp_path: Path) -> None:
     for name in ("lock", "vote.tmp", "newborn.tmp"):
         (tmp_path / name).touch()
     with pytest.raises(ConfigError, match="holds no member"):
-        check_member(tmp_path, MEMBERS, new_cluster=False)
+        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False)
     become_member(tmp_path)
     (tmp_path / "members").unlink()
-    check_member(tmp_path, MEMBERS, new_cluster=False)
+    check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False)
 
 
 @pytest.mark.parametrize(
@@ -111,24 +112,24 @@ def test_a_member_does_not_start_with_another_list_of_members(
     tmp_path: Path, changed: tuple[str, ...]
 ) -> None:
     become_member(tmp_path)
-    check_member(tmp_path, MEMBERS[::-1], new_cluster=False)
+    check_member(tmp_path, "n1:1", MEMBERS[::-1], new_cluster=False)
     with pytest.raises(ConfigError, match=f"of n1:1,n2:1,n3:1, not of {','.join(changed)}"):
-        check_member(tmp_path, changed, new_cluster=False)
+        check_member(tmp_path, "n1:1", changed, new_cluster=False)
 
 
 def test_without_the_list_in_its_folder_a_member_goes_by_the_new_one(tmp_path: Path) -> None:
     """So docs/operations.md changes the members: by copies of the leader's folder without it."""
     become_member(tmp_path)
     (tmp_path / "members").unlink()
-    check_member(tmp_path, ("n1:1",), new_cluster=False)
+    check_member(tmp_path, "n1:1", ("n1:1",), new_cluster=False)
     with pytest.raises(ConfigError, match="of n1:1, not of n1:1,n2:1,n3:1"):
-        check_member(tmp_path, MEMBERS, new_cluster=False)
+        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False)
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="Not a directory"):
-        check_member(tmp_path / "file" / "raft", MEMBERS, new_cluster=True)
+        check_member(tmp_path / "file" / "raft", "n1:1", MEMBERS, new_cluster=True)
 
 
 def test_the_configuration_sets_the_times_of_the_engine() -> None:
@@ -139,3 +140,19 @@ def test_the_configuration_sets_the_times_of_the_engine() -> None:
     assert options.heartbeat_s == 0.02
     assert (options.election_min_s, options.election_max_s) == (0.1, 0.3)
     assert options.limits.flush_bytes == 1000
+
+
+@pytest.mark.parametrize("born", [False, True])
+def test_a_copy_of_another_members_folder_does_not_start(tmp_path: Path, born: bool) -> None:
+    """Its vote and its entries would count twice."""
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    if born:
+        become_member(original)
+    else:
+        check_member(original, "n1:1", MEMBERS, new_cluster=True)
+    shutil.copytree(original, copy)
+    with pytest.raises(ConfigError, match="is a copy of the folder of n1:1, not that of n2:1"):
+        check_member(copy, "n2:1", MEMBERS, new_cluster=False)
+    (copy / "owner").unlink()  # as the page of operations says
+    found = check_member(copy, "n2:1", MEMBERS, new_cluster=False)
+    assert found == check_member(original, "n1:1", MEMBERS, new_cluster=False)

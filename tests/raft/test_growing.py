@@ -224,7 +224,7 @@ def test_another_list_than_before_is_refused(folder: Path) -> None:
 def test_what_is_no_folder_of_a_single_namenode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="only NameNode, but of none"):
         grow_folder(tmp_path / "nothing", MEMBERS)
-    check_member(tmp_path / "raft", MEMBERS, new_cluster=True)
+    check_member(tmp_path / "raft", "nn1:1", MEMBERS, new_cluster=True)
     with pytest.raises(ConfigError, match="but of one of several NameNodes already"):
         grow_folder(tmp_path, MEMBERS)
 

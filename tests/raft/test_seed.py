@@ -93,7 +93,7 @@ class Giver:
         self.members = (self.address, self.joiner, self.third)
         self.folder, self.lineage, self.copies = folder, lineage, 0
         folder.mkdir(exist_ok=True)
-        write_admissions(OsDisk(), folder, Admissions(first, {}))
+        write_admissions(OsDisk(), folder, Admissions(first, {self.third: "let-in-before"}))
         table = RocksTable(OsDisk(), folder / "filled", new=True)
         table.fill(ITEMS, 9000, 1)
         self.stream = MemoryStream(table.checkpoint().make())
@@ -112,13 +112,15 @@ class Giver:
         self.seeds = Seeds(self.folder, self.address, self.members, SECRET, checkpoint=checkpoint)
         self.seeds.begin(self.lineage)
 
-    def fetch(self, address: str = "", within_s: float = 0.5) -> Awaitable[Seed]:
+    def fetch(
+        self, address: str = "", within_s: float = 0.5, members: tuple[str, ...] = ()
+    ) -> Awaitable[Seed]:
         """Ask for the catalog, as the member that joins."""
         return fetch_seed(
             address or self.joiner,
-            self.members,
+            members or self.members,
             SECRET,
-            "a token",
+            "a-token",
             receive=partial(ROCKS.receive, OsDisk(), self.draft),
             within_s=within_s,
         )
@@ -153,7 +155,7 @@ async def test_a_new_member_begins_with_the_catalog_of_the_first(
     async with giver.serving():
         await join(tmp_path, giver.peers())
     folder = tmp_path / "raft"
-    check_member(folder, giver.members, new_cluster=False)
+    check_member(folder, giver.joiner, giver.members, new_cluster=False)
     assert read_lineage(OsDisk(), folder) == LINE
     assert read_admissions(OsDisk(), folder) == Admissions("", {})
     assert giver.stream.closed == giver.copies == 1
@@ -179,8 +181,8 @@ async def test_one_that_was_cut_short_is_begun_anew(giver: Giver, tmp_path: Path
         await fetch_seed(giver.joiner, giver.members, SECRET, newborn.token, receive=receive)
         giver.restart()
         await join(tmp_path, giver.peers())
-    assert read_admissions(OsDisk(), giver.folder).tokens == {giver.joiner: newborn.token}
-    check_member(tmp_path / "raft", giver.members, new_cluster=False)
+    assert read_admissions(OsDisk(), giver.folder).tokens[giver.joiner] == newborn.token
+    check_member(tmp_path / "raft", giver.joiner, giver.members, new_cluster=False)
 
 
 async def test_a_folder_that_was_lost_since_it_was_let_in_gets_nothing(
@@ -206,6 +208,32 @@ async def test_only_the_one_that_had_the_catalog_first_lets_others_in(tmp_path: 
     async with copied.serving():
         with pytest.raises(UnavailableError, match="is not the one that had the catalog first"):
             await copied.fetch()
+
+
+async def test_nobody_is_let_in_before_all_others_have_asked_with_an_empty_folder(
+    giver: Giver, tmp_path: Path
+) -> None:
+    """One that has the log of an earlier lineage never asks."""
+    write_admissions(OsDisk(), giver.folder, Admissions(giver.address, {}))
+    receive = partial(ROCKS.receive, OsDisk(), tmp_path)
+    ask = partial(fetch_seed, members=giver.members, secret=SECRET, within_s=0.3)
+    async with giver.serving():
+        asks = asyncio.ensure_future(giver.fetch())
+        await asyncio.wait([asks], timeout=1.0)  # longer than it looks for one with the catalog
+        assert not asks.done()
+        assert read_admissions(OsDisk(), giver.folder).tokens == {}
+        await ask(giver.third, token="its-token", receive=receive)
+        await asks
+    known = {giver.joiner: "a-token", giver.third: "its-token"}
+    assert read_admissions(OsDisk(), giver.folder).tokens == known
+
+
+async def test_one_that_names_other_members_is_not_let_in(giver: Giver) -> None:
+    """It would count other majorities."""
+    fewer = (giver.address, giver.joiner)
+    async with giver.serving():
+        with pytest.raises(ConfigError, match=r"--join: .* has other --peers: "):
+            await giver.fetch(members=fewer)
 
 
 async def test_nobody_is_let_in_before_it_is_written_down(giver: Giver) -> None:
@@ -247,7 +275,7 @@ async def test_who_does_not_know_the_secret_gets_nothing(giver: Giver, tmp_path:
 async def test_a_stranger_gets_nothing(giver: Giver) -> None:
     async with giver.serving():
         stranger = free_port()
-        with pytest.raises(ConfigError, match="only NameNodes of this cluster get its catalog"):
+        with pytest.raises(ConfigError, match="only NameNodes of this cluster are answered"):
             await giver.fetch(stranger)
 
 

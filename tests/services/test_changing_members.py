@@ -48,9 +48,9 @@ class Changing(LocalCluster):
 
 
 def copy_folder(source: Node, target: Node) -> None:
-    """The folder of the one, `vote` included, without the list of members."""
+    """The folder of the one, `vote` included, without the list of members and its owner."""
     shutil.rmtree(target.volumes[0], ignore_errors=True)
-    without = shutil.ignore_patterns("members")
+    without = shutil.ignore_patterns("members", "owner")
     shutil.copytree(source.volumes[0] / "raft", target.volumes[0] / "raft", ignore=without)
 
 

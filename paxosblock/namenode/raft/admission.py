@@ -12,7 +12,9 @@ folder comes by the lineage of a log that it does not have. There are two ways t
 * **Being let in.** A catalog that `admin grow` or `admin restore` planted has a first member, which
   alone lets the others in, once each: it writes down the token of the folder before it gives the
   catalog, and a folder with another token has been lost meanwhile. The catalog comes with the
-  lineage; until it is durable the folder is nobody's.
+  lineage; until it is durable the folder is nobody's. And it lets nobody in before all others have
+  asked it, each with an empty folder: one that has a log of an earlier lineage never asks, so a
+  catalog that was planted beside it by mistake never gets a majority.
 """
 
 from __future__ import annotations
@@ -86,8 +88,15 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The newborn asks another member."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """The newborn is not born, and its process ends with these words."""
+    """The newborn is not born, nor let in, and its process ends with these words."""
 
     why: str
 
@@ -149,13 +158,38 @@ def lineage_of(tokens: Mapping[str, str]) -> str:
 
 
 def may_join(
-    lineage: Lineage, address: str, admissions: Admissions, caller: str, token: str
-) -> Refused | Waits | None:
-    """Return None if the member at `address` may give its catalog to the folder of `caller` that
-    has this `token`, once it is written down as admitted; Waits if another member may.
+    lineage: Lineage,
+    address: str,
+    members: tuple[str, ...],
+    *,
+    admissions: Admissions,
+    asking: Mapping[str, Standing],
+    caller: str,
+) -> Refused | Elsewhere | Waits | None:
+    """Return None if the member at `address` may give its catalog to the folder of `caller`, once
+    its token is written down as admitted.
+
+    Args:
+        lineage: of the member.
+        address: its own.
+        members: the addresses of all members, sorted.
+        admissions: what its folder says.
+        asking: what the empty folders say that have asked this process, that of `caller` too.
+        caller: asks now.
     """
-    if lineage.born or admissions.tokens.get(caller, token) != token:
-        return Refused(f"{caller} has been a member of this cluster")
+    said = asking[caller]
+    if said.members != members:
+        return Refused(f"{address} has other --peers: {','.join(members)}")
+    if lineage.born or admissions.tokens.get(caller, said.token) != said.token:
+        return Refused(f"{caller} has been a member of this cluster: {LOST}")
     if admissions.first != address:
-        return Waits(f"{address} is not the one that had the catalog first, which lets others in")
+        return Elsewhere(
+            f"{address} is not the one that had the catalog first, which lets others in"
+        )
+    missing = [each for each in members if each not in (address, *asking, *admissions.tokens)]
+    if missing:
+        return Waits(
+            f"{address} waits for {', '.join(missing)}: the cluster begins when all others have "
+            "been started with --join, each with an empty folder"
+        )
     return None

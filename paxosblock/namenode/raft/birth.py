@@ -22,7 +22,7 @@ from aiohttp import web
 
 from paxosblock.decoders import json_decoder
 from paxosblock.disk import OsDisk
-from paxosblock.errors import ConfigError
+from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.namenode.raft.admission import (
     Born,
     Lineage,
@@ -108,12 +108,10 @@ class Birth:
         return Standing(self._members, lineage=own.name)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        question = Question.read(_PURPOSE, request.headers)
-        if question is None or question.called != self._address:
-            return web.Response(status=403, text="only NameNodes of this cluster ask this\n")
-        if not question.is_proven(self._secret, request.headers):
-            words = f"{question.caller} does not know the cluster's secret"
-            return web.Response(status=403, text=f"{words}\n")
+        try:
+            question = Question.heard(_PURPOSE, request.headers, self._secret, called=self._address)
+        except AccessDeniedError as error:
+            return web.Response(status=403, text=f"{error}\n")
         body = msgspec.json.encode(self._standing())
         tag = question.tag(self._secret)
         tag.update(body)

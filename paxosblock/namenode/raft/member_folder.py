@@ -43,6 +43,7 @@ from paxosblock.units import MIB
 WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
 LINEAGE: Final = "lineage"
 NEWBORN: Final = "newborn"
+OWNER: Final = "owner"
 _BORN = "born"
 """The second line of the lineage of a cluster whose members all began empty."""
 _MEMBERS = "members"
@@ -153,16 +154,19 @@ def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
         raise CorruptionError(f"{folder}: {known}: a vote may be lost")
 
 
-def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> Newborn | None:
-    """Return None if the folder is that of a member of this cluster; what it says of its birth if
-    that is under way.
+def check_member(
+    folder: Path, address: str, members: Sequence[str], *, new_cluster: bool
+) -> Newborn | None:
+    """Return None if the folder is that of the member at `address` of this cluster; what it says of
+    its birth if that is under way.
 
     Only the operator's `new_cluster` begins a birth (birth.py). A folder without a list of members
     takes `members`.
 
     Raises:
         ConfigError: the folder is empty and the cluster is not new, or the other way round; or it
-            has no lineage, or another list of members; or a later version wrote it.
+            has no lineage, or another list of members, or is a copy of another member's; or a later
+            version wrote it.
         StorageError: the folder cannot be read or written.
     """
     disk = OsDisk()
@@ -170,7 +174,7 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
         if new_cluster:
             disk.make_folder(folder)
         if not (folder / vote_file.NAME).exists():
-            return _check_newborn(disk, folder, new_cluster=new_cluster)
+            return _check_newborn(disk, folder, address, new_cluster=new_cluster)
         if new_cluster:
             raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
         if not read_lineage(disk, folder).name:
@@ -178,6 +182,7 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
                 f"{folder} has no lineage, as an earlier version made it: take a backup with that "
                 "version, and restore it with this one"
             )
+        check_owner(disk, folder, address)
         _check_list(disk, folder, sorted(members))
     except (NoSpaceError, StorageError):
         raise
@@ -186,17 +191,33 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
     return None
 
 
-def _check_newborn(disk: Disk, folder: Path, *, new_cluster: bool) -> Newborn:
+def check_owner(disk: Disk, folder: Path, address: str) -> None:
+    """Write down at the first start whose folder this is. The vote and the entries of a copy would
+    count twice.
+
+    Raises:
+        ConfigError: it is another member's.
+        NoSpaceError, StorageError: the disk refuses.
+    """
+    if OWNER not in disk.names(folder):
+        write_lines(disk, folder / OWNER, [address])
+    known = ",".join(read_lines(disk, folder / OWNER))
+    if known != address:
+        raise ConfigError(
+            f"{folder} is a copy of the folder of {known}, not that of {address}; {LOST}"
+        )
+
+
+def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool) -> Newborn:
     """Return what a folder without a vote says of its birth, which begins if the cluster is new."""
     of_a_member = ("journal-", "snapshot-", mark.NAME)
     names = list(disk.names(folder)) if folder.exists() else []
     if any(name.startswith(of_a_member) for name in names) or databases(names):
         if new_cluster:
             raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
-    elif new_cluster:
+    elif new_cluster or NEWBORN in names:
+        check_owner(disk, folder, address)
         return begin_newborn(disk, folder)
-    elif NEWBORN in names:
-        return read_newborn(disk, folder)
     raise ConfigError(
         f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster is new, "
         f"with --join if it had a single NameNode and this one comes to it; {LOST}"

@@ -27,6 +27,7 @@ from paxosblock.namenode.raft.admissions_file import UNNAMED, write_admissions
 from paxosblock.namenode.raft.log import load_tail
 from paxosblock.namenode.raft.member_folder import (
     NEWBORN,
+    OWNER,
     WHEN_DAMAGED,
     Limits,
     make_member,
@@ -91,9 +92,9 @@ def plant(
 
 
 def _empty(disk: Disk, folder: Path) -> None:
-    """Remove all files but the lock and the token: first the vote, without which the rest does not
-    count."""
-    names = [name for name in disk.names(folder) if name not in ("lock", NEWBORN)]
+    """Remove all files but the lock, the token and the owner: first the vote, without which the
+    rest does not count."""
+    names = [name for name in disk.names(folder) if name not in ("lock", NEWBORN, OWNER)]
     for name in sorted(names, key=lambda name: name != vote_file.NAME):
         if name.startswith(DATABASE):
             remove_database(disk, folder / name)

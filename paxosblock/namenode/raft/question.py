@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+from paxosblock.errors import AccessDeniedError
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
 from paxosblock.net.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
 
@@ -39,6 +40,30 @@ class Question:
             return None
         nonce = nonce_of(headers[NONCE])
         return None if nonce is None else cls(purpose, headers[FROM], headers[TO], nonce)
+
+    @classmethod
+    def heard(
+        cls,
+        purpose: bytes,
+        headers: Mapping[str, str],
+        secret: bytes,
+        *,
+        called: str,
+        callers: Container[str] | None = None,
+    ) -> Question:
+        """Return the question of a request to the member `called`, of one of `callers` if they are
+        given.
+
+        Raises:
+            AccessDeniedError: another member was meant, or nothing proves who asks.
+        """
+        asked = cls.read(purpose, headers)
+        known = asked is not None and (callers is None or asked.caller in callers)
+        if asked is None or not known or asked.called != called:
+            raise AccessDeniedError("only NameNodes of this cluster are answered here")
+        if not asked.is_proven(secret, headers):
+            raise AccessDeniedError(f"{asked.caller} does not know the cluster's secret")
+        return asked
 
     def headers(self, secret: bytes) -> dict[str, str]:
         """Return the headers of the request."""

@@ -1,11 +1,12 @@
 """The catalog with which a new member of a grown cluster begins: `GET /raft/seed` of the others.
 
-    request   those of question.py; X-Raft-Token: of the empty folder that asks
+    request   those of question.py; of the empty folder that asks X-Raft-Token, X-Raft-Members
     answer    X-Raft-Lineage; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
 
-Only the member that had the catalog first gives it, to one folder of each other member: it writes
-the folder's token down before (admission.py). A member with another token, and one that was heard
-of, has lost its folder, and with it votes and entries that the others count on.
+Only the member that had the catalog first gives it, to one folder of each other member, once all of
+them have asked: it writes the folder's token down before (admission.py). A member with another
+token, and one that was heard of, has lost its folder, and with it votes and entries that the others
+count on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from aiohttp import web
 
 from paxosblock.disk import OsDisk
 from paxosblock.errors import (
+    AccessDeniedError,
     ConfigError,
     CorruptionError,
     NoSpaceError,
@@ -33,7 +35,16 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
-from paxosblock.namenode.raft.admission import LOST, NOBODYS, Lineage, Refused, Waits, may_join
+from paxosblock.namenode.raft.admission import (
+    LOST,
+    NOBODYS,
+    Elsewhere,
+    Lineage,
+    Refused,
+    Standing,
+    Waits,
+    may_join,
+)
 from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
 from paxosblock.namenode.raft.question import Question
 from paxosblock.net.access_server import add_without_token
@@ -44,10 +55,11 @@ JOIN_WITHIN_S: Final = 30.0
 """Seconds that a new member looks for another that has the catalog."""
 ASK_AGAIN_S: Final = 0.2
 SILENCE_S: Final = 10.0
+_EARLY: Final = 425
 
 _PIECE_BYTES = 256 * KIB
 _TAG_BYTES = 32
-_LINEAGE, _TOKEN = "X-Raft-Lineage", "X-Raft-Token"
+_LINEAGE, _TOKEN, _MEMBERS = "X-Raft-Lineage", "X-Raft-Token", "X-Raft-Members"
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +78,8 @@ class Seeds:
     ) -> None:
         """Give away the result of `checkpoint`; `folder` is this member's."""
         self._folder, self._address, self._secret = folder, address, secret
-        self._others = frozenset(members) - {address}
+        self._members = tuple(sorted(members))
+        self._asking: dict[str, Standing] = {}
         self._lineage = NOBODYS
         self._checkpoint = checkpoint
         self._disk = OsDisk()
@@ -107,16 +120,19 @@ class Seeds:
             write_admissions(self._disk, self._folder, replace(known, tokens=tokens))
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
-        token = request.headers.get(_TOKEN, "")
-        question = Question.read(_purpose(token), request.headers)
-        known = question is not None and question.caller in self._others
-        if question is None or not known or question.called != self._address:
-            return _refusal(403, "only NameNodes of this cluster get its catalog")
-        if not question.is_proven(self._secret, request.headers):
-            return _refusal(403, f"{question.caller} does not know the cluster's secret")
+        others = frozenset(self._members) - {self._address}
+        headers = request.headers
+        said = Standing(tuple(headers.get(_MEMBERS, "").split(",")), token=headers.get(_TOKEN, ""))
+        try:
+            question = Question.heard(
+                _purpose(said), headers, self._secret, called=self._address, callers=others
+            )
+        except AccessDeniedError as error:
+            return _refusal(403, str(error))
         if not self._lineage.name:
             return _refusal(503, f"{self._address} is no member yet")
-        if (refused := await self._let_in(question.caller, token)) is not None:
+        self._asking[question.caller] = said
+        if (refused := await self._let_in(question.caller, said.token)) is not None:
             return refused
         try:
             checkpoint = await self._checkpoint()
@@ -131,11 +147,21 @@ class Seeds:
         """Return None once it is durable that the folder with this token was let in."""
         async with self._writing:
             admissions = await asyncio.to_thread(read_admissions, self._disk, self._folder)
-            match may_join(self._lineage, self._address, admissions, caller, token):
+            answer = may_join(
+                self._lineage,
+                self._address,
+                self._members,
+                admissions=admissions,
+                asking=self._asking,
+                caller=caller,
+            )
+            match answer:
                 case Refused(why):
                     return _refusal(409, why)
-                case Waits(why):
+                case Elsewhere(why):
                     return _refusal(404, why)
+                case Waits(why):
+                    return _refusal(_EARLY, why)
             try:
                 await asyncio.to_thread(self._record, caller, token)
             except (NoSpaceError, StorageError) as error:
@@ -177,7 +203,8 @@ async def fetch_seed(
 ) -> Seed:
     """Fetch the catalog with which the member at `address` begins from one of the others.
 
-    `receive` begins a draft, and blocks. `token` is that of the empty folder.
+    `receive` begins a draft, and blocks. `token` is that of the empty folder. It waits as long as
+    the one that has the catalog waits for others.
 
     Raises:
         ConfigError: another member knows it as a member, or has another secret or other peers.
@@ -186,14 +213,21 @@ async def fetch_seed(
         UnavailableError: no member had the catalog within `within_s`.
     """
     others = [member for member in members if member != address]
+    own = Standing(tuple(sorted(members)), token=token)
     until_s, why = asyncio.get_running_loop().time() + within_s, dict.fromkeys(others, "")
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         while asyncio.get_running_loop().time() < until_s:
             for peer in others:
                 try:
-                    question = Question.fresh(_purpose(token), address, peer)
-                    return await _fetch(session, question, secret, token, receive)
+                    question = Question.fresh(_purpose(own), address, peer)
+                    found = await _fetch(session, question, secret, own, receive)
+                    if isinstance(found, Seed):
+                        return found
+                    until_s = asyncio.get_running_loop().time() + within_s
+                    if why[peer] != found.why:
+                        _log.warning("%s", found.why)
+                    why[peer] = found.why
                 except UnavailableError as error:
                     why[peer] = str(error)
                 except (OSError, aiohttp.ClientError, TimeoutError):
@@ -210,18 +244,21 @@ async def _fetch(
     session: aiohttp.ClientSession,
     question: Question,
     secret: bytes,
-    token: str,
+    own: Standing,
     receive: Callable[[], Receiver],
-) -> Seed:
-    """Ask one member for the catalog.
+) -> Seed | Waits:
+    """Ask one member for the catalog; Waits if it gives it once others have asked, too.
 
     Raises:
         ConfigError: the member refuses.
         UnavailableError: it may have the catalog later.
         ProtocolError: nothing proves that the answer is that member's.
     """
-    headers = question.headers(secret) | {_TOKEN: token}
+    about = {_TOKEN: own.token, _MEMBERS: ",".join(own.members)}
+    headers = question.headers(secret) | about
     async with session.get(f"http://{question.called}{SEED_PATH}", headers=headers) as found:
+        if found.status == _EARLY:
+            return Waits((await found.text()).strip())
         if found.status != 200:
             raise _refused(question, found.status, (await found.text()).strip())
         lineage = found.headers.get(_LINEAGE, "")
@@ -247,14 +284,14 @@ def _changed(question: Question) -> str:
 
 def _refused(question: Question, status: int, words: str) -> ConfigError | UnavailableError:
     if status == 409:
-        return ConfigError(f"--join: {words}, says {question.called}: {LOST}")
+        return ConfigError(f"--join: {question.called} says: {words}")
     if status == 403:
         return ConfigError(f"--join: {question.called} refuses: {words}")
     return UnavailableError(f"{words} ({status})")
 
 
-def _purpose(token: str) -> bytes:
-    return b"seed " + token.encode(errors="replace")
+def _purpose(own: Standing) -> bytes:
+    return f"seed {own.token} {','.join(own.members)}".encode(errors="replace")
 
 
 def _refusal(status: int, words: str) -> web.Response:
