@@ -17,7 +17,9 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode import snapshot
 from paxosblock.datanode.damaged_file import write_damaged
 from paxosblock.datanode.first_reads import read_first
+from paxosblock.datanode.identity import forget
 from paxosblock.datanode.node import open_volumes
+from paxosblock.datanode.store import Forgot
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role
@@ -52,6 +54,7 @@ def make_volume(folder: Path) -> None:
             await node.write(2)
             await node.finalize(1, [name(0), name(1)])
             await node.next_gs(3, block=BlockId(8))
+            forget(OsDisk(), folder, node.volumes[0].identity, Forgot(BlockId(1), 1))
         async with running(folder, upgrade=True) as node:
             await node.volumes[0].be_taken_in()
             snapshot.finalize(OsDisk(), [folder])
@@ -182,8 +185,8 @@ class Kind:
 
 
 KINDS = [
-    Kind("VERSION", 4, make_volume, open_volume, with_line, "--rollback"),
-    Kind("previous/VERSION", 4, make_volume, open_volume, with_line, "--rollback"),
+    Kind("VERSION", 5, make_volume, open_volume, with_line, "--rollback"),
+    Kind("previous/VERSION", 5, make_volume, open_volume, with_line, "--rollback"),
     Kind("current/blk_7.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
@@ -241,7 +244,7 @@ def test_a_file_of_the_known_format_is_taken(kind: Kind, tmp_path: Path) -> None
 def test_a_volume_of_an_earlier_format_is_brought_over(tmp_path: Path, version: int) -> None:
     make_volume(tmp_path)
     file = tmp_path / "VERSION"
-    lines = re.sub("small=1\n", "", file.read_text())
+    lines = re.sub("small=1\n|forgot=.*\n", "", file.read_text())
     if version < 3:
         lines = re.sub("timeline=.*\n", "", lines)
         (tmp_path / "previous" / "VERSION").unlink()

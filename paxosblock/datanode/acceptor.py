@@ -25,9 +25,11 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.first_reads import read_first, read_now
+from paxosblock.datanode.held import FORGOTTEN
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
+from paxosblock.datanode.store import Loaded
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import (
     NoSpaceError,
@@ -263,7 +265,12 @@ class Acceptor:
         found, volume = self._owner(block), self._volumes.get(storage)
         if volume is None or (found is not None and found.volume is not volume):
             return None
-        return found or Block(block, volume, self)
+        if found is None:
+            found = Block(block, volume, self)
+            forgot = volume.identity.forgot
+            if forgot is not None and block <= forgot.up_to:
+                found.load(Loaded(block, None, None, FORGOTTEN))
+        return found
 
     def _begin(
         self, storage: StorageId, request: Control, sent: SentChunk | None = None

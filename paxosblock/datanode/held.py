@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.open_file import OpenFile
@@ -21,6 +22,8 @@ from paxosblock.protocol.types import (
     ReplicaState,
 )
 
+FORGOTTEN: Final = "it may have been here, and lost with records of the log of small replicas"
+"""The reason why a replica is dead of which nothing is here (D11)."""
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +90,7 @@ class Held:
     @property
     def vacant(self) -> bool:
         """True if there is nothing to remember."""
-        return self.replica is None and not self.corrupt
+        return self.replica is None and self.corrupt in ("", FORGOTTEN)
 
     @property
     def unsynced(self) -> bool:

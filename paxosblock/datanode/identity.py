@@ -1,6 +1,7 @@
 """The identity of a volume: its `VERSION` file (FORMAT.md 2).
 
-A storage id is a promise: a node that answers under it has everything it ever promised or voted.
+A storage id is a promise: a node that answers under it has everything it ever promised or voted,
+or says of which blocks it may not.
 So a folder gets its id once, when it is empty, and a folder with blocks but no id is refused.
 """
 
@@ -14,12 +15,15 @@ from typing import Final
 
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.layout import SMALL
+from paxosblock.datanode.store import Forgot
 from paxosblock.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import BlockId, StorageId
 
-FORMAT: Final = 4
+FORMAT: Final = 5
+WITH_ALL: Final = 4
+"""The format of a volume that has forgotten nothing."""
 WITHOUT_SMALL: Final = 3
 """The format of a volume without a log of small replicas, which an earlier version left."""
 WITHOUT_TIMELINE: Final = 2
@@ -32,7 +36,7 @@ _ANY_FORMAT = re.compile(rb"format=(\d{1,9})\n(?:.*\n)*crc=([0-9a-f]{8})\n")
 _LINES = re.compile(
     r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\n"
     r"(?:cluster=(\S{1,200})\n)?(?:timeline=(\S{0,200})\n)?(?:before=(\S{0,2000})\n)?"
-    r"(?:small=(1)\n)?crc=[0-9a-f]{8}\n"
+    r"(?:small=(1)\n)?(?:forgot=(\d{1,20}),(\d{1,20})\n)?crc=[0-9a-f]{8}\n"
 )
 
 
@@ -52,6 +56,7 @@ class Identity:
     before: tuple[str, ...] = ()
     small: bool = False
     """True if the log of small replicas (FORMAT.md 8) counts."""
+    forgot: Forgot | None = None
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
@@ -64,12 +69,16 @@ class Identity:
             body += f"before={','.join(self.before)}\n"
         if self.small:
             body += "small=1\n"
+        if self.forgot is not None:
+            body += f"forgot={self.forgot.up_to},{self.forgot.through}\n"
         return f"{body}crc={crc32c(body.encode()):08x}\n".encode()
 
     @property
     def _format(self) -> int:
-        if self.small:
+        if self.forgot is not None:
             return FORMAT
+        if self.small:
+            return WITH_ALL
         if self.timeline or self.before:
             return WITHOUT_SMALL
         return WITHOUT_TIMELINE if self.cluster else WITHOUT_CLUSTER
@@ -100,6 +109,7 @@ def decode_identity(data: bytes, path: Path) -> Identity:
         timeline=found[5] or "",
         before=() if found[6] is None else tuple(found[6].split(",")),
         small=found[7] is not None,
+        forgot=Forgot(BlockId(int(found[8])), int(found[9])) if found[8] else None,
     )
     if not identity or int(lines[1]) != identity._format:
         raise CorruptionError(f"{path} is not what format {int(lines[1])} is; it is damaged")
@@ -159,6 +169,11 @@ def begin_small(disk: Disk, folder: Path, identity: Identity) -> Identity:
         disk.remove(folder / SMALL / name)
     disk.sync_folder(folder / SMALL)
     return _replaced(disk, folder, replace(identity, small=True))
+
+
+def forget(disk: Disk, folder: Path, identity: Identity, forgot: Forgot) -> Identity:
+    """Note, durably, what the volume at `folder` may have forgotten."""
+    return _replaced(disk, folder, replace(identity, forgot=forgot))
 
 
 def take_in(disk: Disk, folder: Path, identity: Identity) -> Identity:

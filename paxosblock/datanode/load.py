@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.damaged_file import read_damaged
+from paxosblock.datanode.identity import VERSION, forget, read_identity
 from paxosblock.datanode.layout import (
     CURRENT,
     RBW,
@@ -72,7 +73,7 @@ def load(store: FileStore) -> Found:
     _join(found, (*found, *damaged), alone, folder / CURRENT)
     # This metadata is read before anything is changed: a later format must be left as it is.
     ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
-    small = store.small.load()
+    small = _load_log(store)
     moved = [block for block in store.small if block in alone]
     _join(found, moved, alone, folder / CURRENT)
     ruling |= {block: _ruling(store, found[block]) for block in moved}
@@ -91,7 +92,27 @@ def load(store: FileStore) -> Found:
     awake = {each.block for each in found_again}
     resting = [block for block in store.small if block not in awake]
     store.finalized.expect(alone)
-    return Found(found_again, resting, store.small.frame_bytes(resting), sorted(alone))
+    size_bytes, forgot = store.small.frame_bytes(resting), store.small.forgot
+    return Found(found_again, resting, size_bytes, sorted(alone), forgot)
+
+
+def _load_log(store: FileStore) -> list[SmallLoaded]:
+    """Load the log of small replicas; note what it lost before anything is answered or written."""
+    disk, folder = store.disk, store.folder
+    identity = read_identity(disk, folder)
+    known = None if identity is None else identity.forgot
+    small = store.small.load(known)
+    forgot = store.small.forgot
+    if forgot is not None and forgot != known:
+        if identity is None:
+            raise StorageError(f"{folder / VERSION} is gone: what is forgotten cannot be noted")
+        forget(disk, folder, identity, forgot)
+        _log.error(
+            "small replicas may be forgotten: what is left is used, and what is lost is copied from"
+            " other DataNodes",
+            extra=facts(folder=folder, blocks_up_to=forgot.up_to, reason=store.small.log.why_lost),
+        )
+    return small
 
 
 def _join(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -23,20 +22,26 @@ from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.small_index import Index, decode_index, make_index
 from paxosblock.datanode.small_segment import (
     HEADER_BYTES,
+    MARK,
+    MARK_FORMAT,
     RECORD_BYTES,
     SALT_BYTES,
+    Bounds,
     Position,
     Record,
     RecordKind,
+    Segment,
     SegmentHeader,
-    damaged,
     decode_header,
     encode_record,
     is_of,
     read_records,
     record_size,
+    segment_name,
+    segment_numbers,
 )
 from paxosblock.disk import Disk, FileHandle, publish, publish_open, read_file
+from paxosblock.durable_mark import Mark, read_mark
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.logs import facts
@@ -46,7 +51,8 @@ from paxosblock.units import MIB
 SEGMENT_BYTES: Final = 64 * MIB
 """A control step begins a new segment once the last one has so many bytes."""
 NO_BLOCK: Final = BlockId(0)
-_NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
+NONE: Final = -1
+"""The number of no segment."""
 _END: Final = struct.Struct("<Q")
 _PREVIOUS_END: Final = HEADER_BYTES + RECORD_BYTES + _END.size
 
@@ -59,43 +65,25 @@ class SegmentRemoved(Exception):
     """The record is no longer at this place, but at a later one."""
 
 
-class Segment:
-    """A file of the log. Once it is removed, it is closed as soon as nobody reads it."""
-
-    __slots__ = ("end", "handle", "readers", "salt", "synced")
-
-    def __init__(self, handle: FileHandle, salt: bytes, end: int) -> None:
-        self.handle = handle
-        self.salt = salt
-        self.end = end
-        self.synced = end
-        """The first so many bytes are on stable storage."""
-        self.readers = 0
-
-
-def segment_name(number: int) -> str:
-    """Return the name of the file of a segment."""
-    return f"log_{number}"
-
-
-def segment_numbers(names: list[str]) -> list[int]:
-    """Return the numbers of the segments among the names of files, in order."""
-    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
-
-
 class SmallLog(OpenFile):
     """The log. To votes, which wait for a sync, it is the open file of every replica in it."""
 
     __slots__ = (
         "_boot",
+        "_durable",
         "_folder",
+        "_known_through",
         "_last",
+        "_mark",
         "_marked",
         "_mutex",
         "_ours",
         "_removed",
         "_rolling",
         "_segments",
+        "highest",
+        "lost_through",
+        "why_lost",
     )
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
@@ -114,77 +102,125 @@ class SmallLog(OpenFile):
         """The same once this process has begun one, else 0: a segment of an earlier process is
         never appended to."""
         self._marked = Position(0, 0)
+        self._mark: Mark | None = None
+        self._durable: Position | None = None
+        """All before it was durable once, as the mark said that an earlier process left."""
+        self._known_through = NONE
+        self.highest = NO_BLOCK
+        """The greatest id of a block that a record was about."""
+        self.lost_through = NONE
+        """The last segment of which a start found that it lost records, and nobody knew."""
+        self.why_lost = ""
 
     # -- the start ------------------------------------------------------------------------------
 
-    def open(self) -> list[int]:
+    def open(self, known_through: int = NONE) -> list[int]:
         """Open every segment; return the numbers of those that take no more records, in order.
+
+        It is known, and need not be told again, that segments up to `known_through` lost records.
 
         Raises:
             ConfigError: a later version wrote a segment.
-            CorruptionError: a segment is damaged, and nobody knows which blocks it had.
-            StorageError: a segment is missing; or as the disk says.
+            CorruptionError: records are lost, and nobody knows of which blocks.
+            StorageError: as the disk says.
         """
+        self._known_through = known_through
+        mark = read_mark(self._disk, self._folder / MARK, MARK_FORMAT)
+        if mark is not None:
+            self._durable, self.highest = Position(mark[0], mark[1]), BlockId(mark[2])
         numbers = segment_numbers(self._disk.names(self._folder))
         for number in numbers:
             self._open(number)
         for number, following in pairwise(numbers):
             if following != number + 1:
-                raise StorageError(f"{self._path(number + 1)} is missing")
+                self._lose(following - 1, f"{self._path(number + 1)} is missing")
         if len(numbers) > 1 and self._end_before(numbers[-1], last=True) is None:
             # It was only begun: the next segment takes its place.
             self._disk.close(self._segments.pop(numbers.pop()).handle)
             self._last = numbers[-1]
         for number, following in pairwise(numbers):
-            end = self._end_before(following)
-            size = self._disk.size(self._segments[number].handle)
-            if end is None or size < end:
-                raise damaged(str(self._path(number)), size)
-            self._segments[number].end = self._segments[number].synced = end
+            segment, end = self._segments[number], self._end_before(following)
+            segment.end = segment.synced = end or self._disk.size(segment.handle)
         return numbers[:-1]
+
+    def _lose(self, number: int, why: str) -> None:
+        """Note that records of a segment are lost.
+
+        All that anybody was told of is of blocks that the mark knows of: a record that it has not
+        come to is of a block that an earlier one is about, or was never answered. But an earlier
+        version, which has no mark, may have written a segment behind it.
+
+        Raises:
+            CorruptionError: nobody knows of which blocks they were.
+        """
+        if number <= self._known_through:
+            return
+        if self._durable is None or number > self._durable.segment:
+            raise CorruptionError(f"{why}: it is not known what its replicas have promised")
+        self.lost_through, self.why_lost = max(number, self.lost_through), self.why_lost or why
+
+    def _loser(self, number: int) -> Callable[[int], None]:
+        def lose(offset: int) -> None:
+            self._lose(number, f"{self._path(number)} is damaged at offset {offset}")
+
+        return lose
 
     def _open(self, number: int) -> None:
         path = self._path(number)
         handle = self._disk.open(path)
         data = self._disk.read(handle, HEADER_BYTES + RECORD_BYTES, 0)
-        header = decode_header(str(path), data)
+        try:
+            header = decode_header(str(path), data)
+        except CorruptionError:  # no record can be found, nor be taken for one
+            header = SegmentHeader(os.urandom(SALT_BYTES), "")
         if not header.boot:
             _log.error("the head of a segment is damaged", extra=facts(path=path))
-        self._segments[number] = Segment(handle, header.salt, HEADER_BYTES)
+        same_boot = is_of(header, self._boot)
+        segment = Segment(handle, header.salt, HEADER_BYTES, same_boot=same_boot)
+        self._segments[number] = segment
         self._last = number
 
     def _end_before(self, number: int, *, last: bool = False) -> int | None:
-        """Return where the segment before this one ended; None if this one, the `last`, does not
-        say, because nothing was appended to it."""
-        segment, name = self._segments[number], str(self._path(number))
+        """Return where the segment before this one ended; 0 if that cannot be read. None if this
+        one, the `last`, does not say, because nothing was appended to it."""
+        segment, name, lost = self._segments[number], str(self._path(number)), list[int]()
         end = None if last else _PREVIOUS_END
         data = self._disk.read(segment.handle, end or self._disk.size(segment.handle), 0)
-        same_boot = is_of(decode_header(name, data), self._boot)
-        first = next(read_records(name, data, end=end, same_boot=same_boot), None)
-        if first is None and last:
+        bounds = self._bounds(number, end)
+        first = next(read_records(name, data, bounds, lost.append), None)
+        if first is None and last and not lost:
             return None
-        if first is None or first.payload is None or first.kind is not RecordKind.PREVIOUS:
-            raise damaged(name, HEADER_BYTES)
+        if lost or first is None or first.payload is None or first.kind is not RecordKind.PREVIOUS:
+            self._loser(number)(HEADER_BYTES)
+            return 0
         said: int = _END.unpack(first.payload)[0]
         return said
+
+    def _bounds(self, number: int, end: int | None) -> Bounds:
+        segment, durable = self._segments[number], 0
+        if self._durable is not None and self._durable.segment == number:
+            durable = self._durable.offset
+        return Bounds(segment.salt, end, segment.same_boot, durable)
 
     def last_records(self) -> Iterator[tuple[int, Record]]:
         """Yield every record of the last segment, with its number; all of them are durable.
 
         Raises:
-            CorruptionError: it is damaged, and nobody knows which blocks it had.
+            CorruptionError: records are lost, and nobody knows of which blocks.
             StorageError: as the disk says.
         """
-        segment, name = self._segments.get(self._last), str(self._path(self._last))
-        if segment is None:
-            return
-        self._disk.sync(segment.handle)  # its process may have died before it synced
-        data = self._disk.read(segment.handle, self._disk.size(segment.handle), 0)
-        same_boot = is_of(decode_header(name, data), self._boot)
-        for record in read_records(name, data, end=None, same_boot=same_boot):
-            segment.end = record.end
-            yield self._last, record
-        segment.synced = segment.end
+        number, segment = self._last, self._segments.get(self._last)
+        if segment is not None:
+            self._disk.sync(segment.handle)  # its process may have died before it synced
+            data = self._disk.read(segment.handle, self._disk.size(segment.handle), 0)
+            name, bounds = str(self._path(number)), self._bounds(number, None)
+            for record in read_records(name, data, bounds, self._loser(number)):
+                segment.end = record.end
+                yield number, record
+            segment.synced = segment.end
+        if self._durable is not None and self._durable.segment > number:
+            self._known_through = min(self._known_through, number - 1)  # it came after
+            self._lose(number, f"{self._path(self._durable.segment)} is missing or cut short")
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -199,6 +235,11 @@ class SmallLog(OpenFile):
             if self.has_segment:
                 return
             last = self._segments.get(self._last)
+            if self._mark is None:
+                path, end = self._folder / MARK, 0 if last is None else last.synced
+                draft = path.with_name(f"{MARK}.new")
+                at = (self._last, end, self.highest)
+                self._mark = Mark(self._disk, draft, path, MARK_FORMAT, *at)
             number, salt = self._last + 1, os.urandom(SALT_BYTES)
             path = self._path(number)
             header = SegmentHeader(salt, self._boot).encode()
@@ -230,7 +271,9 @@ class SmallLog(OpenFile):
         with self._mutex:
             assert self._ours, "a control step has begun a segment"
             segment = self._segments[self._last]
-            return Position(self._last, self._write(segment, kind, block, payload))
+            at = Position(self._last, self._write(segment, kind, block, payload))
+            self.highest = max(self.highest, block)
+            return at
 
     def _write(self, segment: Segment, kind: RecordKind, block: BlockId, payload: Buffer) -> int:
         offset = segment.end
@@ -267,7 +310,14 @@ class SmallLog(OpenFile):
             except PaxosBlockError as error:
                 self._failure = error
                 raise
-            segment.synced = max(segment.synced, wanted)
+            self._note_synced(number, segment, wanted)
+
+    def _note_synced(self, number: int, segment: Segment, end: int) -> None:
+        """Note that a segment is durable so far. One sync is under way at a time."""
+        with self._mutex:
+            segment.synced = max(segment.synced, end)
+            if self._mark is not None:  # or the log is closed
+                self._mark.move(number, segment.synced, self.highest)
 
     def _bring(self, step: Callable[[FileHandle], None]) -> None:
         """As `sync`, for `write_out` too."""
@@ -278,11 +328,11 @@ class SmallLog(OpenFile):
     ) -> bool:
         """As `OpenFile.begin_sync`, for every record that was appended until now."""
         with self._mutex:
-            segment = self._segments[self._last]
+            number, segment = self._last, self._segments[self._last]
             wanted = segment.end
 
         def note() -> None:
-            segment.synced = max(segment.synced, wanted)
+            self._note_synced(number, segment, wanted)
 
         return self._begin_sync_of(segment.handle, kernel, note, done)
 
@@ -301,6 +351,11 @@ class SmallLog(OpenFile):
 
     def close(self) -> None:
         """Close every segment; nobody may use the log any more."""
+        with self._mutex:
+            mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.keep()
+            mark.close()
         for segment in (*self._segments.values(), *self._removed):
             self._disk.close(segment.handle)
         self._segments.clear()
@@ -348,6 +403,11 @@ class SmallLog(OpenFile):
         return last is not None and self._ours == self._last and last.end < SEGMENT_BYTES
 
     @property
+    def last(self) -> int:
+        """The number of the last segment; 0: there is none."""
+        return self._last
+
+    @property
     def size_bytes(self) -> int:
         """The length of all segments together."""
         with self._mutex:
@@ -359,8 +419,10 @@ class SmallLog(OpenFile):
         with self._mutex:
             return sorted(number for number in self._segments if number < self._last)
 
-    def records_of(self, number: int) -> Iterator[Record]:
-        """Yield the records of a segment that takes no more records.
+    def records_of(
+        self, number: int, lost: Callable[[int], None] | None = None
+    ) -> Iterator[Record]:
+        """Yield the records of a segment that takes no more records. As `read_records`.
 
         Raises:
             CorruptionError: it is damaged.
@@ -368,7 +430,7 @@ class SmallLog(OpenFile):
         """
         segment, name = self._segments[number], str(self._path(number))
         data = self._disk.read(segment.handle, segment.end, 0)
-        yield from read_records(name, data, end=segment.end, same_boot=True)
+        yield from read_records(name, data, Bounds(segment.salt, segment.end), lost)
 
     def index_of(self, number: int) -> Index | None:
         """Return the index of a segment that takes no more records, if it is there and sound."""
@@ -378,6 +440,19 @@ class SmallLog(OpenFile):
         except StorageError:  # a missing or unreadable index is made anew
             return None
         return decode_index(data, segment.salt, segment.end)
+
+    def made_index(self, number: int) -> Index:
+        """As `keep_index` while a start reads the log: of a segment that lost records it is made of
+        those that are left, and not written.
+
+        Raises:
+            CorruptionError: records are lost, and nobody knows of which blocks.
+            StorageError: as the disk says.
+        """
+        try:
+            return self.keep_index(number)
+        except CorruptionError:
+            return make_index(number, self.records_of(number, self._loser(number)))
 
     def keep_index(self, number: int) -> Index:
         """Make the index of such a segment, and write it unless there is no room.

@@ -31,9 +31,9 @@ from paxosblock.datanode.small_index import (
     finalized_row,
     read_finalized,
 )
-from paxosblock.datanode.small_log import SegmentRemoved, SmallLog
+from paxosblock.datanode.small_log import NO_BLOCK, NONE, SegmentRemoved, SmallLog
 from paxosblock.datanode.small_segment import RECORD_BYTES, Position, Record, RecordKind
-from paxosblock.datanode.store import Stored
+from paxosblock.datanode.store import Forgot, Stored
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
@@ -79,6 +79,8 @@ class SmallReplicas:
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
         """`folder` is the volume's; call `load` first."""
         self.log = SmallLog(disk, folder / SMALL, boot)
+        self.forgot: Forgot | None = None
+        """The losses of the log; None: there were none."""
         self._disk = disk
         self._boot = boot
         self._rows: dict[BlockId, bytes] = {}
@@ -111,8 +113,10 @@ class SmallReplicas:
 
     # -- the start ------------------------------------------------------------------------------
 
-    def load(self) -> list[SmallLoaded]:
+    def load(self, forgot: Forgot | None = None) -> list[SmallLoaded]:
         """Find every replica; return those that are not at rest. It writes nothing but indexes.
+
+        `forgot` is what an earlier start has found; what this one finds is in `self.forgot`.
 
         Raises:
             ConfigError: a later version wrote the log.
@@ -120,17 +124,46 @@ class SmallReplicas:
         """
         said: dict[BlockId, bytes | None] = {}
         torn: set[BlockId] = set()
+        known = Forgot(NO_BLOCK, NONE) if forgot is None else forgot
+        doubted = NONE
         try:
-            for number in self.log.open():
-                index = self.log.index_of(number) or self.log.keep_index(number)
+            for number in self.log.open(known.through):
+                doubted = self._doubt(doubted, known, number, said)
+                index = self.log.index_of(number) or self.log.made_index(number)
                 self._apply(number, index, said, torn)
                 self._unindexed_from = number + 1
+            doubted = self._doubt(doubted, known, self.log.last, said)
             for number, record in self.log.last_records():
                 self._replay(number, record, said, torn)
+            self._doubt(doubted, known, self.log.last + 1, said)
         except CorruptionError as error:  # nobody knows which blocks are lost
             raise StorageError(str(error)) from error
+        self.log.highest = max(self.log.highest, max(self._rows, default=NO_BLOCK))
+        self.forgot = forgot
+        if self.log.lost_through != NONE:
+            up_to = max(known.up_to, self.log.highest)
+            self.forgot = Forgot(up_to, max(known.through, self.log.lost_through))
         self._live_bytes = sum(decode_sizes(each).live_bytes for each in self._rows.values())
         return [self._loaded(block, data, block in torn) for block, data in said.items()]
+
+    def _doubt(
+        self, doubted: int, known: Forgot, following: int, said: dict[BlockId, bytes | None]
+    ) -> int:
+        """Behind the last segment that lost records, forget the replicas that are not at rest: a
+        vote of theirs may be among those records. Then the rule for blocks of which nothing is here
+        holds for them (D11).
+
+        Segments before `following` were replayed; up to `doubted` this was done. Return how far it
+        is now.
+        """
+        through = max(known.through, self.log.lost_through)
+        if not doubted < through < following:
+            return doubted
+        self.log.highest = max(self.log.highest, max(said, default=NO_BLOCK))
+        for block in said:
+            self._rows.pop(block, None)
+        said.clear()
+        return through
 
     def _apply(
         self, number: int, index: Index, said: dict[BlockId, bytes | None], torn: set[BlockId]
@@ -376,7 +409,9 @@ class SmallReplicas:
             lost_bytes = size_bytes - self._live_bytes
             if not whole or lost_bytes < max(WORTH_BYTES, WORTH_SHARE * size_bytes):
                 return
-            self._moving = whole[0], self.log.records_of(whole[0])
+            lost_some = self.forgot is not None and whole[0] <= self.forgot.through
+            lost = (lambda _: None) if lost_some else None
+            self._moving = whole[0], self.log.records_of(whole[0], lost)
         number, records = self._moving
         self.log.begin_segment()
         moved_bytes, more = 0, True

@@ -1,20 +1,25 @@
 """A segment of the log of small replicas as bytes (FORMAT.md 8): writing, reading, torn or damaged.
 
-A segment gets its name when its header is durable, and is only ever appended to. Three things tell
+A segment gets its name when its header is durable, and is only ever appended to. Four things tell
 damage from what a crash left at its end: the boot of the machine in which its process lived, for in
 this boot the system still has all it was given; a later record, which says up to where the segment
-was durable; and the next segment, which says where this one ended.
+was durable; the mark beside the log, which says the same; and the next segment, which says where
+this one ended.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from paxosblock.checksum import Buffer, crc32c
+from paxosblock.disk import FileHandle
+from paxosblock.durable_mark import MarkFormat
 from paxosblock.errors import CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.protocol.types import BlockId
@@ -26,6 +31,40 @@ _RECORD: Final = struct.Struct("<8sB3xIQQI")
 _CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _SEGMENT.size + _CRC.size
 RECORD_BYTES: Final = _RECORD.size + _CRC.size
+MARK: Final = "durable"
+"""The file that says how far the log is durable: segment and offset, the highest block so far."""
+MARK_FORMAT: Final = MarkFormat(
+    b"PXLMARK1", struct.Struct("<8sQQQ"), struct.Struct("<I"), FROM_A_SNAPSHOT
+)
+_NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
+
+
+class Segment:
+    """A file of the log. Once it is removed, it is closed as soon as nobody reads it."""
+
+    __slots__ = ("end", "handle", "readers", "salt", "same_boot", "synced")
+
+    def __init__(
+        self, handle: FileHandle, salt: bytes, end: int, *, same_boot: bool = True
+    ) -> None:
+        self.handle = handle
+        self.salt = salt
+        self.same_boot = same_boot
+        """False if the machine crashed since it was written."""
+        self.end = end
+        self.synced = end
+        """The first so many bytes are on stable storage."""
+        self.readers = 0
+
+
+def segment_name(number: int) -> str:
+    """Return the name of the file of a segment."""
+    return f"log_{number}"
+
+
+def segment_numbers(names: list[str]) -> list[int]:
+    """Return the numbers of the segments among the names of files, in order."""
+    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
 
 
 class RecordKind(enum.IntEnum):
@@ -116,32 +155,49 @@ def encode_record(
     return b"".join((packed, _CRC.pack(crc32c(packed)), payload))
 
 
-def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) -> Iterator[Record]:
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The facts about a segment that are told elsewhere."""
+
+    salt: bytes
+    end: int | None
+    """The offset at which it ended, as the next segment says; None if it is the last one."""
+    same_boot: bool = True
+    """True if the machine did not crash since it was written."""
+    durable: int = 0
+    """It was on stable storage up to this offset, as the mark says."""
+
+
+def read_records(
+    name: str, data: bytes, bounds: Bounds, lost: Callable[[int], None] | None = None
+) -> Iterator[Record]:
     """Yield the records of the segment `name`.
 
-    Args:
-        end: the offset at which it ended, as the next segment says; None if it is the last one.
-        same_boot: True if the machine did not crash since it was written.
+    `lost` gets each offset from which on records cannot be read; then those behind them follow.
 
     Raises:
-        CorruptionError: it is damaged, and nobody knows which blocks it had.
+        CorruptionError: there are such records, and no `lost`.
     """
-    salt, offset = decode_header(name, data).salt, HEADER_BYTES
+    salt, end, offset = bounds.salt, bounds.end, HEADER_BYTES
     view = memoryview(data)
     stop = len(data) if end is None else end
-    while offset < stop:
+    while offset < max(stop, 0 if end is not None else bounds.durable):
         found = _head(data, offset, salt)
         if found is None or offset + RECORD_BYTES + found[1] > stop:
-            if end is None and not _was_durable(data, offset, salt, same_boot=same_boot):
+            if end is None and not _was_durable(data, offset, bounds):
                 return
             found = _mended(data, offset, salt)
             if found is None or offset + RECORD_BYTES + found[1] > stop:
-                raise damaged(name, offset)
+                if lost is None:
+                    raise damaged(name, offset)
+                lost(offset)
+                offset = _next_head(data, offset, salt)
+                continue
         kind, size, block, _, crc = found
         payload: memoryview | None = view[offset + RECORD_BYTES : offset + RECORD_BYTES + size]
         # Chunks of old segments are checked when they are read: there may be very many.
         if (kind is not RecordKind.CHUNK or end is None) and crc32c(payload or b"") != crc:
-            if end is None and not _was_durable(data, offset, salt, same_boot=same_boot):
+            if end is None and not _was_durable(data, offset, bounds):
                 return
             payload = None
         yield Record(kind, block, offset, payload, size)
@@ -186,10 +242,21 @@ def _mended(
     return None
 
 
-def _was_durable(data: bytes, bad: int, salt: bytes, *, same_boot: bool) -> bool:
+def _next_head(data: bytes, bad: int, salt: bytes) -> int:
+    """Return the offset of the first sound head behind `bad`; if there is none, the end of all."""
+    offset = data.find(salt, bad + 1)
+    while offset >= 0 and _head(data, offset, salt) is None:
+        offset = data.find(salt, offset + 1)
+    return offset if offset >= 0 else sys.maxsize
+
+
+def _was_durable(data: bytes, bad: int, bounds: Bounds) -> bool:
     """True if the whole record at `bad` was on the disk once, so that no crash has torn it."""
+    salt = bounds.salt
+    if bad < bounds.durable:
+        return True
     found = _head(data, bad, salt)
-    if same_boot:  # only the last write may be cut short, by the end of the process in it
+    if bounds.same_boot:  # only the last write may be cut short, by the end of the process in it
         cut = len(data) - bad < RECORD_BYTES or (
             found is not None and bad + RECORD_BYTES + found[1] > len(data)
         )

@@ -29,7 +29,7 @@ from paxosblock.datanode.identity import (
 )
 from paxosblock.datanode.layout import CURRENT, RBW, REPLICA_FOLDERS, SMALL, by_block
 from paxosblock.datanode.layout import LOCK as VOLUME_LOCK
-from paxosblock.datanode.small_log import segment_name, segment_numbers
+from paxosblock.datanode.small_segment import MARK, segment_name, segment_numbers
 from paxosblock.disk import Disk, copy_file, is_gone, opened, publish, read_file
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.logs import facts
@@ -199,6 +199,8 @@ def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
     for part in parts:
         for path in _replica_files(disk, folder / part):
             disk.remove(path)
+    if SMALL in parts and MARK in _names(disk, folder / SMALL):
+        disk.remove(folder / SMALL / MARK)  # it is ahead of the segments that come back
     for part in parts:
         for path in _replica_files(disk, previous / part):
             disk.link(path, folder / part / path.name)

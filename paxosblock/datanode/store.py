@@ -47,6 +47,15 @@ class Loaded:
     epoch: Generation = FIRST_GENERATION
 
 
+class Forgot(NamedTuple):
+    """The losses of the log of small replicas (PROTOCOL.md, D11)."""
+
+    up_to: BlockId
+    """No lost record was of a block with a greater id."""
+    through: int
+    """No record was lost behind the segment of this number."""
+
+
 class Found(NamedTuple):
     """The replicas of a volume as the start found them. Those that are `resting` are finalized and
     sound; they are only ids until `wake`, as there may be very many."""
@@ -57,6 +66,7 @@ class Found(NamedTuple):
     """Bytes of the records of their chunks."""
     unread: Sequence[BlockId] = ()
     """Finalized replicas that are not read yet, in order: `first_read` tells how they are."""
+    forgot: Forgot | None = None
 
 
 class FetchedChunks(Protocol):

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -293,6 +293,7 @@ class Volume:
                 _log.exception("volume cannot be loaded", extra=facts(folder=self.folder))
             self.fail(error)
             return Found()
+        self.identity = replace(self.identity, forgot=found.forgot)
         self.used_bytes += found.resting_bytes
         self.unread = found.unread
         if not found.unread:

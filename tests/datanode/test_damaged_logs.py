@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.datanode import small_log
-from paxosblock.datanode.small_segment import RecordKind, encode_record, read_records
+from paxosblock.datanode.small_segment import Bounds, RecordKind, encode_record, read_records
 from paxosblock.net import control
 from paxosblock.protocol.messages import Created, LastVote, Read, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, Reason
@@ -74,7 +74,7 @@ async def test_an_error_that_nobody_foresaw_costs_one_volume(tmp_path: Path) -> 
     unknown: Any = max(RecordKind) + 1
     path.write_bytes(data + encode_record(data[4:12], unknown, OPEN, b"", 0))
     with pytest.raises(ValueError, match="RecordKind"):
-        list(read_records("log_1", path.read_bytes(), end=None, same_boot=True))
+        list(read_records("log_1", path.read_bytes(), Bounds(data[4:12], None)))
     async with running(first, second) as node:
         assert "RecordKind" in node.volumes[0].failed
         assert node.volumes[1].failed == ""

@@ -81,6 +81,8 @@ def found(files: Files, boot: str) -> dict[BlockId, bytes | None]:
 
 
 WRITTEN = asyncio.run(written(*BLOCKS, marked=True))
+UNMARKED = {path: data for path, data in WRITTEN.items() if path.name != "durable"}
+"""The mark was garbled by a power cut, or an earlier version wrote the log."""
 WHOLE = {block: chunk(0, salt=int(block)) for block in BLOCKS}
 
 
@@ -108,19 +110,20 @@ def test_a_damaged_byte_of_a_segments_head_costs_nothing(at: int, boot: str) -> 
     assert found(WRITTEN | {SEGMENT: bytes(data)}, boot) == WHOLE
 
 
-def test_without_the_heads_of_a_segment_and_its_first_record_nobody_knows_whose_log_it_is() -> None:
+def test_without_a_mark_a_segment_that_nobody_can_read_fails_the_volume() -> None:
+    """Heads of segment and first record are damaged: nobody knows which blocks it had."""
     data = bytearray(WRITTEN[SEGMENT])
     data[0] ^= 0xFF
     data[HEADER_BYTES] ^= 0xFF
     with pytest.raises(StorageError, match="not known what its replicas have promised"):
-        found(WRITTEN | {SEGMENT: bytes(data)}, "boot-1")
+        found(UNMARKED | {SEGMENT: bytes(data)}, "boot-1")
 
 
 @given(st.integers(HEADER_BYTES, len(WRITTEN[SEGMENT])), st.binary(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_a_torn_tail_takes_only_what_nobody_was_told_of(size: int, garbage: bytes) -> None:
-    """No mark is behind the cut, as when the machine crashes in the middle of a write."""
-    there = found(WRITTEN | {SEGMENT: WRITTEN[SEGMENT][:size] + garbage}, "boot-2")
+    """Nothing tells of what is behind the cut, as when the machine crashes in a write."""
+    there = found(UNMARKED | {SEGMENT: WRITTEN[SEGMENT][:size] + garbage}, "boot-2")
     assert all(read in (b"", WHOLE[block]) for block, read in there.items())
     assert list(there) == list(BLOCKS)[: len(there)]
 
@@ -142,10 +145,12 @@ def test_a_segment_of_a_later_format_is_refused_and_nothing_is_changed() -> None
     assert disk.files() == files
 
 
-async def test_a_segment_that_is_missing_fails_the_volume(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_mark_a_segment_that_is_missing_fails_the_volume(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
     files = await written(*BLOCKS)
-    del files[SEGMENT.with_name("log_2")]
+    del files[SEGMENT.with_name("log_2")], files[SEGMENT.with_name("durable")]
     with pytest.raises(StorageError, match="log_2 is missing"):
         load(FileStore(SimulatedDisk(files), FOLDER, "boot-2"))
 
@@ -358,6 +363,9 @@ async def test_a_rollback_brings_small_replicas_back_as_they_were() -> None:
         await put(node, BLOCKS[1])
     roll_back(disk.next_process(), [FOLDER])
     assert found(disk.files(), "boot-1") == {BLOCKS[0]: WHOLE[BLOCKS[0]]}
+    again = SimulatedDisk(disk.files())
+    load(FileStore(again, FOLDER, "boot-1"))
+    assert b"forgot" not in again.files()[FOLDER / "VERSION"], "the mark is of the time since"
 
 
 async def test_a_log_that_an_earlier_version_left_is_not_believed() -> None:

@@ -113,6 +113,7 @@ COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
 DAMAGED_LOGS = "tests/datanode/test_damaged_logs.py"
+SMALL_MARK = "tests/format/test_small_mark.py"
 FIRST_READS = "tests/datanode/test_first_reads.py"
 ACCEPTOR = "tests/datanode/test_acceptor.py"
 REBUILDER = "tests/namenode/test_rebuilder.py"
@@ -242,6 +243,64 @@ SOURCE: tuple[Mutant, ...] = (
         '        return SegmentHeader(salt, "")\n',
         "        raise damaged(name, 0)\n",
         DAMAGED_LOGS,
+    ),
+    _store(
+        "a log of small replicas that ends before its mark is taken for a torn one",
+        "datanode/small_segment.py",
+        "    if bad < bounds.durable:\n        return True\n",
+        "",
+        SMALL_MARK,
+    ),
+    _store(
+        "a log of small replicas without its last segments is taken as it is",
+        "datanode/small_log.py",
+        "        if self._durable is not None and self._durable.segment > number:\n",
+        "        if False:\n",
+        SMALL_MARK,
+    ),
+    _store(
+        "the mark of small replicas says that records are durable before they are",
+        "datanode/small_log.py",
+        "            try:  # the segments before",
+        "            self._note_synced(number, segment, wanted)\n"
+        "            try:  # the segments before",
+        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing"
+        "[small_disk_votes]",
+    ),
+    _store(
+        "what a storage may have forgotten it says that it never had",
+        "datanode/acceptor.py",
+        "            if forgot is not None and block <= forgot.up_to:\n",
+        "            if False:\n",
+        SMALL_MARK,
+    ),
+    _store(
+        "a small replica that may have lost its vote says that it has none",
+        "datanode/small_replicas.py",
+        "        if not doubted < through < following:\n",
+        "        if True:\n",
+        SMALL_MARK,
+    ),
+    _store(
+        "the next process does not know what was forgotten",
+        "datanode/load.py",
+        "        forget(disk, folder, identity, forgot)\n",
+        "",
+        SMALL_MARK,
+    ),
+    _store(
+        "who enters a cluster forgets what was forgotten",
+        "datanode/volume.py",
+        "        self.identity = replace(self.identity, forgot=found.forgot)\n",
+        "",
+        SMALL_MARK,
+    ),
+    _store(
+        "a rollback leaves the mark of the time since",
+        "datanode/snapshot.py",
+        "        disk.remove(folder / SMALL / MARK)  # it",
+        "        pass  # it",
+        "tests/format/test_small_log.py",
     ),
     _store(
         "a file is written again while a power cut may bring its name back",
