@@ -405,6 +405,19 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         1302,
     ),
+    "forgotten": (
+        Config(
+            "one of two storages lost records of small replicas, while the block is created",
+            chunks=1,
+            created=False,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(seals=1, forgets=1),
+            must_fire=(*SEAL, "W1", "D11"),
+        ),
+        604,
+    ),
     "unreadable-append": (
         Config(
             "nobody knows what a replica promised while a block is opened again, and Deletes",

@@ -263,6 +263,30 @@ def crash_moves(model: Model, world: World) -> Iterator[Move]:
                 yield _crashed(model, world, at, "D8-power", after, power_cuts=left_budget)
 
 
+def forget_moves(model: Model, world: World) -> Iterator[Move]:
+    """D11: the log of small replicas lost records; those of this block, if it had any. What nobody
+    else has is lost, whatever the rule."""
+    left = world.budget.value.forgets - 1
+    for at, cell in enumerate(world.disks):
+        replica = cell.value.replica
+        if cell.value.dead or not _is_in_the_log(replica):
+            continue
+        others = (each.value.sound for each in world.disks if each is not cell)
+        length = 0 if replica is None else replica.length
+        if any(other is not None and other.length >= length for other in others):
+            yield _crashed(model, world, at, "D11", Disk(None, dead=True), forgets=left)
+
+
+def _is_in_the_log(replica: register.Replica | None) -> bool:
+    """True also if there is none: it may have been."""
+    if replica is None:
+        return True
+    now = replica.registers
+    open_or_decided = now.accepted_generation == 0 or now.state is ReplicaState.FINALIZED
+    of_the_first = now.epoch == 0 or not replica.length
+    return now.max_generation == now.accepted_generation and open_or_decided and of_the_first
+
+
 def copy_moves(model: Model, world: World) -> Iterator[Move]:
     """D10: a volume is copied while its DataNode lives, and a process with the copy registers."""
     left = world.budget.value.volume_copies

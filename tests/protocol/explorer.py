@@ -36,6 +36,7 @@ from tests.protocol.datanode_moves import (
     answered,
     copy_moves,
     crash_moves,
+    forget_moves,
     is_dead,
     request_moves,
     torn_moves,
@@ -88,6 +89,8 @@ def moves(model: Model, world: World) -> Iterator[Move]:
     budget = world.budget.value
     if budget.restarts or budget.power_cuts or budget.damages or budget.unreadable:
         yield from crash_moves(model, world)
+    if budget.forgets:
+        yield from forget_moves(model, world)
     if model.config.budget.volume_copies:
         yield from copy_moves(model, world)
     if budget.deletes:
@@ -143,7 +146,8 @@ def _futile(record: Cell[BlockRecord], cell: Cell[Proposer]) -> bool:
 def _forgetting(model: Model, world: World) -> tuple[int, ...]:
     """Storages that a Delete or damage may make forget what they promised: they refuse nothing for
     good."""
-    if world.budget.value.deletes or model.config.budget.unreadable:
+    budget = model.config.budget
+    if world.budget.value.deletes or budget.unreadable or budget.forgets:
         return tuple(range(len(world.disks)))
     letters = (letter for _, letter in model.mail_of(world))
     return tuple(at for each in letters if isinstance(each.message, Delete) for at in each.to)

@@ -149,6 +149,7 @@ class Budget(msgspec.Struct, frozen=True):
     torn: int = 0
     damages: int = 0
     unreadable: int = 0
+    forgets: int = 0
     copies: int = 0
     deletes: int = 0
     forces: int = 0
