@@ -281,6 +281,10 @@ class ClientConfig(Config):
     vote_timeout_s: Seconds = 10.0
     """Seconds a DataNode that is not silent may take to vote, its disk being slow, before the
     block is recovered without it; half of that while votes come fast."""
+    disk_hung_after_s: Seconds = 1.0
+    """Seconds after which a DataNode's disk counts as hung: an answer is owed, and nothing else has
+    come back from the disk either. Blocks go on without it if enough other members answered; longer
+    while votes usually take long. A disk that is only slow has `vote_timeout`."""
     rpc_timeout_s: Seconds = 10.0
     """Seconds that one control call may take."""
     retry_for_s: SecondsOrZero = 30.0

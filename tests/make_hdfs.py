@@ -118,6 +118,7 @@ SETTINGS: Final = (
     ("dfs.namenode.lease-hard-limit-sec", "20 min", "namenode.lease_hard_limit"),
     ("dfs.client.socket-timeout, for a packet's ack", "60 s", "client.vote_timeout"),
     ("the same, for a node that hangs", "60 s", "client.hung_after"),
+    ("the same, for a disk that hangs", "60 s", "client.disk_hung_after"),
     ("dfs.replication", "3", "namenode.replication"),
     ("dfs.namenode.replication.min", "1", "namenode.min_replication"),
     ("dfs.blocksize", "128 MiB", "namenode.block_size"),

@@ -197,16 +197,13 @@ class BlockWriter:
 
     async def _open_everywhere(self, open_at: Callable[[StorageId, str], Awaitable[None]]) -> None:
         addresses = {member.storage: member.address for member in self.view.members}
-        answers = await asyncio.gather(
-            *(open_at(at, addresses.get(at, "")) for at in self.members), return_exceptions=True
-        )
+        asked = [(at, addresses.get(at, "")) for at in self.members]
+        errors = await self._pool.errors([(where, open_at(at, where)) for at, where in asked])
         failed: list[StorageId] = []
-        for storage, error in zip(self.members, answers, strict=True):
-            if isinstance(error, PaxosBlockError):
+        for storage, error in zip(self.members, errors, strict=True):
+            if error is not None:
                 failed.append(storage)
                 _log.info("block %d: %s takes no replica: %s", self.block, storage, error)
-            elif error is not None:
-                raise error
         if failed:
             self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
         self._check()
@@ -322,20 +319,22 @@ class BlockWriter:
         self._fail((storage,), str(error))
 
     def _look_at_the_clock(self) -> None:
-        """W4: the oldest chunk was sent first, so it alone tells whether a disk is too slow.
-
-        If a DataNode hangs, or cannot be reached, `on_lost` says so, and sooner.
-        """
+        """W4: the oldest chunk was sent first, so it alone tells whether a disk is too slow, or
+        hangs. If a DataNode does, or cannot be reached, `on_lost` says so, and sooner."""
         if not self._in_flight or self._failure is not None:
             return
         patience = self._pool.votes
         waited_s = self._pool.clock.now_s - self._in_flight[0].sent_at
-        if waited_s < patience.seconds:
-            return
         voted = zip(self.members, self._writer.voted, strict=True)
         late = tuple(storage for storage, count in voted if count <= self._writer.acknowledged)
-        self._fail(late, f"no vote of {', '.join(late)} in {waited_s:.2g} s")
-        patience.back_off()
+        if waited_s >= patience.seconds:
+            self._fail(late, f"no vote of {', '.join(late)} in {waited_s:.2g} s")
+            patience.back_off()
+            return
+        asked = {storage: self._connections.get(storage) for storage in late}
+        count = len(self.members)
+        if hung := self._pool.hung(asked, count - len(late), count, waited_s):
+            self._fail(hung, f"the disk of {', '.join(hung)} hangs, no vote in {waited_s:.2g} s")
 
     def _fail(self, failed: tuple[StorageId, ...], reason: str) -> None:
         blamed = () if self._failure is None else self._failure.failed

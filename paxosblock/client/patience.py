@@ -34,8 +34,12 @@ class Patience:
     @property
     def seconds(self) -> float:
         """Return how long to wait now."""
-        usual_s = (self._mean_s or 0.0) + DEVIATIONS * self._deviation_s
-        return min(self._most_s, max(self._least_s, usual_s) * self._factor)
+        return min(self._most_s, max(self._least_s, self.usual_s) * self._factor)
+
+    @property
+    def usual_s(self) -> float:
+        """Return within how many seconds it nearly always came so far."""
+        return (self._mean_s or 0.0) + DEVIATIONS * self._deviation_s
 
     def observe(self, took_s: float) -> None:
         """Note that what was waited for came after `took_s` seconds."""

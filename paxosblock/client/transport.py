@@ -59,6 +59,8 @@ class DataConnection:
         self._channel = CallChannel(_CALLS, _REPLIES, self)
         self._listeners: dict[BlockId, VoteListener] = {}
         self._lost: PaxosBlockError | None = None
+        self.disk_stands_s = 0.0
+        """Seconds for which, by its beats, nothing has come back from a disk of the DataNode."""
         self.asking = asyncio.Lock()
         """Held by whoever waits for the vote for a single chunk."""
 

@@ -3,24 +3,34 @@
 While a block is written, or an answer awaited, the DataNode is asked for beats (`beats.py`). If it
 is silent for longer than `hung_after`, its connection is taken for lost, and its writers go on as
 if the node had been killed. A node with a slow disk still beats, and `BlockWriter` says for how
-long its votes are waited for.
+long its votes are waited for; if its disk hangs, the beats say that, too, and `hung` judges.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
-from typing import Any, Final
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from paxosblock.client.patience import Patience, RunningClock
 from paxosblock.client.transport import DataConnection, DataConnections, VoteListener
 from paxosblock.config import BEATS_PER_SILENCE, ClientConfig
-from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
+from paxosblock.errors import (
+    DeadlineError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    UnavailableError,
+)
 from paxosblock.net.access import OPEN, Access
 from paxosblock.net.beats import arrived_bytes, beat_wish
 from paxosblock.net.calls import ChunkSink
 from paxosblock.net.wire import Header
+from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import BlockId
+
+K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +39,8 @@ LONGEST_SILENCES: Final = 5
 """A node whose beats are measured to come irregularly may be silent for so much longer."""
 CONNECTING_ENDS_S: Final = 60.0
 """A try to connect ends then, whatever the clock says by which others are judged."""
+STANDING_SHARE: Final = 0.75
+"""Share of `disk_hung_after` for which a disk must stand; it is told with the next beat only."""
 QUICK_VOTES_SHARE: Final = 0.5
 """Share of `vote_timeout` that a DataNode has whose votes came fast so far."""
 
@@ -41,6 +53,7 @@ class WritingConnections(DataConnections):
         super().__init__(config.connect_timeout_s, access)
         self.beat_every_s = config.hung_after_s / BEATS_PER_SILENCE
         self.clock = RunningClock(self.beat_every_s / TICKS_PER_BEAT)
+        self._disk_hung_after_s = config.disk_hung_after_s
         self.votes = Patience(QUICK_VOTES_SHARE * config.vote_timeout_s, config.vote_timeout_s)
         """The wait for the vote of a DataNode that lives."""
         hung_s = config.hung_after_s
@@ -66,6 +79,60 @@ class WritingConnections(DataConnections):
             raise
         patience.observe(0.0)
         return connection
+
+    def hung(
+        self,
+        late: Mapping[K, DataConnection | None],
+        answered_count: int,
+        member_count: int,
+        waited_s: float,
+    ) -> tuple[K, ...]:
+        """W4: return those of the `late` members of a block to go on without, as their disks hang.
+
+        They were waited for so long by the clock. None, unless enough of the others have answered
+        for the recovery that follows: where all disks stand, it would only wait for them, too.
+        """
+        least_s = self._disk_hung_after_s
+        patient_s = max(least_s, self.votes.usual_s) + self.clock.allowance_s
+        if waited_s < patient_s or answered_count < recovery_quorum(member_count):
+            return ()
+        stands_s = STANDING_SHARE * least_s
+        return tuple(
+            member
+            for member, connection in late.items()
+            if connection is not None and connection.disk_stands_s >= stands_s
+        )
+
+    async def errors(
+        self, asked: Sequence[tuple[str, Awaitable[None]]]
+    ) -> list[PaxosBlockError | None]:
+        """Ask all members of a block at once, each with its address; return what went wrong.
+
+        Those with disks that hang are given up as by `hung`.
+        """
+        asking = {asyncio.ensure_future(ask): address for address, ask in asked}
+        begun_s = self.clock.now_s
+
+        def judge() -> None:
+            late = {at: self._open.get(asking[at]) for at in asking if not at.done()}
+            good = sum(at.done() and not at.cancelled() and not at.exception() for at in asking)
+            for task in self.hung(late, good, len(asking), self.clock.now_s - begun_s):
+                task.cancel()
+
+        self.clock.look(judge, judge)
+        try:
+            answers = await asyncio.gather(*asking, return_exceptions=True)
+        finally:
+            self.clock.look_away(judge)
+        errors: list[PaxosBlockError | None] = []
+        for address, answer in zip(asking.values(), answers, strict=True):
+            if isinstance(answer, asyncio.CancelledError):
+                errors.append(DeadlineError(f"a disk of {address} hangs", peer=address))
+            elif answer is None or isinstance(answer, PaxosBlockError):
+                errors.append(answer)
+            else:
+                raise answer
+        return errors
 
 
 class WatchedConnection(DataConnection):
@@ -121,6 +188,7 @@ class WatchedConnection(DataConnection):
         arrived = arrived_bytes(header, sent)
         reads = arrived > self._arrived_bytes or arrived >= self._sent_before
         self._arrived_bytes, self._sent_before = arrived, sent
+        self.disk_stands_s = header.request / 1000
         if reads or header.index:
             self._heard_at = self._clock.now_s
         self._silence.observe(self._clock.now_s - self._beat_at)

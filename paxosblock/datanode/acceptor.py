@@ -202,6 +202,10 @@ class Acceptor:
         made.load(loaded, at_rest=not loaded.corrupt)
         return made
 
+    def stands_s(self) -> float:
+        """Return the seconds for which nothing has come back from a disk that is waited for."""
+        return max((volume.stands_s() for volume in self._volumes.values()), default=0.0)
+
     # -- votes ----------------------------------------------------------------------------------
 
     def write(

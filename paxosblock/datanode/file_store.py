@@ -65,8 +65,6 @@ T = TypeVar("T")
 SPARE_BYTES: Final = 8 * MIB
 """Room for two windows of chunks of the default size: one in a draft, one in its block file."""
 SPARE_PIECE_BYTES: Final = 256 * KIB
-PROBE: Final = "probe"
-"""A file in `tmp/` that tests if the disk works."""
 
 
 class FileStore:
@@ -120,8 +118,8 @@ class FileStore:
     def keep_damaged(self, damaged: Mapping[BlockId, Stored]) -> None:
         write_damaged(self.disk, self.folder, {each: copy_of(at) for each, at in damaged.items()})
 
-    def prove(self) -> None:
-        prove(self.disk, self._temporary / PROBE)
+    def prove(self, name: str) -> None:
+        prove(self.disk, self._temporary / name)
 
     def with_spare(self, step: Callable[[], T]) -> T:
         return self.spare.retried(step)

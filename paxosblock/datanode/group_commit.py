@@ -50,6 +50,11 @@ class GroupCommit:
         """Files that wait or are being synced."""
         return len(self._waiting) + len(self._syncing)
 
+    @property
+    def ended_count(self) -> int:
+        """Syncs that have ended."""
+        return self.sync_count - len(self._syncing)
+
     def wait(self, file: OpenFile, done: Done) -> None:
         """Call `done` when everything that was written to `file` until now is durable."""
         waiters = self._waiting.get(file)

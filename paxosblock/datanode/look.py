@@ -24,7 +24,8 @@ from paxosblock.logs import facts
 PATIENCE_S: Final = 0.5
 """Seconds that a heartbeat waits for a look; after that it reports what the look before saw."""
 LATE_S: Final = 3.0
-"""Seconds after which a volume that does not answer gets no new blocks: it reports no room."""
+"""Seconds after which a volume that does not answer gets no new blocks: it reports no room. The
+same holds when no sync comes back from its disk (`Volume.stands_s`)."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,11 @@ class Look:
 
     async def report(self) -> StorageReport:
         """Return the volume's state for the NameNode within `PATIENCE_S`, at first `LATE_S`."""
+        report = await self._report()
+        stands = self._volume.stands_s() >= LATE_S
+        return replace(report, free_bytes=0) if stands else report
+
+    async def _report(self) -> StorageReport:
         loop = asyncio.get_running_loop()
         if self._under_way is None:
             self._begun_s, self._begun_at = loop.time(), time.strftime("%H:%M:%S")

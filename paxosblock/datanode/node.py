@@ -27,6 +27,7 @@ from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.first_reads import read_all
+from paxosblock.datanode.hung_disk import LostVolume
 from paxosblock.datanode.identity import read_identity
 from paxosblock.datanode.look import Look
 from paxosblock.datanode.pace import Pace
@@ -37,7 +38,7 @@ from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.served_stream import ServedStream
 from paxosblock.datanode.snapshot import refuse_half_rolled_back
 from paxosblock.datanode.transfer import Transfer
-from paxosblock.datanode.volume import LostVolume, Volume, open_volume
+from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.disk import OF_A_NAMENODE, Disk, is_broken
 from paxosblock.errors import (
     ConfigError,

@@ -51,7 +51,9 @@ class ServedStream:
         self._reader = reader
         self._counters = counters
         self._calls = CallServer(_CALLS, _REPLIES, self._answer, self._at_once)
-        self._beats = BeatSender(lambda: self._waiting_votes + self._running_calls)
+        self._beats = BeatSender(
+            lambda: self._waiting_votes + self._running_calls, acceptor.stands_s
+        )
         self._connection: FrameConnection | None = None
         self._waiting_votes = 0
         self._running_calls = 0

@@ -166,8 +166,8 @@ class ReplicaStore(Protocol):
             NoSpaceError: those remembered before still are.
         """
 
-    def prove(self) -> None:
-        """Write, sync and read back a few bytes, and remove them.
+    def prove(self, name: str) -> None:
+        """Write, sync and read back a few bytes in a temporary file `name`, and remove it.
 
         Raises:
             NoSpaceError: there is no room for them.

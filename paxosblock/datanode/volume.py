@@ -20,6 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.group_commit import Done, GroupCommit
+from paxosblock.datanode.hung_disk import Standstill, answers, hangs
 from paxosblock.datanode.identity import (
     VERSION,
     Identity,
@@ -36,7 +37,7 @@ from paxosblock.datanode.snapshot import is_kept, settle
 from paxosblock.datanode.store import Found, ReplicaStore, Stored
 from paxosblock.datanode.write_out import WriteOut
 from paxosblock.descriptors import scarce
-from paxosblock.disk import Disk, FileHandle, Room, blamed, is_shortage, opened
+from paxosblock.disk import Disk, FileHandle, Room, blamed, is_shortage
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -54,6 +55,10 @@ T = TypeVar("T")
 
 STEP_THREADS: Final = 16
 """Threads for control steps: so many steps of small replicas can share one sync of their log."""
+PROBE: Final = "probe"
+"""The temporary file that tests if the disk works."""
+ASKED: Final = "asked"
+"""The temporary file by which the disk is asked if it answers."""
 QUIET_S: Final = 0.05
 """Seconds after which a volume that nobody used is at rest."""
 SERVED_S: Final = 1.0
@@ -130,7 +135,10 @@ class Volume:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=folder.name)
         self._kernel = disk.kernel_syncs()
         self.commit = GroupCommit(self._threads, sync_threads, self._kernel)
-        self.write_out = WriteOut(GroupCommit(self._threads, 1, step=OpenFile.write_out), self.fail)
+        self._writing_out = GroupCommit(self._threads, 1, step=OpenFile.write_out)
+        self.write_out = WriteOut(self._writing_out, self.fail)
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"ask-{folder.name}")
+        self._standstill = Standstill(self._loop.time, self._ended_syncs, self._ask)
 
     def __repr__(self) -> str:
         return f"<Volume {self.folder} {self.storage}{' failed' if self.failed else ''}>"
@@ -269,6 +277,26 @@ class Volume:
         in_use = self._under_way or self.commit.waiting_count
         return bool(in_use) or time.monotonic() - self._touched_s < QUIET_S
 
+    def stands_s(self) -> float:
+        """Return the seconds for which nothing has come back from the disk, though somebody waits
+        for it (`Standstill.look`)."""
+        in_use = self._under_way or self.commit.waiting_count or self._writing_out.waiting_count
+        return self._standstill.look(waiting=bool(in_use) and not self.failed)
+
+    def _ended_syncs(self) -> int:
+        return self.commit.ended_count + self._writing_out.ended_count
+
+    def _ask(self) -> None:
+        self._asking.submit(self._prove)
+
+    def _prove(self) -> None:
+        """Ask the disk for the standstill, in a thread of its own: all others may wait for it."""
+        try:
+            self.store.prove(ASKED)
+        except PaxosBlockError:
+            self.doubted = True  # it answers, and the next look finds out what is wrong
+        self._loop.call_soon_threadsafe(self._standstill.answered)
+
     async def load(self, hung_after_s: float) -> Found:
         """Load the replicas; none if the volume fails meanwhile, or hangs for `hung_after_s`.
 
@@ -375,7 +403,7 @@ class Volume:
         if self.doubted:
             self.doubted = False
             with contextlib.suppress(NoSpaceError):  # a full disk still works
-                self.store.prove()
+                self.store.prove(PROBE)
         with contextlib.suppress(NoSpaceError):
             self.store.tidy()
         return self.store.room()
@@ -404,57 +432,13 @@ class Volume:
         self._closing = True
         if self._kernel is not None:
             self._loop.call_soon_threadsafe(self._kernel.close)
+        self._asking.shutdown()
         self._threads.shutdown()
         with contextlib.suppress(StorageError):
             self.store.close()
         with contextlib.suppress(StorageError):
             self.disk.close(self._lock)
         self._closing = False
-
-
-@dataclass(frozen=True, slots=True)
-class LostVolume:
-    """A volume whose disk failed or hung when the node started: nobody knows what it holds."""
-
-    folder: Path
-    reason: str
-
-    def report(self, node: str) -> StorageReport:
-        """Return its state for the NameNode, named by its folder: its id cannot be read."""
-        return StorageReport(StorageId(f"{node}:{self.folder}"), 0, 0, 0, self.reason)
-
-
-async def answers(disk: Disk, folder: Path, within_s: float) -> bool:
-    """True if the disk of a volume answers, even with an error. The end of the process does not
-    wait for the thread that asks."""
-    answered, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def ask() -> None:
-        # Bytes that the system has in memory would not show if the disk works.
-        with contextlib.suppress(StorageError), opened(disk, folder / VERSION) as file:
-            disk.read_stored(file, disk.size(file), 0)
-        with contextlib.suppress(RuntimeError):  # nobody waits any longer
-            loop.call_soon_threadsafe(answered.set)
-
-    threading.Thread(target=ask, name=f"ask-{folder.name}", daemon=True).start()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(answered.wait(), within_s)
-    return answered.is_set()
-
-
-def hangs(folder: Path, silent_s: float) -> StorageError:
-    """Return the error of a volume whose disk did not answer for so long while a node started."""
-    return StorageError(f"{folder}: it hangs: no answer in {silent_s:g} s")
-
-
-async def find_hung(disk: Disk, folders: Sequence[Path], hung_after_s: float) -> list[LostVolume]:
-    """Return the volumes whose disks do not answer for `hung_after_s`: opening one would block the
-    node."""
-    answering = await asyncio.gather(*(answers(disk, each, hung_after_s) for each in folders))
-    lost = [each for each, answered in zip(folders, answering, strict=True) if not answered]
-    for folder in lost:
-        _log.error("volume hangs", extra=facts(folder=folder))
-    return [LostVolume(folder, str(hangs(folder, hung_after_s))) for folder in lost]
 
 
 def open_volume(

@@ -6,7 +6,8 @@ slow, and while it does not read this connection because too many votes wait for
 says how many of the client's bytes have arrived and how many answers the node owes, so that the
 client notices if its way to the node is broken and only the way back works.
 
-A node that is stopped or unreachable is silent; a node whose disk is slow beats and owes votes.
+A node that is stopped or unreachable is silent; a node whose disk is slow beats and owes votes. A
+beat also says for how long nothing has come back from a disk of the node: that disk hangs.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ def arrived_bytes(beat: Header, sent_bytes: int) -> int:
 class BeatSender:
     """The node's end of the beats of one connection."""
 
-    def __init__(self, owed: Callable[[], int]) -> None:
-        """`owed` counts the votes and answers that the node owes on this connection."""
+    def __init__(self, owed: Callable[[], int], stands_s: Callable[[], float]) -> None:
+        """`owed` counts the votes and answers that the node owes on this connection. `stands_s` are
+        the seconds for which nothing has come back from a disk that somebody waits for."""
         self._owed = owed
+        self._stands_s = stands_s
         self._timer: asyncio.TimerHandle | None = None
 
     def asked(self, connection: FrameConnection, wish: Header) -> None:
@@ -68,6 +71,7 @@ class BeatSender:
                     FrameKind.BEAT,
                     index=ChunkIndex(self._owed()),
                     acknowledged=connection.received_bytes & _BYTES_MASK,
+                    request=round(self._stands_s() * 1000),
                 ).pack()
             )
         self._wait(connection, every_s)

@@ -16,7 +16,8 @@ payload::
         32     4  index            of the chunk
         36     4  acknowledged     chunks that every member has voted for, as the writer knows it;
                                    on a BEAT: bytes that came from the peer so far, modulo 2**32
-        40     4  request          pairs a CALL with its REPLY or ERROR
+        40     4  request          pairs a CALL with its REPLY or ERROR; on a BEAT of a DataNode:
+                                   milliseconds for which a disk of its has stood still
         44     4  header crc       CRC32C of bytes 0 to 43
 
 Nothing here does I/O. The header's checksum is checked when a header is unpacked; the payload's

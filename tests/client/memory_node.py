@@ -85,6 +85,8 @@ class Faults:
     """Serve runs of chunks that lack their last byte."""
     silent_reads: bool = False
     """Never answer a read of bytes."""
+    disk_stands_s: float = 0.0
+    """Say in beats that nothing has come back from the disk for so long."""
     most_read_bytes: int = 4 * 1024 * 1024
 
 
@@ -270,7 +272,7 @@ class _Stream:
     def __init__(self, node: MemoryDataNode) -> None:
         self._node = node
         self._calls = CallServer(_CALLS, _REPLIES, self._answer)
-        self.beats = BeatSender(lambda: len(self._tasks))
+        self.beats = BeatSender(lambda: len(self._tasks), lambda: node.faults.disk_stands_s)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def payload_buffer(self, header: Header) -> memoryview | None:

@@ -121,6 +121,62 @@ async def test_a_disk_that_never_answers_ends_a_block_though_its_node_lives() ->
         assert cluster.content("/a") == b"x" * 10 + b"y" * 10
 
 
+async def test_a_writer_goes_on_without_a_node_whose_disk_hangs() -> None:
+    config = ClientConfig(disk_hung_after_s=HUNG_S, vote_timeout_s=NEVER_S)
+    async with memory_cluster(4, **asdict(config)) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10) as out:
+            await out.write(b"x" * 10)
+            members = (await out.hflush()).replicas
+            hung = next(node for node in cluster.nodes if node.storage in members)
+            block = block_of(out)
+            hung.votes_may_go.clear()
+            hung.faults.disk_stands_s = HUNG_S
+            begun = time.monotonic()
+            await _flushed(out, b"y" * 10)
+            assert time.monotonic() - begun < NEVER_S / 4
+            assert block._failure is not None
+            assert block._failure.failed == (hung.storage,)
+            assert f"the disk of {hung.storage} hangs" in block._failure.reason
+            hung.votes_may_go.set()
+        assert cluster.content("/a") == b"x" * 10 + b"y" * 10
+
+
+async def test_a_small_file_is_made_without_a_node_whose_disk_hangs() -> None:
+    config = ClientConfig(disk_hung_after_s=HUNG_S, vote_timeout_s=NEVER_S)
+    async with memory_cluster(4, **asdict(config)) as (cluster, fs):
+        for node in cluster.nodes[:1]:
+            node.votes_may_go.clear()
+            node.faults.disk_stands_s = HUNG_S
+        begun = time.monotonic()
+        for number in range(4):  # some of them are placed there
+            async with await fs.create(f"/{number}") as out:
+                await out.write(b"x")
+        assert time.monotonic() - begun < NEVER_S / 4
+        assert "CreateAndWrite" in cluster.nodes[0].calls
+        cluster.nodes[0].votes_may_go.set()
+        assert [cluster.content(f"/{number}") for number in range(4)] == [b"x"] * 4
+
+
+async def test_nobody_is_left_while_too_few_disks_answer_for_a_recovery() -> None:
+    """As where all nodes have one disk: to leave some would be to wait for them all the same."""
+    config = ClientConfig(disk_hung_after_s=HUNG_S, vote_timeout_s=NEVER_S)
+    async with memory_cluster(3, **asdict(config)) as (cluster, fs):
+        clock = fs._core.writing.clock
+        async with await fs.create("/a", chunk_size=10) as out:
+            await _flushed(out, b"x" * 10)
+            for node in cluster.nodes[:2]:
+                node.votes_may_go.clear()
+                node.faults.disk_stands_s = 10 * HUNG_S
+            flush = asyncio.create_task(_flushed(out, b"y" * 10))
+            late = clock.now_s + 5 * HUNG_S
+            await wait_until_async(lambda: clock.now_s > late)
+            assert not flush.done()
+            for node in cluster.nodes[:2]:
+                node.votes_may_go.set()
+            await flush
+        assert len(cluster.files["/a"].blocks) == 1
+
+
 async def test_a_node_that_takes_no_connection_is_given_twice_the_time_at_the_next_try() -> None:
     """The system of a stopped process accepts in its name; then nobody answers."""
     config = ClientConfig(hung_after_s=0.1, connect_timeout_s=0.3)

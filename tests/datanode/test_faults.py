@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from paxosblock.datanode import volume as volume_module
+from paxosblock.datanode.hung_disk import answers, find_hung
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.store import Found
-from paxosblock.datanode.volume import answers, find_hung, open_volume
+from paxosblock.datanode.volume import open_volume
 from paxosblock.disk import OsDisk, publish
 from paxosblock.errors import (
     ConfigError,

@@ -1388,6 +1388,37 @@ SOURCE: tuple[Mutant, ...] = (
             "acknowledged=0",
         ),
     ),
+    Mutant(
+        Area.STORE,
+        "a beat does not tell of a disk that hangs",
+        ("tests/datanode/test_hung_disk.py",),
+        Patch(
+            "paxosblock/net/beats.py",
+            "request=round(self._stands_s() * 1000)",
+            "request=0",
+        ),
+    ),
+    _store(
+        "a disk that is slow counts as one that hangs",
+        "datanode/hung_disk.py",
+        "            self._asking = True\n            self._ask()\n",
+        "            self._asking = True\n",
+        "tests/datanode/test_hung_disk.py",
+    ),
+    _client(
+        "a writer waits for a disk that hangs as for one that is slow",
+        "watched.py",
+        "if connection is not None and connection.disk_stands_s >= stands_s",
+        "if connection is None",
+        "tests/client/test_hung_nodes.py",
+    ),
+    _client(
+        "a writer leaves disks that hang though too few others have voted",
+        "watched.py",
+        "if waited_s < patient_s or answered_count < recovery_quorum(member_count):",
+        "if waited_s < patient_s:",
+        "tests/client/test_hung_nodes.py",
+    ),
     _client(
         "a DataNode is suspected because a member left its block",
         "block_reader.py",

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
 from tests.children import killed_at_the_end
-from tests.disks.faults import SYNCS, Fault
+from tests.disks.faults import HELD, SYNCS, Fault
 from tests.services.faulty_node import FaultyCluster
 from tests.services.partitions import PartitionedCluster, Way
 from tests.waiting import PATIENCE_S, wait_until
@@ -29,6 +29,8 @@ PATIENT = ClientConfig(vote_timeout_s=60.0, rpc_timeout_s=60.0)
 """A call that ends sooner than a minute was ended by silence."""
 SOON_S = PATIENCE_S / 3
 """About a second on a quiet machine."""
+LEFT_WITHIN_S = 1.5
+"""For a disk that hangs: `disk_hung_after` and a recovery, without the wait for a vote, 5 s."""
 
 
 def node_of(cluster: LocalCluster, storage: StorageId) -> Node:
@@ -91,6 +93,48 @@ def test_a_sync_that_takes_two_seconds_does_not_end_a_block(tmp_path: Path) -> N
         assert time.monotonic() - begun >= 2.0
         assert cluster.met(slow)
         assert (receipt.block, receipt.replicas) == (before.block, before.replicas)
+
+
+def test_no_writer_waits_long_for_a_disk_that_hangs(tmp_path: Path) -> None:
+    """Its node lives and beats, but no sync comes back from the disk, not even a small one."""
+    line, waits_s = os.urandom(20 * KIB), list[float]()
+    with (
+        FaultyCluster(4, path=tmp_path / "c") as cluster,
+        Client(cluster.url) as fs,
+        fs.create("/log", chunk_size=16 * KIB) as out,
+    ):
+
+        def timed(flushed: Callable[[], object]) -> None:
+            begun = time.monotonic()
+            flushed()
+            waits_s.append(time.monotonic() - begun)
+
+        def appended() -> None:
+            out.write(line)
+            assert len(out.hflush().replicas) >= 2
+
+        def made() -> None:
+            with fs.create(f"/{len(waits_s)}") as small:
+                small.write(line)
+
+        out.write(line)
+        hung = node_of(cluster, out.hflush().replicas[0])
+        cluster.break_disk(hung, Fault(SYNCS, path=f"{hung.volumes[0]}/", delay_s=HELD))
+        for _ in range(30):
+            timed(appended)
+            timed(made)
+        assert cluster.met(hung)
+        assert max(waits_s) < LEFT_WITHIN_S
+        assert hung.alive
+        out.write(line)
+        assert node_of(cluster, out.hflush().replicas[0]) is not hung
+        cluster.mend_disk(hung)
+        out.close()
+        with fs.open("/log") as file:
+            assert file.read() == line * 32
+        for path in (entry.path for entry in fs.list("/")):
+            with fs.open(path) as file:
+                assert file.read().startswith(line)
 
 
 AT_ONCE = 400
