@@ -11,6 +11,7 @@ from typing import Final
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
+from paxosblock.local.cluster_folder import Settings
 from paxosblock.units import MIB
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until
@@ -18,7 +19,14 @@ from tests.waiting import wait_until
 FILES: Final = 24
 PATIENCE_S: Final = 90.0
 """For the balancer, on a machine that many others use."""
-SETTINGS: Final = {"namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "5s"}}
+SETTINGS: Final[Settings] = {
+    "namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "5s"}
+}
+HASTY: Final[Settings] = {
+    "namenode": {**SETTINGS["namenode"], "heartbeat_interval": "100ms"},
+    "datanode": {"heartbeat_interval": "100ms", "delete_bandwidth": "64KiB/s"},
+}
+"""Reports come fast, and a source gives back the room of a moved replica after half a minute."""
 
 
 def content(number: int) -> bytes:
@@ -26,9 +34,11 @@ def content(number: int) -> bytes:
 
 
 @contextmanager
-def with_an_empty_datanode(namenodes: int) -> Iterator[tuple[LocalCluster, Client]]:
+def with_an_empty_datanode(
+    namenodes: int, settings: Settings = SETTINGS
+) -> Iterator[tuple[LocalCluster, Client]]:
     """A cluster of four DataNodes, one of which came when the files were there."""
-    with LocalCluster(4, namenodes, settings=SETTINGS) as cluster:
+    with LocalCluster(4, namenodes, settings=settings) as cluster:
         new = cluster.datanodes[3]
         new.stop()
         wait_until(lambda: state_of(cluster, new.name) != "live")
@@ -69,16 +79,16 @@ def check(fs: Client) -> None:
             assert file.read() == content(number)
 
 
-def threshold(cluster: LocalCluster) -> str:
-    """A quarter of what the fuller ones have, in percent: they share a disk of unknown size."""
+def threshold(cluster: LocalCluster, share: float = 1 / 4) -> str:
+    """A share of what the fuller ones have, in percent: they share a disk of unknown size."""
     volumes = [volume for node in cluster.status().datanodes for volume in node.storages]
     use = max(each.used_bytes / (each.used_bytes + each.free_bytes) for each in volumes)
-    return f"{use * 100 / 4:.9f}"
+    return f"{use * 100 * share:.9f}"
 
 
-def balancer(cluster: LocalCluster, *options: str) -> list[str]:
+def balancer(cluster: LocalCluster, *options: str, share: float = 1 / 4) -> list[str]:
     command = [sys.executable, "-m", "paxosblock", "--namenodes", ",".join(cluster.addresses)]
-    command += ["admin", "balancer", "--threshold", threshold(cluster), "--json"]
+    command += ["admin", "balancer", "--threshold", threshold(cluster, share), "--json"]
     return [*command, "--timeout", f"{PATIENCE_S:.0f}s", *options]
 
 
@@ -108,6 +118,24 @@ def test_a_datanode_that_was_added_gets_its_share_also_after_a_balancer_was_kill
         assert 0 < told["moved_blocks"] <= on_new(cluster, fs) - moved_before
         assert told["moved_bytes"] == told["moved_blocks"] * 2 * MIB
         assert on_new(cluster, fs) >= FILES * 3 // 4 // 2
+        check(fs)
+
+
+def test_sources_that_give_room_back_slowly_give_a_new_node_its_share_and_no_more() -> None:
+    """They look as full as before meanwhile. The next balancer finds that nothing is left to do."""
+    one_file = 1.5 / FILES
+    with with_an_empty_datanode(1, HASTY) as (cluster, fs):
+        moved = []
+        for _ in range(2):
+            command = balancer(cluster, "--bandwidth", "4MiB/s", share=one_file)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+            told = json.loads(done.stdout)
+            assert told["standing"] == "balanced"
+            moved.append(told["moved_blocks"])
+        assert FILES * 3 // 4 - 2 <= moved[0] <= FILES * 3 // 4, "its share, and no more"
+        assert moved[1] == 0
+        assert on_new(cluster, fs) == moved[0]
         check(fs)
 
 
