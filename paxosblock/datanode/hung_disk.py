@@ -33,7 +33,7 @@ LONGEST_STEP_S: Final = 0.25
 
 
 class Standstill:
-    """How long nothing has come back from one disk, as of the last look. On the event loop."""
+    """Counts how long nothing has come back from one disk. It lives on the event loop."""
 
     def __init__(
         self, clock_s: Callable[[], float], ended: Callable[[], int], ask: Callable[[], None]

@@ -7,6 +7,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -22,8 +23,11 @@ from paxosblock.protocol.types import BlockId, ReplicaState
 from paxosblock.units import KIB, MIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.datanode.node import unadopted
+from tests.disks.faults import SYNCS, Fault
 from tests.services.conftest import wait_other_leader
 from tests.services.content import content, first_difference
+from tests.services.faulty_node import FaultyCluster
+from tests.services.test_scrubbing import alarms
 from tests.waiting import wait_until
 
 QUICK: Settings = {
@@ -178,6 +182,30 @@ def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(
         check(fs, "/f")
         cluster.datanodes[1].start()
         wait_whole(cluster, "/f")
+
+
+def test_a_log_that_lost_a_member_is_not_called_missing_while_it_grows(tmp_path: Path) -> None:
+    """Each line makes a version, of which two members that live are slow to tell."""
+    line = content("/log", 0, 20 * KIB)
+    with (
+        FaultyCluster(3, path=tmp_path / "c", settings=QUICK) as cluster,
+        Client(cluster.url) as fs,
+    ):
+        put(fs, "/log", 1, 20 * KIB)
+        lost, *left = cluster.datanodes
+        lost.kill()
+        waits = ReplicationStatus(waiting=1)
+        wait_until(lambda: cluster.status().replication == waits, WHOLE_WITHIN_S)
+        for node in left:
+            cluster.break_disk(node, Fault(SYNCS, path="/current", delay_s=0.5))
+        for _ in range(6):
+            with fs.append("/log") as out:
+                out.write(line)
+            assert cluster.status().replication.missing == 0
+        assert alarms(cluster) == ()
+        assert all(cluster.met(node) for node in left)
+        with fs.open("/log") as file:
+            assert file.read() == 7 * line
 
 
 @pytest.mark.parametrize(
