@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.small_segment import HEADER_BYTES, RECORD_BYTES
+from paxosblock.namenode.node import NameNode
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.checks import Held
 from tests.lives.cluster import Machine
@@ -127,10 +128,21 @@ class Volumes:
             self.life._happens("volumes copied", machine.name)
             copy = Machine(f"{machine.name}-copy", machine.rack, of=machine.name)
             copy.disk, copy.boots, copy.may_refuse = SimulatedDisk(files), machine.boots, True
+            known_at = self._where_known(machine.address)
             self.life.cluster.start(copy)
-            await self.life.loop.pass_time(self.rng.uniform(0.5, COPY_LIVES_S))
+            end_s = self.life.loop.now + self.rng.uniform(0.5, COPY_LIVES_S)
+            while self.life.loop.now < end_s:
+                await self.life.loop.pass_time(0.05)
+                if {*known_at} & {*self._where_known(copy.address)}:
+                    self.life.world.mistake(f"{copy.name} is taken for {machine.name}, which lives")
+                    break
             self.life.cluster.kill(copy)
         self.life.spared.remove(machine)
+
+    def _where_known(self, address: str) -> list[NameNode]:
+        """Return the NameNodes that know a DataNode at this address."""
+        nodes = [seat.node for seat in self.life.cluster.namenodes.seats if seat.node is not None]
+        return [each for each in nodes if any(one.address == address for one in each.datanodes)]
 
     def _resting(self) -> list[Machine]:
         return [

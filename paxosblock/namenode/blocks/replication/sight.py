@@ -61,8 +61,11 @@ class Sight:
         return replace(need, elsewhere=tuple(known))
 
     def _need_of_restored(self, demand: Demand, view: StorageView) -> Need:
-        """Return what is known of a block of a backup: also of one that was open then, of which
-        perhaps nobody has a replica, so that nobody ever learns what became of it."""
+        """Return what is known of a block of a backup, also of one that was open then.
+
+        That one is never missing: if nobody has a replica, its file was deleted since, or it was
+        empty, and went when its file was closed, of which all else is there.
+        """
         record, replicas = demand.entry.record, self._replicas
         known = replicas.known(record.block)
         may_have = tuple(
@@ -71,8 +74,7 @@ class Sight:
             if (_may_tell(view, each) if each in known else may_be_back(view.place(each)))
         )
         if not record.finalized:
-            lost = demand.wanted > 0 and not may_have
-            return Need(demand.wanted, missing=lost, elsewhere=may_have)
+            return Need(demand.wanted, elsewhere=may_have or record.members)
         whole, damaged = replicas.whole(record), replicas.damaged(record)
         return of_restored(assess(record, demand.wanted, whole, view, damaged), may_have)
 
