@@ -95,6 +95,7 @@ async def test_a_copy_does_not_have_its_timeline_written_down(
         await scene.service.call(
             REGISTER, Register(NODE, ELSEWHERE, "copy", ROOM, timelines=(rolled_back,))
         )
-    again = Register(NODE, THERE, "run-1", ROOM, timelines=(own,))
+    taken_in = Timeline(StorageId("s1"), "t1")
+    again = Register(NODE, THERE, "run-1", ROOM, timelines=(taken_in,))
     await scene.service.call(REGISTER, again)
     assert address(scene) == THERE
