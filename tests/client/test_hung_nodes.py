@@ -16,7 +16,8 @@ from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
 from paxosblock.units import MIB
-from tests.client.memory_cluster import memory_cluster
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.memory_node import MemoryDataNode
 from tests.waiting import wait_until_async
 
 NEVER_S = 60.0
@@ -29,13 +30,18 @@ def block_of(out: AsyncFileWriter) -> BlockWriter:
     return out._block
 
 
+async def a_member(cluster: MemoryCluster, out: AsyncFileWriter) -> MemoryDataNode:
+    """Return one of the DataNodes of the block that is being written."""
+    members = (await out.hflush()).replicas
+    return next(node for node in cluster.nodes if node.storage in members)
+
+
 @pytest.mark.parametrize("chunks_before", [1, 5])
 async def test_a_writer_goes_on_without_a_node_that_hangs(chunks_before: int) -> None:
     async with memory_cluster(4, hung_after_s=HUNG_S, vote_timeout_s=NEVER_S) as (cluster, fs):
         async with await fs.create("/a", chunk_size=10) as out:
             await out.write(b"x" * 10 * chunks_before)
-            members = (await out.hflush()).replicas
-            next(node for node in cluster.nodes if node.storage in members).hang()
+            (await a_member(cluster, out)).hang()
             begun = time.monotonic()
             await out.write(b"y" * 25)
             assert (await out.hflush()).length == 10 * chunks_before + 25
@@ -109,8 +115,7 @@ async def test_a_disk_that_never_answers_ends_a_block_though_its_node_lives() ->
     async with memory_cluster(4, hung_after_s=HUNG_S, vote_timeout_s=2.0) as (cluster, fs):
         async with await fs.create("/a", chunk_size=10) as out:
             await out.write(b"x" * 10)
-            members = (await out.hflush()).replicas
-            slow = next(node for node in cluster.nodes if node.storage in members)
+            slow = await a_member(cluster, out)
             block = block_of(out)
             slow.votes_may_go.clear()
             await _flushed(out, b"y" * 10)
@@ -126,8 +131,7 @@ async def test_a_writer_goes_on_without_a_node_whose_disk_hangs() -> None:
     async with memory_cluster(4, **asdict(config)) as (cluster, fs):
         async with await fs.create("/a", chunk_size=10) as out:
             await out.write(b"x" * 10)
-            members = (await out.hflush()).replicas
-            hung = next(node for node in cluster.nodes if node.storage in members)
+            hung = await a_member(cluster, out)
             block = block_of(out)
             hung.votes_may_go.clear()
             hung.faults.disk_stands_s = HUNG_S

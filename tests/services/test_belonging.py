@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from paxosblock.api.status import (
+    NAMENODE_STATUS,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+    NodeStatus,
+)
 from paxosblock.cli.main import run
 from paxosblock.net.control import call
 from tests.waiting import wait_until
@@ -61,6 +66,13 @@ def refused(process: subprocess.Popen[bytes], log: Path) -> str:
     assert "Traceback" not in said
     (line,) = [line for line in said.splitlines() if REFUSED in line]
     return line
+
+
+def copied(cluster: LocalCluster, folder: Path) -> NodeStatus:
+    """Copy the volume of the one DataNode; return what the NameNode says of that node."""
+    (own,), (volume,) = cluster.status().datanodes, cluster.datanodes[0].volumes
+    shutil.copytree(volume, folder)
+    return own
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -137,10 +149,7 @@ def test_a_second_process_of_the_same_id_is_refused_and_the_first_goes_on(
 def test_a_copy_of_a_volume_does_not_take_the_place_of_the_volume(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    (own,) = cluster.status().datanodes
-    (volume,) = cluster.datanodes[0].volumes
-    shutil.copytree(volume, tmp_path / "copy")
-    log = tmp_path / "log"
+    own, log = copied(cluster, tmp_path / "copy"), tmp_path / "log"
     with node(log, *datanode(cluster, tmp_path / "copy", own.node)) as copy:
         assert f"another process of this name lives at {own.address}" in refused(copy, log)
         assert [each.address for each in cluster.status().datanodes] == [own.address]
@@ -161,14 +170,12 @@ def test_a_copy_of_a_volume_does_not_take_the_place_of_the_volume(
 def test_a_copy_of_a_live_nodes_volume_is_registered_for_no_moment_and_deletes_nothing(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    (own,) = cluster.status().datanodes
-    (volume,) = cluster.datanodes[0].volumes
     with Client(cluster.url) as client:
         for number in range(FILES):
             with client.create(f"/{number}", replication=1) as out:
                 out.write(bytes(70_000))  # more than a small replica: a file on disk
         folder, log = tmp_path / "copy", tmp_path / "log"
-        shutil.copytree(volume, folder)
+        own = copied(cluster, folder)
         held = files(folder)
         assert len(held) > FILES
         with node(log, *datanode(cluster, folder, own.node)) as copy:
@@ -201,10 +208,7 @@ def test_a_restart_at_another_port_is_back_before_the_one_before_it_counts_as_de
 def test_a_copy_waits_while_the_process_before_it_hangs(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    (own,) = cluster.status().datanodes
-    (volume,) = cluster.datanodes[0].volumes
-    shutil.copytree(volume, tmp_path / "copy")
-    log = tmp_path / "log"
+    own, log = copied(cluster, tmp_path / "copy"), tmp_path / "log"
     cluster.datanodes[0].pause()
     with node(log, *datanode(cluster, tmp_path / "copy", own.node)) as copy:
         wait_until(lambda: "it may live" in log.read_text(), what="it is told to wait")
