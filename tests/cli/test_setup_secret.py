@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
-
-import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
@@ -37,16 +38,20 @@ def test_a_file_that_is_there_stays_as_it_is(paxosblock: Paxosblock, tmp_path: P
     assert file.read_text() == "ours"
 
 
-def test_a_node_refuses_a_file_with_a_comment_in_one_line(
-    paxosblock: Paxosblock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_refuses_a_file_with_a_comment_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "access"
     file.write_text("# the secret of our cluster\n")
     file.chmod(0o600)
-    node = ("namenode", "--path", str(tmp_path / "node"), "--listen", "127.0.0.1:0")
-    monkeypatch.setenv("PAXOSBLOCK_ACCESS_FILE", str(file))
-    refused = paxosblock(*node)
-    assert refused.code == 1
-    assert refused.err.splitlines()[-1].startswith(
+    words = ["namenode", "--path", str(tmp_path / "node"), "--listen", "127.0.0.1:0"]
+    # A process of its own: a node sets up logs and umask for all that comes after it.
+    refused = subprocess.run(
+        [sys.executable, "-m", "paxosblock", *words],
+        env={**os.environ, "PAXOSBLOCK_ACCESS_FILE": str(file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1].startswith(
         f"namenode: access_file {file}: line 1 is no secret, one word of base64 or hex of 32 bytes"
     )

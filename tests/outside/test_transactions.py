@@ -18,6 +18,7 @@ from paxosblock.client.sync import Client
 from paxosblock.disk import OsDisk
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.namenode.growing import ALONE
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import prefix_range
 from paxosblock.path import STAGING
@@ -39,8 +40,8 @@ def test_what_is_published_leaves_no_record_of_its_own(tmp_path: Path) -> None:
         fs.rm("/files/1")
         fs.touch("/files/6")
         fs.close()
-    (journal,) = tmp_path.rglob("durable")
-    storage = open_store(OsDisk(), journal.parent, Limits())
+        (folder,) = cluster.namenode.volumes
+    storage = open_store(OsDisk(), folder / ALONE, Limits())
     try:
         applications = [key for key, _ in storage.machine.scan(*prefix_range(b"a"))]
         sessions = [key for key, _ in storage.machine.scan(*prefix_range(b"s"))]

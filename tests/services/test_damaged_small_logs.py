@@ -64,6 +64,7 @@ def test_a_datanode_whose_small_log_lost_records_starts_and_is_healed(
         segment.write_bytes(damage(segment.read_bytes()))
         before = len(victim.log.read_text())
         victim.start()
+        wait_until(lambda: FORGETS in victim.log.read_text()[before:], what="its loss to be told")
         told = victim.log.read_text()[before:]
         assert told.count(FORGETS) == 1
         assert "Traceback" not in told
