@@ -14,12 +14,12 @@ import pytest
 
 from paxosblock.checksum import crc32c
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode import snapshot
-from paxosblock.datanode.damaged_file import write_damaged
-from paxosblock.datanode.first_reads import read_first
-from paxosblock.datanode.identity import forget
 from paxosblock.datanode.node import open_volumes
-from paxosblock.datanode.store import Forgot
+from paxosblock.datanode.store.damaged_file import write_damaged
+from paxosblock.datanode.store.disk_format import Forgot
+from paxosblock.datanode.store.identity import forget
+from paxosblock.datanode.volumes import snapshot
+from paxosblock.datanode.volumes.first_reads import read_first
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role

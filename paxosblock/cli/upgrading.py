@@ -62,7 +62,7 @@ def end_upgrade(
 
 def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) -> None:
     """Go back to the snapshots of a node's volumes, with the user's yes."""
-    from paxosblock.datanode import snapshot
+    from paxosblock.datanode.volumes import snapshot
     from paxosblock.disk import OsDisk
 
     if not yes and (invocation.json or not sys.stdin.isatty()):
@@ -84,7 +84,7 @@ def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) 
 
 def _finalize(invocation: Invocation, volumes: tuple[Path, ...]) -> None:
     """Remove the snapshots of a node's volumes."""
-    from paxosblock.datanode import snapshot
+    from paxosblock.datanode.volumes import snapshot
     from paxosblock.disk import OsDisk
 
     for folder in snapshot.finalize(OsDisk(), volumes):
@@ -93,7 +93,7 @@ def _finalize(invocation: Invocation, volumes: tuple[Path, ...]) -> None:
 
 def _made(folder: Path) -> str:
     """Return the time of a volume's snapshot, by the file that makes it whole."""
-    from paxosblock.datanode.snapshot import marker
+    from paxosblock.datanode.volumes.snapshot import marker
 
     try:
         seconds = marker(folder).stat().st_mtime

@@ -1,8 +1,9 @@
 """The DataNode: keeps replicas, and answers for each as one acceptor of the chunk consensus.
 
 The way of a chunk: `served_stream.py` takes its frame from a data stream, `acceptor.py` finds its
-block, `block.py` votes for it, the volume's `ReplicaStore` (`store.py`; `file_store.py` is the one
-of FORMAT.md) puts it on disk, `group_commit.py` makes it durable. Control requests go through
-`steps.py`, which has missing chunks fetched by `transfer.py`. `reads.py` serves readers. What a
-start finds on disk is `load.py`'s business. `reporter.py` keeps the NameNodes informed.
+block, `block.py` votes for it, the volume's `ReplicaStore` (`store/disk_format.py`;
+`store/file_store.py` is the one of FORMAT.md) puts it on disk, `volumes/group_commit.py` makes it
+durable. Control requests go through `steps.py`, which has missing chunks fetched by `transfer.py`.
+`reads.py` serves readers. What a start finds on disk is `store/load.py`'s business. `reporter.py`
+keeps the NameNodes informed.
 """

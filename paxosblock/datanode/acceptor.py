@@ -24,13 +24,13 @@ from paxosblock.api.datanode import (
     NoAnswer,
 )
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.first_reads import read_first, read_now
 from paxosblock.datanode.held import FORGOTTEN
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
-from paxosblock.datanode.store import Loaded
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import Loaded
+from paxosblock.datanode.volumes.first_reads import read_first, read_now
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import (
     NoSpaceError,
     NotReadyError,

@@ -19,13 +19,13 @@ from contextlib import asynccontextmanager
 
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.held import Held
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.log_texts import log_texts
 from paxosblock.datanode.record_step import RecordStep, SentChunk, write_of
-from paxosblock.datanode.store import FetchedChunks, Stored, carry_out
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import FetchedChunks, Stored, carry_out
+from paxosblock.datanode.volumes.group_commit import Done
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts, log_event
 from paxosblock.net.wire import HEADER_BYTES, Header

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paxosblock.datanode.acceptor import Acceptor
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.metrics import NodeMetrics
 from paxosblock.protocol.messages import Nack, Vote
 

@@ -7,9 +7,9 @@ import logging
 from typing import Final
 
 from paxosblock.datanode.listener import Listener
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.store import Loaded, Stored
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import Loaded, Stored
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.logs import facts
 from paxosblock.protocol.messages import Nack, Read, ReadReply
 from paxosblock.protocol.register import Replica, answer, nack

@@ -26,19 +26,19 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
-from paxosblock.datanode.first_reads import read_all
-from paxosblock.datanode.hung_disk import LostVolume
-from paxosblock.datanode.identity import read_identity
-from paxosblock.datanode.look import Look
-from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
-from paxosblock.datanode.remover import Remover
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.served_stream import ServedStream
-from paxosblock.datanode.snapshot import refuse_half_rolled_back
+from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.transfer import Transfer
-from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.datanode.volumes.first_reads import read_all
+from paxosblock.datanode.volumes.hung_disk import LostVolume
+from paxosblock.datanode.volumes.look import Look
+from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.remover import Remover
+from paxosblock.datanode.volumes.snapshot import refuse_half_rolled_back
+from paxosblock.datanode.volumes.volume import Volume, open_volume
 from paxosblock.disk import OF_A_NAMENODE, Disk, is_broken
 from paxosblock.errors import (
     ConfigError,

@@ -19,9 +19,9 @@ from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.checked_pieces import CheckedPieces
 from paxosblock.datanode.damage import is_damaged
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.pace import Pace
-from paxosblock.datanode.store import Records, Stored
+from paxosblock.datanode.store.disk_format import Records, Stored
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from paxosblock.api.datanode import Control
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.store import Stored
+from paxosblock.datanode.store.disk_format import Stored
+from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol.messages import Reply, Write
 from paxosblock.protocol.register import Replica, Step

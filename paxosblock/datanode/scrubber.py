@@ -22,11 +22,11 @@ from typing import Final, Protocol
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import LAST_BLOCK
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.cursor import NEVER, Cursor, read_cursor, write_cursor
 from paxosblock.datanode.damage import is_damaged
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.store import Stored
-from paxosblock.datanode.volume import QUIET_S, Volume
+from paxosblock.datanode.store.disk_format import Stored
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.cursor import NEVER, Cursor, read_cursor, write_cursor
+from paxosblock.datanode.volumes.volume import QUIET_S, Volume
 from paxosblock.disk import is_shortage
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts

@@ -24,8 +24,8 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.hung_disk import find_hung
 from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.volumes.hung_disk import find_hung
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError

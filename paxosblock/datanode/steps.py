@@ -18,9 +18,9 @@ from typing import Protocol
 from paxosblock.api.datanode import Answer, Control, StorageAddress
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.record_step import RecordStep, SentChunk
-from paxosblock.datanode.store import FetchedChunks
+from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.transfer import is_copy
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.protocol.messages import (

@@ -23,9 +23,9 @@ from paxosblock.api.datanode import (
     FetchChunks,
     StorageAddress,
 )
-from paxosblock.datanode.pace import Pace
-from paxosblock.datanode.store import FetchedChunks
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import FetchedChunks
+from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.logs import facts
 from paxosblock.net.access import OPEN, Access

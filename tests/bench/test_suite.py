@@ -15,7 +15,7 @@ from paxosblock import loop
 from paxosblock.bench import catalog, host, report, suite
 from paxosblock.bench.cases import replicas
 from paxosblock.bench.record import Record, encode, read_records
-from paxosblock.datanode.file_store import FileStore
+from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.disk import OsDisk
 from paxosblock.process import boot_id
 from paxosblock.version import __version__

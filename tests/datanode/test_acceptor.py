@@ -10,7 +10,7 @@ import pytest
 from paxosblock.datanode import acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.listener import Listener
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.protocol.messages import (
     Created,
     Delete,

@@ -12,10 +12,10 @@ import pytest
 
 from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, ReadBytes, StorageAddress
 from paxosblock.datanode.acceptor import Acceptor
-from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.transfer import MAX_COPIES, Transfer
-from paxosblock.datanode.volume import SERVED_S
+from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.volume import SERVED_S
 from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError
 from paxosblock.net.calls import Bulk

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.drafts import KEPT_MAX
+from paxosblock.datanode.store.drafts import KEPT_MAX
 from paxosblock.disk import FileHandle
 from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.protocol.messages import Created, Finalized, LastVote, RecoveryVote

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from paxosblock.datanode import volume as volume_module
-from paxosblock.datanode.hung_disk import answers, find_hung
-from paxosblock.datanode.identity import VERSION
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.store import Found
-from paxosblock.datanode.volume import open_volume
+from paxosblock.datanode.store.disk_format import Found
+from paxosblock.datanode.store.identity import VERSION
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes import volume as volume_module
+from paxosblock.datanode.volumes.hung_disk import answers, find_hung
+from paxosblock.datanode.volumes.volume import open_volume
 from paxosblock.disk import OsDisk, publish
 from paxosblock.errors import (
     ConfigError,

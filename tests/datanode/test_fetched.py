@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from paxosblock.datanode.fetched import FetchedFile
-from paxosblock.datanode.store import FetchedChunks
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import FetchedChunks
+from paxosblock.datanode.store.fetched import FetchedFile
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Finalized, Short

@@ -21,10 +21,10 @@ from paxosblock.api.datanode import (
     Watch,
 )
 from paxosblock.api.reports import ALL_BLOCKS, BlockReport, Heartbeat, HeartbeatAnswer, Register
-from paxosblock.datanode import first_reads
-from paxosblock.datanode.first_reads import read_all
-from paxosblock.datanode.layout import BlockFiles, by_block, meta_name, pairs, sort_in
 from paxosblock.datanode.reporter import reported
+from paxosblock.datanode.store.layout import BlockFiles, by_block, meta_name, pairs, sort_in
+from paxosblock.datanode.volumes import first_reads
+from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.net.calls import Bulk
 from paxosblock.protocol.messages import (

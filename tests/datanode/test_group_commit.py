@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.group_commit import GroupCommit
-from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.group_commit import GroupCommit
 from paxosblock.disk import OsDisk
 from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.kernel_syncs import Done, KernelSyncs

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode import look as look_module
-from paxosblock.datanode.look import Look
+from paxosblock.datanode.volumes import look as look_module
+from paxosblock.datanode.volumes.look import Look
 from paxosblock.protocol.messages import LastVote, Vote
 from tests.datanode.node import Node, frame, running
 from tests.disks.faults import HELD, Fault

@@ -10,8 +10,8 @@ import pytest
 
 from paxosblock.api.datanode import Control, Envelope, NoAnswer, StorageAddress
 from paxosblock.datanode import acceptor as module
-from paxosblock.datanode.store import FetchedChunks
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import FetchedChunks
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import OutcomeUnknownError, StorageError
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.messages import Create, Created, Finalize, Finalized, RecoveryWrite, Vote

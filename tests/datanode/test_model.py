@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import FetchChunks, StorageAddress
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.layout import CURRENT, RBW
-from paxosblock.datanode.records import check_records
-from paxosblock.datanode.snapshot import PREVIOUS, roll_back
-from paxosblock.datanode.store import FetchedChunks
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.store.disk_format import FetchedChunks
+from paxosblock.datanode.store.layout import CURRENT, RBW
+from paxosblock.datanode.store.records import check_records
+from paxosblock.datanode.volumes.snapshot import PREVIOUS, roll_back
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.disk import OsDisk
 from paxosblock.errors import UnavailableError
 from paxosblock.net.calls import Bulk

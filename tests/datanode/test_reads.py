@@ -15,7 +15,7 @@ from paxosblock.checksum import crc32c
 from paxosblock.datanode import reads
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
-from paxosblock.datanode.store import FetchedChunks
+from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.net.calls import Bulk

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.removals import DELETED
-from paxosblock.datanode.remover import Remover
+from paxosblock.datanode.store.removals import DELETED
+from paxosblock.datanode.volumes.remover import Remover
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.messages import Created, Delete, Deleted, Vote
 from paxosblock.protocol.types import BlockId, Generation

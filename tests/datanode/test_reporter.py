@@ -29,9 +29,9 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.reporter import REFUSES
+from paxosblock.datanode.store.identity import enter_cluster, give_identity, read_identity
 from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import (
     ConfigError,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.damaged_file import decode_damaged, encode_damaged, read_damaged
-from paxosblock.datanode.identity import VERSION
-from paxosblock.datanode.meta import decode_metadata
+from paxosblock.datanode.store.damaged_file import decode_damaged, encode_damaged, read_damaged
+from paxosblock.datanode.store.identity import VERSION
+from paxosblock.datanode.store.meta import decode_metadata
 from paxosblock.disk import OsDisk
 from paxosblock.protocol.messages import (
     Finalized,

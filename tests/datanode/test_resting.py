@@ -7,8 +7,8 @@ from pathlib import Path
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.datanode.reporter import reported
+from paxosblock.datanode.store.layout import ReplicaFiles
 from paxosblock.protocol.messages import Create, Delete, Deleted, LastVote, Read, ReadReply
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason
 from tests.datanode.node import Node, chunk, frame, name, refusal, running

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.datanode import scrubber as scrubber_module
-from paxosblock.datanode.cursor import NEVER, SCRUB, Cursor, decode_cursor, read_cursor
 from paxosblock.datanode.scrubber import SEEK_BYTES, SLICE_BYTES, Scrubber
+from paxosblock.datanode.volumes.cursor import NEVER, SCRUB, Cursor, decode_cursor, read_cursor
 from paxosblock.disk import FileHandle, OsDisk, opened
 from paxosblock.protocol.messages import Delete, Finalized, Read
 from paxosblock.protocol.types import BlockId, Generation, Reason

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from paxosblock.api.datanode import CreateAndWrite, Envelope
-from paxosblock.datanode.group_commit import GroupCommit
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.group_commit import GroupCommit
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.disk import OsDisk, Room
 from paxosblock.errors import CorruptionError, NoSpaceError, ProtocolError, StorageError
 from paxosblock.kernel_syncs import Done, KernelSyncs

@@ -9,9 +9,9 @@ import pytest
 
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.reports import Heartbeat, Register
-from paxosblock.datanode.layout import CURRENT
 from paxosblock.datanode.node import DataNode
-from paxosblock.datanode.snapshot import PREVIOUS, finalize, is_kept, roll_back
+from paxosblock.datanode.store.layout import CURRENT
+from paxosblock.datanode.volumes.snapshot import PREVIOUS, finalize, is_kept, roll_back
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError
 from paxosblock.protocol.messages import Finalized, Nack, Read

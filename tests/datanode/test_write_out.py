@@ -6,10 +6,10 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from paxosblock.datanode.group_commit import GroupCommit
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.volume import Volume
-from paxosblock.datanode.write_out import PIECE_BYTES, WriteOut
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.group_commit import GroupCommit
+from paxosblock.datanode.volumes.volume import Volume
+from paxosblock.datanode.volumes.write_out import PIECE_BYTES, WriteOut
 from paxosblock.disk import OsDisk
 from paxosblock.protocol.messages import Finalized, Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Reason

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.load import load
-from paxosblock.datanode.store import Loaded
+from paxosblock.datanode.store.disk_format import Loaded
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.load import load
 
 
 def load_all(store: FileStore) -> list[Loaded]:

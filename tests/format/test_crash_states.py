@@ -16,13 +16,13 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import CreateAndWrite
-from paxosblock.datanode import small_log, small_replicas
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
-from paxosblock.datanode.layout import ReplicaFiles
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.records import check_records, record_start
-from paxosblock.datanode.store import Loaded, Stored
+from paxosblock.datanode.store import small_log, small_replicas
+from paxosblock.datanode.store.disk_format import Loaded, Stored
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import enter_cluster, give_identity, read_identity
+from paxosblock.datanode.store.layout import ReplicaFiles
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.store.records import check_records, record_start
 from paxosblock.protocol.messages import Create, Delete, Nack, Read, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.layout import ReplicaFiles
-from paxosblock.datanode.records import check_records
 from paxosblock.datanode.scrubber import Scrubber
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.layout import ReplicaFiles
+from paxosblock.datanode.store.records import check_records
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.register import Replica

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.identity import Identity, decode_identity
-from paxosblock.datanode.meta import decode_metadata, describe
-from paxosblock.datanode.records import checked, record_start
-from paxosblock.datanode.store import Loaded
+from paxosblock.datanode.store.disk_format import Loaded
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import Identity, decode_identity
+from paxosblock.datanode.store.meta import decode_metadata, describe
+from paxosblock.datanode.store.records import checked, record_start
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.log import ChunkLog

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock.checksum import crc32c
-from paxosblock.datanode import small_log, small_replicas, write_out
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.identity import read_identity
-from paxosblock.datanode.load import load
-from paxosblock.datanode.small_log import SegmentRemoved, SmallLog
-from paxosblock.datanode.small_replicas import SmallPlace
-from paxosblock.datanode.small_segment import HEADER_BYTES, RecordKind
-from paxosblock.datanode.snapshot import roll_back
+from paxosblock.datanode.store import small_log, small_replicas
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import read_identity
+from paxosblock.datanode.store.load import load
+from paxosblock.datanode.store.small_log import SegmentRemoved, SmallLog
+from paxosblock.datanode.store.small_replicas import SmallPlace
+from paxosblock.datanode.store.small_segment import HEADER_BYTES, RecordKind
+from paxosblock.datanode.volumes import write_out
+from paxosblock.datanode.volumes.snapshot import roll_back
 from paxosblock.disk import FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
 from paxosblock.net.wire import HEADER_BYTES as FRAME_HEADER_BYTES

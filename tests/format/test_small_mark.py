@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode import small_log, small_replicas
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.identity import read_identity
-from paxosblock.datanode.load import load
-from paxosblock.datanode.small_log import SmallLog
-from paxosblock.datanode.small_segment import (
+from paxosblock.datanode.store import small_log, small_replicas
+from paxosblock.datanode.store.disk_format import Forgot
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import read_identity
+from paxosblock.datanode.store.load import load
+from paxosblock.datanode.store.small_log import SmallLog
+from paxosblock.datanode.store.small_segment import (
     HEADER_BYTES,
     MARK,
     MARK_FORMAT,
     RECORD_BYTES,
     RecordKind,
 )
-from paxosblock.datanode.store import Forgot
 from paxosblock.disk import OsDisk
 from paxosblock.durable_mark import read_mark
 from paxosblock.errors import StorageError

@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.cursor import SCRUB
-from paxosblock.datanode.damaged_file import DAMAGED
-from paxosblock.datanode.identity import Identity, decode_identity, enter_cluster, read_identity
-from paxosblock.datanode.snapshot import (
+from paxosblock.datanode.store.damaged_file import DAMAGED
+from paxosblock.datanode.store.identity import (
+    Identity,
+    decode_identity,
+    enter_cluster,
+    read_identity,
+)
+from paxosblock.datanode.volumes.cursor import SCRUB
+from paxosblock.datanode.volumes.snapshot import (
     PREVIOUS,
     ROLLBACK,
     finalize,

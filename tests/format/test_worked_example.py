@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.cursor import Cursor, decode_cursor
-from paxosblock.datanode.damaged_file import decode_damaged, encode_damaged
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.identity import Identity, decode_identity
-from paxosblock.datanode.layout import FOLDERS
-from paxosblock.datanode.meta import Metadata, decode_metadata, describe
+from paxosblock.datanode.store.damaged_file import decode_damaged, encode_damaged
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import Identity, decode_identity
+from paxosblock.datanode.store.layout import FOLDERS
+from paxosblock.datanode.store.meta import Metadata, decode_metadata, describe
+from paxosblock.datanode.volumes.cursor import Cursor, decode_cursor
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica

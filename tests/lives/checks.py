@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.layout import ReplicaFiles
-from paxosblock.datanode.records import record_start
-from paxosblock.datanode.small_replicas import SmallPlace
-from paxosblock.datanode.small_segment import RECORD_BYTES
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.layout import ReplicaFiles
+from paxosblock.datanode.store.records import record_start
+from paxosblock.datanode.store.small_replicas import SmallPlace
+from paxosblock.datanode.store.small_segment import RECORD_BYTES
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol.finalize import BlockRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.datanode.records import record_start
+from paxosblock.datanode.store.records import record_start
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import ChunkIndex, ChunkName
 from tests.disks.power_cut import File, Wrote

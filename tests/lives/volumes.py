@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.small_segment import HEADER_BYTES, RECORD_BYTES
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.small_segment import HEADER_BYTES, RECORD_BYTES
 from paxosblock.namenode.node import NameNode
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.checks import Held

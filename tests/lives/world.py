@@ -21,7 +21,7 @@ from typing import Any
 
 from paxosblock.chance import CHANCE
 from paxosblock.client import core, next_block, transport
-from paxosblock.datanode import volume
+from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net import calls
 from tests.lives.network import Network, SimulatedRpc

@@ -10,7 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.status import ReplicationStatus
-from paxosblock.datanode.small_segment import HEADER_BYTES
+from paxosblock.datanode.store.small_segment import HEADER_BYTES
 from tests.services.content import content
 from tests.services.test_lost_replicas import QUICK, WHOLE_WITHIN_S, blocks_of, replicas_at
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, ReplicationStatus
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
-from paxosblock.datanode.cursor import SCRUB, read_cursor
+from paxosblock.datanode.volumes.cursor import SCRUB, read_cursor
 from paxosblock.disk import OsDisk
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node

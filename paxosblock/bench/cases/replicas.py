@@ -27,10 +27,10 @@ from msgspec.structs import replace
 from paxosblock.bench.host import processor_s, resident_bytes
 from paxosblock.bench.suite import DATANODE, Bench, case
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.identity import begin_small, give_identity
-from paxosblock.datanode.layout import CURRENT, data_name, make_folders, meta_name
-from paxosblock.datanode.meta import describe
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import begin_small, give_identity
+from paxosblock.datanode.store.layout import CURRENT, data_name, make_folders, meta_name
+from paxosblock.datanode.store.meta import describe
 from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import UnavailableError
 from paxosblock.net import control

@@ -31,7 +31,7 @@ from paxosblock.client import AsyncClient
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.reporter import Reporter
-from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.datanode.volumes.volume import Volume, open_volume
 from paxosblock.disk import OsDisk
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.catalog import keys

@@ -34,7 +34,7 @@ from paxosblock.bench.record import OURS
 from paxosblock.bench.suite import Bench, case
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.reporter import Reporter
-from paxosblock.datanode.volume import open_volume
+from paxosblock.datanode.volumes.volume import open_volume
 from paxosblock.disk import OsDisk
 from paxosblock.namenode.blocks.reports import REPORTED_PER_S
 from paxosblock.net.rpc import RpcClient

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paxosblock.datanode.damaged_file import read_damaged
-from paxosblock.datanode.identity import VERSION, forget, read_identity
-from paxosblock.datanode.layout import (
+from paxosblock.datanode.store.damaged_file import read_damaged
+from paxosblock.datanode.store.disk_format import Found, Loaded, Stored
+from paxosblock.datanode.store.identity import VERSION, forget, read_identity
+from paxosblock.datanode.store.layout import (
     CURRENT,
     RBW,
     REPLICA_FOLDERS,
@@ -32,10 +33,9 @@ from paxosblock.datanode.layout import (
     pairs,
     sort_in,
 )
-from paxosblock.datanode.meta import Metadata, decode_metadata
-from paxosblock.datanode.records import record_start, scan
-from paxosblock.datanode.small_replicas import SmallLoaded, SmallPlace
-from paxosblock.datanode.store import Found, Loaded, Stored
+from paxosblock.datanode.store.meta import Metadata, decode_metadata
+from paxosblock.datanode.store.records import record_start, scan
+from paxosblock.datanode.store.small_replicas import SmallLoaded, SmallPlace
 from paxosblock.disk import Disk, is_shortage, opened, read_file
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
@@ -45,7 +45,7 @@ from paxosblock.protocol.register import Replica, restarted
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState
 
 if TYPE_CHECKING:
-    from paxosblock.datanode.file_store import FileStore
+    from paxosblock.datanode.store.file_store import FileStore
 
 UNKNOWN_EPOCH: Final = Generation(2**63 - 1)
 """The epoch of a replica without metadata and block file: later than any decision."""

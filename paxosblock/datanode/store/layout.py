@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from paxosblock.datanode.store import Stored
+from paxosblock.datanode.store.disk_format import Stored
 from paxosblock.disk import Disk
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, ReplicaState
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.layout import SMALL
-from paxosblock.datanode.store import Forgot
+from paxosblock.datanode.store.disk_format import Forgot
+from paxosblock.datanode.store.layout import SMALL
 from paxosblock.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.disk import is_shortage
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.logs import facts

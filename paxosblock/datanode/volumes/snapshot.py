@@ -18,18 +18,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from paxosblock.datanode.cursor import SCRUB
-from paxosblock.datanode.damaged_file import DAMAGED
-from paxosblock.datanode.identity import (
+from paxosblock.datanode.store.damaged_file import DAMAGED
+from paxosblock.datanode.store.identity import (
     VERSION,
     Identity,
     begin_timeline,
     decode_identity,
     return_to,
 )
-from paxosblock.datanode.layout import CURRENT, RBW, REPLICA_FOLDERS, SMALL, by_block
-from paxosblock.datanode.layout import LOCK as VOLUME_LOCK
-from paxosblock.datanode.small_segment import MARK, segment_name, segment_numbers
+from paxosblock.datanode.store.layout import CURRENT, RBW, REPLICA_FOLDERS, SMALL, by_block
+from paxosblock.datanode.store.layout import LOCK as VOLUME_LOCK
+from paxosblock.datanode.store.small_segment import MARK, segment_name, segment_numbers
+from paxosblock.datanode.volumes.cursor import SCRUB
 from paxosblock.disk import Disk, copy_file, is_gone, opened, publish, read_file
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.logs import facts

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 
-from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.errors import PaxosBlockError
 from paxosblock.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
 

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.records import check_records
+from paxosblock.datanode.store.records import check_records
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.types import BlockId, ChunkName

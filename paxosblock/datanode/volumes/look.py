@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.logs import facts
 
 PATIENCE_S: Final = 0.5

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.file_store import FileStore
-from paxosblock.datanode.group_commit import Done, GroupCommit
-from paxosblock.datanode.hung_disk import Standstill, answers, hangs
-from paxosblock.datanode.identity import (
+from paxosblock.datanode.store.disk_format import Found, ReplicaStore, Stored
+from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import (
     VERSION,
     Identity,
     begin_small,
@@ -31,11 +30,12 @@ from paxosblock.datanode.identity import (
     read_identity,
     take_in,
 )
-from paxosblock.datanode.layout import LOCK, holds_blocks, make_folders
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.snapshot import is_kept, settle
-from paxosblock.datanode.store import Found, ReplicaStore, Stored
-from paxosblock.datanode.write_out import WriteOut
+from paxosblock.datanode.store.layout import LOCK, holds_blocks, make_folders
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.group_commit import Done, GroupCommit
+from paxosblock.datanode.volumes.hung_disk import Standstill, answers, hangs
+from paxosblock.datanode.volumes.snapshot import is_kept, settle
+from paxosblock.datanode.volumes.write_out import WriteOut
 from paxosblock.descriptors import scarce
 from paxosblock.disk import Disk, FileHandle, Room, blamed, is_shortage
 from paxosblock.errors import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.checksum import Buffer, crc32c
-from paxosblock.datanode.meta import Metadata
-from paxosblock.datanode.store import Records
+from paxosblock.datanode.store.disk_format import Records
+from paxosblock.datanode.store.meta import Metadata
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.even_run import EvenRun

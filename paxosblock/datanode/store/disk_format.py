@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.removals import Removals
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.store.removals import Removals
 from paxosblock.disk import Room
 from paxosblock.even_run import EvenRun
 from paxosblock.net.wire import HEADER_BYTES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from paxosblock.datanode.pace import Pace
-from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import StorageError
 from paxosblock.units import KIB
 

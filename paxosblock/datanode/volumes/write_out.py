@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from paxosblock.datanode.group_commit import Done, GroupCommit
-from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.volumes.group_commit import Done, GroupCommit
 from paxosblock.errors import PaxosBlockError
 from paxosblock.units import MIB
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.identity import VERSION
+from paxosblock.datanode.store.identity import VERSION
 from paxosblock.disk import Disk, opened
 from paxosblock.errors import StorageError
 from paxosblock.logs import facts

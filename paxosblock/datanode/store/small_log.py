@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from paxosblock.checksum import Buffer, crc32c
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.small_index import Index, decode_index, make_index
-from paxosblock.datanode.small_segment import (
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.store.small_index import Index, decode_index, make_index
+from paxosblock.datanode.store.small_segment import (
     HEADER_BYTES,
     MARK,
     MARK_FORMAT,

@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.meta import Metadata, decode_metadata
-from paxosblock.datanode.small_segment import (
+from paxosblock.datanode.store.meta import Metadata, decode_metadata
+from paxosblock.datanode.store.small_segment import (
     RECORD_BYTES,
     SALT_BYTES,
     Position,

@@ -18,9 +18,10 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.layout import SMALL
-from paxosblock.datanode.meta import Metadata, decode_metadata, describe
-from paxosblock.datanode.small_index import (
+from paxosblock.datanode.store.disk_format import Forgot, Stored
+from paxosblock.datanode.store.layout import SMALL
+from paxosblock.datanode.store.meta import Metadata, decode_metadata, describe
+from paxosblock.datanode.store.small_index import (
     NOWHERE,
     PLACE,
     Index,
@@ -31,9 +32,8 @@ from paxosblock.datanode.small_index import (
     finalized_row,
     read_finalized,
 )
-from paxosblock.datanode.small_log import NO_BLOCK, NONE, SegmentRemoved, SmallLog
-from paxosblock.datanode.small_segment import RECORD_BYTES, Position, Record, RecordKind
-from paxosblock.datanode.store import Forgot, Stored
+from paxosblock.datanode.store.small_log import NO_BLOCK, NONE, SegmentRemoved, SmallLog
+from paxosblock.datanode.store.small_segment import RECORD_BYTES, Position, Record, RecordKind
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts

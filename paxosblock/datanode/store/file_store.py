@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.damaged_file import write_damaged
-from paxosblock.datanode.drafts import Drafts
-from paxosblock.datanode.fetched import FetchedFile
-from paxosblock.datanode.files_at_rest import FilesAtRest
-from paxosblock.datanode.layout import (
+from paxosblock.datanode.store.damaged_file import write_damaged
+from paxosblock.datanode.store.disk_format import FetchedChunks, Found, Loaded, Records, Stored
+from paxosblock.datanode.store.drafts import Drafts
+from paxosblock.datanode.store.fetched import FetchedFile
+from paxosblock.datanode.store.files_at_rest import FilesAtRest
+from paxosblock.datanode.store.layout import (
     CURRENT,
     RBW,
     SPARE,
@@ -34,13 +35,12 @@ from paxosblock.datanode.layout import (
     home,
     meta_name,
 )
-from paxosblock.datanode.load import load, load_finalized, stored_metadata, wake
-from paxosblock.datanode.meta import describe
-from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.records import checked, record_start
-from paxosblock.datanode.removals import Removals
-from paxosblock.datanode.small_replicas import SmallPlace, SmallReplicas
-from paxosblock.datanode.store import FetchedChunks, Found, Loaded, Records, Stored
+from paxosblock.datanode.store.load import load, load_finalized, stored_metadata, wake
+from paxosblock.datanode.store.meta import describe
+from paxosblock.datanode.store.open_file import OpenFile
+from paxosblock.datanode.store.records import checked, record_start
+from paxosblock.datanode.store.removals import Removals
+from paxosblock.datanode.store.small_replicas import SmallPlace, SmallReplicas
 from paxosblock.disk import (
     Disk,
     FileHandle,
