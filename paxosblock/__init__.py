@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from paxosblock.api.namenode import FileStatus, Listing
     from paxosblock.client import AsyncClient, Client, FlushReceipt
     from paxosblock.client.check import BlockCheck
-    from paxosblock.client.length import Consistency
-    from paxosblock.client.locations import BlockLocation
-    from paxosblock.client.receipt import BlockReceipt
+    from paxosblock.client.reading.length import Consistency
+    from paxosblock.client.reading.locations import BlockLocation
+    from paxosblock.client.writing.receipt import BlockReceipt
     from paxosblock.config import ClientConfig
     from paxosblock.errors import (
         AccessDeniedError,
@@ -127,13 +127,13 @@ __getattr__, __dir__ = lazy_names(
         "AssertFile": "paxosblock.transaction",
         "AsyncClient": "paxosblock.client",
         "BlockCheck": "paxosblock.client.check",
-        "BlockLocation": "paxosblock.client.locations",
-        "BlockReceipt": "paxosblock.client.receipt",
+        "BlockLocation": "paxosblock.client.reading.locations",
+        "BlockReceipt": "paxosblock.client.writing.receipt",
         "Client": "paxosblock.client",
         "ClientConfig": "paxosblock.config",
         "Concat": "paxosblock.transaction",
         "ConfigError": "paxosblock.errors",
-        "Consistency": "paxosblock.client.length",
+        "Consistency": "paxosblock.client.reading.length",
         "CorruptionError": "paxosblock.errors",
         "DeadlineError": "paxosblock.errors",
         "Delete": "paxosblock.transaction",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from paxosblock.client.sync import Client
+    from paxosblock.client.blocking.sync import Client
 
 __all__ = ["PaxosBlockDataSource", "published_batch", "register"]
 

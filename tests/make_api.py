@@ -15,11 +15,11 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = REPOSITORY / "docs" / "api.md"
 
 PARTS: Final = (
-    ("paxosblock", "client/sync.py", ("Client",)),
+    ("paxosblock", "client/blocking/sync.py", ("Client",)),
     ("paxosblock", "local/cluster.py", ("LocalCluster",)),
-    ("what `Client` answers", "client/sync_files.py", ("FileWriter", "FileReader")),
-    ("paxosblock", "client/receipt.py", ("FlushReceipt",)),
-    ("what `Client` answers", "client/receipt.py", ("BlockReceipt",)),
+    ("what `Client` answers", "client/blocking/sync_files.py", ("FileWriter", "FileReader")),
+    ("paxosblock", "client/writing/receipt.py", ("FlushReceipt",)),
+    ("what `Client` answers", "client/writing/receipt.py", ("BlockReceipt",)),
     ("what `Client` answers", "api/files.py", ("FileStatus",)),
     ("paxosblock", "transaction.py", None),
     ("paxosblock", "errors.py", None),
@@ -27,8 +27,8 @@ PARTS: Final = (
 """The module where a user gets it, its file, and its classes there (None: all that are public)."""
 
 INHERITED: Final = {
-    "Client": ("client/sync_base.py", "ClientBase"),
-    "FileWriter": ("client/sync_files.py", "SinkWriter"),
+    "Client": ("client/blocking/sync_base.py", "ClientBase"),
+    "FileWriter": ("client/blocking/sync_files.py", "SinkWriter"),
 }
 """Classes whose methods stand with those of another one, as users see them there."""
 

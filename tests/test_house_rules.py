@@ -21,7 +21,7 @@ EVERYTHING = (*PACKAGE, "tests", "examples")
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 500
-MADE_BY_A_COMMAND = {"paxosblock/client/sync.py"}
+MADE_BY_A_COMMAND = {"paxosblock/client/blocking/sync.py"}
 """Whoever reads one of these reads its source."""
 
 PROTOCOL_IMPORTS = {

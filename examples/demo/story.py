@@ -19,8 +19,8 @@ from paxosblock.api.namenode import BlockMember, BlockRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
-from paxosblock.client.receipt import FlushReceipt
-from paxosblock.client.sync_files import FileWriter
+from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.writing.receipt import FlushReceipt
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until

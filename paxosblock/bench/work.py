@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node

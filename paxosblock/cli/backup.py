@@ -35,7 +35,7 @@ def backup(invocation: Invocation, *, folder: Path, source: str | None) -> None:
     files, which are on the DataNodes. All of it is read back before the command says that it is
     done. `admin restore` makes a cluster from it.
     """
-    from paxosblock.client.url import cluster_addresses
+    from paxosblock.client.names.url import cluster_addresses
     from paxosblock.namenode.backups import take_backup
 
     invocation.namenodes = source or invocation.namenodes
@@ -86,7 +86,7 @@ def restore(
 
     All of the backup is read. You may interrupt the command at any point, and run it again.
     """
-    from paxosblock.client.url import cluster_addresses
+    from paxosblock.client.names.url import cluster_addresses
     from paxosblock.namenode.backups import restore as bring_back
 
     if not yes_lose_data:

@@ -10,7 +10,7 @@ from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.descriptions import describe_cluster, describe_datanode
 from paxosblock.cli.group import DashGroup, Entry, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.client.url import NAMENODES_VARIABLE
+from paxosblock.client.names.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import ClusterFolder, Role
 from paxosblock.local.node_process import Node

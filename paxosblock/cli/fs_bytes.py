@@ -27,7 +27,7 @@ from paxosblock.cli.fs_names import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress import Advance, progress_bar
-from paxosblock.client.walk import base_name, join
+from paxosblock.client.names.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
 from paxosblock.replacement import OnFailure, Replacement
@@ -37,7 +37,7 @@ from paxosblock.user import current_user
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
-    from paxosblock.client.sync_files import FileReader, FileWriter
+    from paxosblock.client.blocking.sync_files import FileReader, FileWriter
 
 PIECE_BYTES: Final = 4 * MIB
 END_BYTES: Final = 1024
@@ -103,7 +103,7 @@ def put(
     it while it grows. Prints nothing when it is done. If the cluster has too few DataNodes for
     the replicas that were asked for, one line on standard error says so.
     """
-    from paxosblock.client.failures import handling
+    from paxosblock.client.writing.failures import handling
 
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))

@@ -32,7 +32,7 @@ from paxosblock.api.namenode import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.walk import DirectoryPages, base_name, glob, is_pattern, join, walk
+from paxosblock.client.names.walk import DirectoryPages, base_name, glob, is_pattern, join, walk
 from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 

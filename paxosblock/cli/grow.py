@@ -39,7 +39,7 @@ def grow(invocation: Invocation, *, path: Path, peers: str) -> None:
     You may interrupt it at any point, and run it again. The single NameNode's catalog stays in the
     folder `kv`, which may be removed once the others are up.
     """
-    from paxosblock.client.url import cluster_addresses
+    from paxosblock.client.names.url import cluster_addresses
     from paxosblock.namenode.growing import grow_folder
 
     members = cluster_addresses(peers)

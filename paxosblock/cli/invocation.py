@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from paxosblock.api.methods import Method
-from paxosblock.client.url import (
+from paxosblock.client.names.url import (
     DEFAULT_PORT,
     NAMENODES_VARIABLE,
     SCHEME,
@@ -125,7 +125,7 @@ class Invocation:
             self.namenodes, self._by_url = ",".join(namenodes), True
 
     def _check_own(self, source: str, namenodes: tuple[str, ...]) -> None:
-        from paxosblock.client.own_hosts import OwnHosts
+        from paxosblock.client.names.own_hosts import OwnHosts
 
         OwnHosts(self.addresses).check(source, namenodes)
 

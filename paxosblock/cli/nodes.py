@@ -144,7 +144,7 @@ def namenode(
     it again, for only a new process knows what the disk really has.
     """
     with quick_imports():
-        from paxosblock.client.url import cluster_addresses
+        from paxosblock.client.names.url import cluster_addresses
         from paxosblock.config import NameNodeConfig, load_config
         from paxosblock.namenode.membership import read_peers
         from paxosblock.namenode.server import serve
@@ -232,7 +232,7 @@ def datanode(
     if not namenodes:
         raise click.UsageError("Missing option '--namenodes'.")
     with quick_imports():
-        from paxosblock.client.url import cluster_addresses
+        from paxosblock.client.names.url import cluster_addresses
         from paxosblock.config import DataNodeConfig, load_config
         from paxosblock.datanode.server import serve
 

@@ -8,8 +8,8 @@ from paxosblock.lazy import lazy_names
 
 if TYPE_CHECKING:
     from paxosblock.client.async_client import AsyncClient
-    from paxosblock.client.receipt import FlushReceipt
-    from paxosblock.client.sync import Client
+    from paxosblock.client.blocking.sync import Client
+    from paxosblock.client.writing.receipt import FlushReceipt
 
 __all__ = ["AsyncClient", "Client", "FlushReceipt"]
 
@@ -17,7 +17,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AsyncClient": "paxosblock.client.async_client",
-        "Client": "paxosblock.client.sync",
-        "FlushReceipt": "paxosblock.client.receipt",
+        "Client": "paxosblock.client.blocking.sync",
+        "FlushReceipt": "paxosblock.client.writing.receipt",
     },
 )

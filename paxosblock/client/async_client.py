@@ -22,14 +22,19 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
-from paxosblock.client.core import ClientCore
-from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.follow import follower, wait_longer
-from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, readable_file
-from paxosblock.client.locations import BlockLocation, locations
-from paxosblock.client.names import AsyncNames
+from paxosblock.client.names.async_names import AsyncNames
+from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.opening import opening
-from paxosblock.client.url import cluster_addresses
+from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.reading.follow import follower, wait_longer
+from paxosblock.client.reading.length import (
+    OPEN_PATIENCE_S,
+    Consistency,
+    consistency_of,
+    readable_file,
+)
+from paxosblock.client.reading.locations import BlockLocation, locations
+from paxosblock.client.session.core import ClientCore
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError
 from paxosblock.net.wire import MAX_CHUNK_BYTES
@@ -39,7 +44,7 @@ from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.user import current_user
 
 if TYPE_CHECKING:
-    from paxosblock.client.file_writer import AsyncFileWriter
+    from paxosblock.client.writing.file_writer import AsyncFileWriter
 
 READ_MODES: Final = frozenset({"r", "rb"})
 
@@ -138,7 +143,7 @@ class AsyncClient(AsyncNames):
             LeaseError: somebody else is writing it.
             InvalidRequestError: a number or a name makes no sense.
         """
-        from paxosblock.client import failures, file_writer  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.writing import failures, file_writer  # noqa: PLC0415 - for writers
 
         block_size, chunk_size, window = self._sizes(block_size, chunk_size, window)
         fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
@@ -189,7 +194,7 @@ class AsyncClient(AsyncNames):
             LeaseError: somebody is writing it.
             InvalidRequestError: a number makes no sense.
         """
-        from paxosblock.client import failures, file_writer  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.writing import failures, file_writer  # noqa: PLC0415 - for writers
 
         _, chunk_size, window = self._sizes(None, chunk_size, window)
         fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)

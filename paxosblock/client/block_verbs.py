@@ -30,9 +30,9 @@ from paxosblock.api.namenode import (
     OpenBlock,
 )
 from paxosblock.checksum import Buffer
-from paxosblock.client.block_reader import BlockReader, Extent
-from paxosblock.client.chunks import chunk_of
-from paxosblock.client.core import ClientCore
+from paxosblock.client.reading.block_reader import BlockReader, Extent
+from paxosblock.client.session.core import ClientCore
+from paxosblock.client.writing.chunks import chunk_of
 from paxosblock.errors import (
     CorruptionError,
     DeadlineError,
@@ -82,8 +82,8 @@ class BlockVerbs:
             UnavailableError: a member took no replica; the block is finalized, empty.
             OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
         """
-        from paxosblock.client.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
-        from paxosblock.client.ends import BlockFailed  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.writing.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.writing.ends import BlockFailed  # noqa: PLC0415 - readers need none of it
 
         request = AddBlock(
             NO_FILE,

@@ -14,9 +14,9 @@ from typing import Final
 
 from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest
 from paxosblock.checksum import crc32c
-from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.block_verbs import AsyncDataNode
-from paxosblock.client.core import ClientCore
+from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import (
     CorruptionError,
     NotFoundError,

@@ -21,7 +21,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.cli.fs_bytes import COPYING
 from paxosblock.cli.progress import speed_text
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.files import read

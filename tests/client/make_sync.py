@@ -1,4 +1,4 @@
-"""Makes `paxosblock/client/sync.py`: each method of `AsyncClient`, for programs without asyncio.
+"""Makes `client/blocking/sync.py`: each method of `AsyncClient`, for programs without asyncio.
 
     python -m tests.client.make_sync      (`make generate`)
 
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "paxosblock" / "client"
-TARGET: Final = PACKAGE / "sync.py"
+TARGET: Final = PACKAGE / "blocking" / "sync.py"
 
 HEAD: Final = '''"""`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
 
-Made by `make generate` from `async_client.py`, `names.py` and `block_verbs.py`: change those.
+Made by `make generate` from `async_client.py`, `async_names.py` and `block_verbs.py`: change those.
 """
 
 from __future__ import annotations
 
 '''
-OURS: Final = """from paxosblock.client.sync_base import ClientBase, DataNodeBase
-from paxosblock.client.sync_files import FileReader, FileWriter
+OURS: Final = """from paxosblock.client.blocking.sync_base import ClientBase, DataNodeBase
+from paxosblock.client.blocking.sync_files import FileReader, FileWriter
 """
 CLIENT: Final = '''
 
@@ -46,7 +46,7 @@ DATANODE: Final = '''
 class DataNode(DataNodeBase):
     """The calls of the seed to one DataNode. Made by `Client.datanode`."""
 '''
-SOURCES: Final = ("async_client.py", "names.py", "block_verbs.py")
+SOURCES: Final = ("async_client.py", "names/async_names.py", "block_verbs.py")
 IN_THE_BASE: Final = {"close", "config", "retry_for"}
 
 WORDS: Final = (

@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.api.namenode import ReopenBlock, Reopened
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.block_writer import BlockWriter
+from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.errors import OutcomeUnknownError
 from paxosblock.protocol.types import Durability
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.checksum import crc32c
-from paxosblock.client.chunks import ChunkBuffer, chunk_of
+from paxosblock.client.writing.chunks import ChunkBuffer, chunk_of
 
 
 @given(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paxosblock.api.namenode import Excluded
-from paxosblock.client.exclusions import (
+from paxosblock.client.writing.exclusions import (
     FIRST_REST_S,
     FORGET_AFTER_S,
     LONGEST_REST_S,

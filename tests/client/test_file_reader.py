@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import Run
 from paxosblock.checksum import crc32c
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.block_reader import _Sink, _Target
-from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.reading.block_reader import _Sink, _Target
+from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,

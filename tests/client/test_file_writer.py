@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.progress import Unopened
-from paxosblock.client.receipt import BlockReceipt, FlushReceipt
+from paxosblock.client.writing.progress import Unopened
+from paxosblock.client.writing.receipt import BlockReceipt, FlushReceipt
 from paxosblock.errors import (
     CorruptionError,
     DeadlineError,

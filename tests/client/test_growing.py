@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paxosblock.client.sync import Client
+from paxosblock.client.blocking.sync import Client
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,

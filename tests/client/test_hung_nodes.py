@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 import pytest
 
-from paxosblock.client.block_writer import BlockWriter
-from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.receipt import BlockReceipt
-from paxosblock.client.watched import WritingConnections
+from paxosblock.client.session.watched import WritingConnections
+from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.client.writing.receipt import BlockReceipt
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
 from paxosblock.units import MIB

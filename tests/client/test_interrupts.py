@@ -18,21 +18,21 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, Self
 
-import paxosblock.client.background
-import paxosblock.client.sync
-import paxosblock.client.sync_base
-import paxosblock.client.sync_files
-from paxosblock.client.sync import Client
-from paxosblock.client.sync_files import FileWriter
+import paxosblock.client.blocking.background
+import paxosblock.client.blocking.sync
+import paxosblock.client.blocking.sync_base
+import paxosblock.client.blocking.sync_files
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 CODE: Final = {
     threading.__file__,  # what we call there must stand it, too
-    paxosblock.client.background.__file__,
-    paxosblock.client.sync.__file__,
-    paxosblock.client.sync_base.__file__,
-    paxosblock.client.sync_files.__file__,
+    paxosblock.client.blocking.background.__file__,
+    paxosblock.client.blocking.sync.__file__,
+    paxosblock.client.blocking.sync_base.__file__,
+    paxosblock.client.blocking.sync_files.__file__,
 }
 
 

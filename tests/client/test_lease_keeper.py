@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from paxosblock.api.namenode import RENEW_LEASES, Renewed, RenewLeases
-from paxosblock.client import leases
-from paxosblock.client.leases import LeaseKeeper
-from paxosblock.client.namenode import NameNodes
+from paxosblock.client.session import leases
+from paxosblock.client.session.leases import LeaseKeeper
+from paxosblock.client.session.namenode import NameNodes
 from paxosblock.errors import NotReadyError
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import listen

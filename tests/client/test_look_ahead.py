@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from paxosblock.client import next_block
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing import next_block
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import DeadlineError, OutcomeUnknownError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError, UnavailableError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

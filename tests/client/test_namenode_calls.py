@@ -19,7 +19,7 @@ from paxosblock.api.namenode import (
     Deletion,
 )
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
-from paxosblock.client.namenode import NameNodes
+from paxosblock.client.session.namenode import NameNodes
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,

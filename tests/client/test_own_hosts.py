@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.client.own_hosts import OwnHosts, is_url, members_of, same_hosts
+from paxosblock.client.names.own_hosts import OwnHosts, is_url, members_of, same_hosts
 from paxosblock.errors import InvalidRequestError
 
 

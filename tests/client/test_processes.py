@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.sync import Client
+from paxosblock.client.blocking.sync import Client
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError
 from paxosblock.protocol.types import Reason
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

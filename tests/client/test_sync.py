@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.background import BackgroundLoop
-from paxosblock.client.sync import Client
-from paxosblock.client.sync_files import FileWriter
+from paxosblock.client.blocking.background import BackgroundLoop
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -413,7 +413,7 @@ def test_an_interrupt_that_another_thread_gets_is_heard_while_work_goes_on() -> 
     # It wakes that thread only; one that comes just before a thread sleeps wakes none.
     script = """
 import asyncio, signal, threading
-from paxosblock.client.background import BackgroundLoop
+from paxosblock.client.blocking.background import BackgroundLoop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def work_for_ever():

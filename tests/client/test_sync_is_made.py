@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.block_verbs import AsyncDataNode
-from paxosblock.client.sync import Client, DataNode
+from paxosblock.client.blocking.sync import Client, DataNode
 from tests.client.make_sync import TARGET, made
 
 

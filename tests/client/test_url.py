@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.client.url import ClusterUrl, cluster_addresses, parse_url
+from paxosblock.client.names.url import ClusterUrl, cluster_addresses, parse_url
 from paxosblock.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
-from paxosblock.client.walk import TRIES, DirectoryPages
+from paxosblock.client.names.walk import TRIES, DirectoryPages
 from paxosblock.errors import ProtocolError
 from paxosblock.path import is_path
 from paxosblock.protocol.types import Durability

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from paxosblock.client.patience import Patience, RunningClock
-from paxosblock.client.watched import WatchedConnection, WritingConnections
+from paxosblock.client.session.patience import Patience, RunningClock
+from paxosblock.client.session.watched import WatchedConnection, WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
 from paxosblock.net.connection import FrameConnection

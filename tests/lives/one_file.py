@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from tests.lives.cluster import BLOCK_BYTES, Cluster
 from tests.lives.users import PATIENCE_S, File, all_ended

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
-from paxosblock.client.leases import Fence
+from paxosblock.client.session.leases import Fence
 from paxosblock.errors import FencedError
 from paxosblock.namenode.blocks import replicas, reports
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict

@@ -16,7 +16,7 @@ from typing import Final
 
 from paxosblock.api.rebuild import REBUILD_BLOCK
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlockError
 from paxosblock.replacement import OnFailure, Replacement
 from tests.lives.cluster import BLOCK_BYTES, Cluster

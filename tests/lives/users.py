@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
 from paxosblock.replacement import OnFailure, Replacement

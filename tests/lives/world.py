@@ -20,7 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from paxosblock.chance import CHANCE
-from paxosblock.client import core, next_block, transport
+from paxosblock.client.session import core, transport
+from paxosblock.client.writing import next_block
 from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net import calls

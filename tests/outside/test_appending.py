@@ -9,8 +9,8 @@ import pytest
 
 from paxosblock import Client
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.fsspec import PaxosBlockFileSystem, appending
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import InvalidRequestError, LeaseError
 from paxosblock.local.cluster import LocalCluster
 from tests.outside.staging import staged

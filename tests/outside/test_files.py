@@ -17,8 +17,8 @@ import pytest
 from fsspec.callbacks import Callback
 from fsspec.spec import AbstractBufferedFile
 
+from paxosblock.client.blocking.sync import Client
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.sync import Client
 from paxosblock.errors import ConfigError, InvalidRequestError, LeaseError
 from paxosblock.local.cluster import LocalCluster
 from tests.outside.programs import run

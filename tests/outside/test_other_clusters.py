@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from paxosblock.client.blocking.sync import Client
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.sync import Client
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.cluster import LocalCluster
 

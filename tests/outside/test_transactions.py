@@ -13,8 +13,8 @@ import fsspec
 import pandas as pd
 import pytest
 
+from paxosblock.client.blocking.sync import Client
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.sync import Client
 from paxosblock.disk import OsDisk
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster

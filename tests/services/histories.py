@@ -41,7 +41,7 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     PathRequest,
 )
-from paxosblock.client.namenode import NameNodes
+from paxosblock.client.session.namenode import NameNodes
 from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
 from paxosblock.local.node_process import Node
 from paxosblock.net.rpc import RpcClient

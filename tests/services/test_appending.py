@@ -107,11 +107,11 @@ STEPS = {
 KILLED = """
 import os, signal, sys
 from functools import reduce
-import paxosblock.client.block_writer, paxosblock.client.next_block
+import paxosblock.client.writing.block_writer, paxosblock.client.writing.next_block
 from paxosblock import Client
 
 *owner, name = sys.argv[1].split(".")
-place = reduce(getattr, owner, paxosblock.client)
+place = reduce(getattr, owner, paxosblock.client.writing)
 setattr(place, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
 with Client(sys.argv[2]) as fs, fs.append(sys.argv[3]) as out:
     out.write(sys.argv[4].encode())

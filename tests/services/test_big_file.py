@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from paxosblock import AsyncClient, LocalCluster
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 
 PARTS: Final = 12
 PART_BLOCKS: Final = 250

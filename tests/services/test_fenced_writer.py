@@ -15,7 +15,7 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
-from paxosblock.client.sync_files import FileWriter
+from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import FencedError
 from paxosblock.net import control

@@ -8,8 +8,8 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import AsyncClient, Client, LocalCluster
-from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.next_block import AHEAD_FROM_BYTES
+from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.client.writing.next_block import AHEAD_FROM_BYTES
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId

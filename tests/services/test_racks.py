@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.locations import BlockLocation
+from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.config import ClientConfig
 from paxosblock.errors import ConfigError
 from paxosblock.local.node_process import Node

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.sync_files import FileWriter
+from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError
 from paxosblock.replacement import OnFailure, Replacement

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.sync_files import FileWriter
+from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
 from paxosblock.units import KIB

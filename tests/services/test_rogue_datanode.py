@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.sync_files import FileWriter
+from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.protocol.types import StorageId

@@ -13,8 +13,8 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import TRANSACT, Transact
-from paxosblock.client import truncating
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.names import truncating
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     InvalidRequestError,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paxosblock import Client
+from paxosblock.client.names.url import parse_url
 from paxosblock.client.spark.attempts import TEMPORARY
-from paxosblock.client.url import parse_url
 
 MOST_LINES = 6
 """Of an error as PySpark shows it: its own words, our message, and what frames them."""

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.url import parse_url
+from paxosblock.client.names.url import parse_url
 from tests.spark.reading import MOST_LINES, Place
 
 ROWS = 5_000

@@ -38,10 +38,10 @@ from pyspark.sql.types import (
 )
 
 from paxosblock import Client
+from paxosblock.client.names.url import parse_url
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.source import PruningReader
-from paxosblock.client.url import parse_url
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
 from paxosblock.transaction import Delete, Marker, Operation, Rename
 from tests.paging import changed_between_pages

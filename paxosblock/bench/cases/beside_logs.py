@@ -34,7 +34,7 @@ from paxosblock.bench.stats import counted
 from paxosblock.bench.suite import Bench, case
 from paxosblock.bench.work import victim_of
 from paxosblock.client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.units import GIB, KIB, MIB

@@ -11,8 +11,8 @@ from typing import Any, Final
 from paxosblock.bench.suite import Bench, case
 from paxosblock.bench.work import DURABILITIES
 from paxosblock.client import AsyncClient
-from paxosblock.client.block_writer import BlockWriter
-from paxosblock.client.chunks import Chunk
+from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.chunks import Chunk
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.net.wire import Header
 from paxosblock.protocol.types import BlockId, StorageId

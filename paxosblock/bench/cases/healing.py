@@ -31,7 +31,7 @@ from paxosblock.bench.host import processor_s
 from paxosblock.bench.limit import measure_write_limit
 from paxosblock.bench.suite import LEADER, Bench, case
 from paxosblock.client import AsyncClient
-from paxosblock.client.locations import BlockLocation
+from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node

@@ -33,8 +33,8 @@ from paxosblock.bench.cases.namenodes import wait_level
 from paxosblock.bench.host import progress
 from paxosblock.bench.suite import Bench, case
 from paxosblock.client import AsyncClient
-from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.receipt import FlushReceipt
+from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.client.writing.receipt import FlushReceipt
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId

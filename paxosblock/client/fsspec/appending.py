@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import LeaseError, PaxosBlockError
 
 T = TypeVar("T")

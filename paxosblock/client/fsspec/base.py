@@ -16,12 +16,12 @@ from fsspec.spec import make_instance
 from fsspec.transaction import Transaction
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.background import STOP_WITHIN_S, OtherLoop
+from paxosblock.client.blocking.background import STOP_WITHIN_S, OtherLoop
 from paxosblock.client.fsspec.files import AsyncWriteFile, WriteFile
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
 from paxosblock.client.fsspec.staging import StagedFile, StagingArea, discard, publish
-from paxosblock.client.own_hosts import OwnHosts, is_url
-from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
+from paxosblock.client.names.own_hosts import OwnHosts, is_url
+from paxosblock.client.names.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
 from paxosblock.config import ClientConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.units import parse_duration

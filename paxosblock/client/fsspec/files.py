@@ -15,8 +15,8 @@ from fsspec.asyn import AbstractAsyncStreamedFile
 from fsspec.spec import AbstractBufferedFile
 
 from paxosblock.checksum import Buffer
-from paxosblock.client.background import OtherLoop
-from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.blocking.background import OtherLoop
+from paxosblock.client.blocking.sync_files import FileReader, SinkWriter
 from paxosblock.client.fsspec.dropping import (
     abandon,
     error_since,
@@ -30,7 +30,7 @@ from paxosblock.client.fsspec.dropping import (
 )
 from paxosblock.client.fsspec.info import Info, info_of
 from paxosblock.client.fsspec.staging import StagedFile, publish
-from paxosblock.client.sync_files import FileReader, SinkWriter
+from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.units import KIB
 
 if TYPE_CHECKING:

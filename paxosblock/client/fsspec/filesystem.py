@@ -14,8 +14,6 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.utils import isfilelike
 
-from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.fsspec.appending import Addition
 from paxosblock.client.fsspec.files import (
     AsyncReadFile,
@@ -28,6 +26,8 @@ from paxosblock.client.fsspec.files import (
 )
 from paxosblock.client.fsspec.names import NameVerbs
 from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
+from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import ConfigError, InvalidRequestError
 from paxosblock.settings import did_you_mean
 from paxosblock.transaction import Marker

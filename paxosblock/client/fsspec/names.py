@@ -13,8 +13,8 @@ from fsspec.asyn import sync_wrapper
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.fsspec.base import ClusterFileSystem
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
-from paxosblock.client.locations import BlockLocation
-from paxosblock.client.walk import base_name, join
+from paxosblock.client.names.walk import base_name, join
+from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.errors import (
     IsDirectoryError,
     NotDirectoryError,

@@ -15,9 +15,9 @@ from functools import partial
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.failures import handling
-from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.fsspec.appending import Addition, until_free
+from paxosblock.client.writing.failures import handling
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     ExistsError,
     IsDirectoryError,

@@ -17,6 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.blocking.sync_files import FileReader
 from paxosblock.client.spark.arrow_frames import Place, last_place
 from paxosblock.client.spark.columnar_read import (
     Keeps,
@@ -52,8 +54,6 @@ from paxosblock.client.spark.read_types import (
     without_path,
 )
 from paxosblock.client.spark.splits import Split, cut
-from paxosblock.client.sync import Client
-from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.units import MIB
 

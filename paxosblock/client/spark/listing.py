@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.client.sync import Client
+from paxosblock.client.blocking.sync import Client
 from paxosblock.errors import NotFoundError
 
 HIDDEN: Final = ("_", ".")

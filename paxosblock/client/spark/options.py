@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
-from paxosblock.client.own_hosts import same_hosts
-from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
+from paxosblock.client.names.own_hosts import same_hosts
+from paxosblock.client.names.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.decoders import json_decoder
 from paxosblock.errors import ConfigError

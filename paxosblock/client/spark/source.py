@@ -11,6 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.blocking.sync_files import FileReader
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
     BINARY_SCHEMA,
@@ -33,8 +35,6 @@ from paxosblock.client.spark.read_types import (
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, pack
 from paxosblock.client.spark.target import client_of
-from paxosblock.client.sync import Client
-from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
 
 

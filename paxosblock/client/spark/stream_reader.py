@@ -10,10 +10,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.source import read_splits
 from paxosblock.client.spark.target import client_of
-from paxosblock.client.sync import Client
 
 WAIT_S: Final = 1.0
 """Seconds that a question for the latest offset may wait for news. Spark asks again at once, and

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, WrittenFile, first_rows
 from paxosblock.client.spark.formats_write import codec_of
 from paxosblock.client.spark.job import JobWriter, Written, written_of
@@ -27,7 +28,6 @@ from paxosblock.client.spark.options import FileFormat, Layout, Options
 from paxosblock.client.spark.publish import append_files
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
-from paxosblock.client.sync import Client
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
 from paxosblock.transaction import TransactionOutcome
 

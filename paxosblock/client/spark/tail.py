@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from paxosblock.client.blocking.sync_files import FileReader
 from paxosblock.client.spark.arrow_frames import Place, last_place
 from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file
@@ -29,7 +30,6 @@ from paxosblock.client.spark.read_types import batch_schema
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
-from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError
 
 

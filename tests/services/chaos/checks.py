@@ -10,7 +10,7 @@ from typing import Final
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import Kind
 from paxosblock.client.check import BlockCheck
-from paxosblock.client.exclusions import LONGEST_REST_S
+from paxosblock.client.writing.exclusions import LONGEST_REST_S
 from paxosblock.protocol.types import BlockId
 from tests.services.chaos.writers import Writer
 from tests.services.content import content, first_difference

@@ -16,6 +16,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.names.walk import base_name, join
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.merging import (
@@ -28,8 +30,6 @@ from paxosblock.client.spark.jobs.merging import (
 )
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.spark.listing import HIDDEN
-from paxosblock.client.sync import Client
-from paxosblock.client.walk import base_name, join
 from paxosblock.errors import (
     InvalidRequestError,
     NotDirectoryError,

@@ -10,8 +10,8 @@ from typing import BinaryIO, Final, Protocol
 from fsspec import AbstractFileSystem, filesystem
 
 from paxosblock.checksum import crc32c
-from paxosblock.client.sync import Client
-from paxosblock.client.sync_files import FileReader
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.blocking.sync_files import FileReader
 from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.transaction import Operation, Rename
 from paxosblock.units import MIB

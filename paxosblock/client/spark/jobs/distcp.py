@@ -17,6 +17,8 @@ from typing import Any, Final
 from fsspec.core import url_to_fs
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.names.walk import base_name, join
 from paxosblock.client.spark.jobs.copying import (
     CopiedPart,
     CopyWork,
@@ -26,8 +28,6 @@ from paxosblock.client.spark.jobs.copying import (
 )
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
-from paxosblock.client.sync import Client
-from paxosblock.client.walk import base_name, join
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.names.walk import join
 from paxosblock.client.spark.attempts import TEMPORARY
-from paxosblock.client.sync import Client
-from paxosblock.client.walk import join
 from paxosblock.errors import DirectoryNotEmptyError
 
 JOB_TTL_S: Final = 7 * 24 * 3600.0

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Final
 
 from paxosblock.api.namenode import NO_BLOCK, FileStatus, Kind
+from paxosblock.client.blocking.sync import Client
 from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
-from paxosblock.client.locations import BlockLocation
+from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
-from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.units import GIB, MIB
 

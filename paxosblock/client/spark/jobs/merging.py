@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from paxosblock.checksum import crc32c
+from paxosblock.client.blocking.sync import Client
+from paxosblock.client.blocking.sync_files import FileReader, FileWriter
 from paxosblock.client.spark.formats_write import RowGroups
 from paxosblock.client.spark.jobs.copying import in_one_line, size_and_crc
 from paxosblock.client.spark.jobs.folder import unfinished
-from paxosblock.client.sync import Client
-from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.errors import CorruptionError, InvalidRequestError
 from paxosblock.units import MIB
 

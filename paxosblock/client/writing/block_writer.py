@@ -24,11 +24,11 @@ from paxosblock.api.namenode import (
     BlockView,
     FinalizeBlock,
 )
-from paxosblock.client.chunks import Chunk, frame_header
-from paxosblock.client.ends import BlockFailed, Sealed
-from paxosblock.client.namenode import NameNodes
-from paxosblock.client.transport import DataConnection
-from paxosblock.client.watched import WritingConnections
+from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.transport import DataConnection
+from paxosblock.client.session.watched import WritingConnections
+from paxosblock.client.writing.chunks import Chunk, frame_header
+from paxosblock.client.writing.ends import BlockFailed, Sealed
 from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol import write

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paxosblock.client.block_reader import Extent
-from paxosblock.client.blocks import all_extents
-from paxosblock.client.core import ClientCore
-from paxosblock.client.length import Consistency, whole_file
+from paxosblock.client.reading.block_reader import Extent
+from paxosblock.client.reading.blocks import all_extents
+from paxosblock.client.reading.length import Consistency, whole_file
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 

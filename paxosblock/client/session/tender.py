@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 from weakref import WeakMethod
 
-from paxosblock.client.backoff import Backoff
+from paxosblock.client.session.backoff import Backoff
 from paxosblock.errors import PaxosBlockError
 
 LONGEST_PAUSE_S: Final = 5.0

@@ -11,11 +11,16 @@ from typing import Self
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
-from paxosblock.client.block_reader import check_same, taken_back
-from paxosblock.client.blocks import Blocks
-from paxosblock.client.core import ClientCore
-from paxosblock.client.length import Consistency, ReadableFile, length_undecided, readable_file
-from paxosblock.client.prefetch import REQUEST_BYTES, Prefetcher
+from paxosblock.client.reading.block_reader import check_same, taken_back
+from paxosblock.client.reading.blocks import Blocks
+from paxosblock.client.reading.length import (
+    Consistency,
+    ReadableFile,
+    length_undecided,
+    readable_file,
+)
+from paxosblock.client.reading.prefetch import REQUEST_BYTES, Prefetcher
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paxosblock.api.namenode import BlockView
-from paxosblock.client.backoff import Backoff
+from paxosblock.client.session.backoff import Backoff
 from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
 
 _log = logging.getLogger(__name__)

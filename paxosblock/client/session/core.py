@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from paxosblock.client.leases import LeaseKeeper
-from paxosblock.client.namenode import NameNodes
-from paxosblock.client.tender import Tending
-from paxosblock.client.transport import DataConnections
-from paxosblock.client.watched import WritingConnections
+from paxosblock.client.session.leases import LeaseKeeper
+from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.tender import Tending
+from paxosblock.client.session.transport import DataConnections
+from paxosblock.client.session.watched import WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.net.access import Access
 from paxosblock.net.rpc import RpcClient

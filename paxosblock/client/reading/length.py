@@ -10,9 +10,9 @@ from typing import Final
 from paxosblock.api.datanode import Answer, Envelope, Watch
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
-from paxosblock.client.core import ClientCore
+from paxosblock.client.reading.block_reader import Extent, finalized_extent, unfinalized_extent
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.protocol import read as reading
 from paxosblock.protocol.messages import Read, ReadReply

@@ -15,18 +15,18 @@ from typing import Final
 
 from paxosblock.api.files import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import NO_BLOCK, BlockView, FileStatus
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_reader import (
+from paxosblock.client.reading.block_reader import (
     Extent,
     check_same,
     finalized_extent,
     taken_back,
     unfinalized_extent,
 )
-from paxosblock.client.blocks import Blocks, decided
-from paxosblock.client.core import ClientCore
-from paxosblock.client.length import quorum_length
-from paxosblock.client.prefetch import Prefetcher
+from paxosblock.client.reading.blocks import Blocks, decided
+from paxosblock.client.reading.length import quorum_length
+from paxosblock.client.reading.prefetch import Prefetcher
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.read import Progress
 from paxosblock.protocol.types import BlockId, BlockState

@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_writer import BlockWriter
-from paxosblock.client.core import ClientCore
-from paxosblock.client.ends import BlockFailed, Sealed
-from paxosblock.client.exclusions import Exclusions
-from paxosblock.client.leases import Fence
-from paxosblock.client.next_block import NextBlock
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.leases import Fence
+from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.ends import BlockFailed, Sealed
+from paxosblock.client.writing.exclusions import Exclusions
+from paxosblock.client.writing.next_block import NextBlock
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     CorruptionError,

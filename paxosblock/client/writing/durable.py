@@ -6,9 +6,9 @@ import asyncio
 
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest, BlockView
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.core import ClientCore
-from paxosblock.client.receipt import BlockReceipt
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.core import ClientCore
+from paxosblock.client.writing.receipt import BlockReceipt
 from paxosblock.errors import DeadlineError, PaxosBlockError
 from paxosblock.protocol.messages import Read, ReadReply
 from paxosblock.protocol.quorum import read_quorum

@@ -23,8 +23,8 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.chance import CHANCE
 from paxosblock.checksum import crc32c
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.core import ClientCore
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import (
     CorruptionError,
     NotFoundError,

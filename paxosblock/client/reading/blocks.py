@@ -18,9 +18,9 @@ from typing import Final
 
 from paxosblock.api.files import FileView
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent, page_of
-from paxosblock.client.core import ClientCore
-from paxosblock.client.length import ReadableFile
+from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent, page_of
+from paxosblock.client.reading.length import ReadableFile
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import ProtocolError
 
 PAGES_KEPT: Final = 8

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.api.namenode import BlockView, FinalizeBlock
-from paxosblock.client.block_writer import BlockWriter
-from paxosblock.client.leases import Fence
+from paxosblock.client.session.leases import Fence
+from paxosblock.client.writing.block_writer import BlockWriter
 
 
 class Step:

@@ -25,19 +25,19 @@ from paxosblock.api.namenode import (
     OpenBlock,
 )
 from paxosblock.checksum import Buffer
-from paxosblock.client.block_writer import BlockWriter
-from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
-from paxosblock.client.core import ClientCore
-from paxosblock.client.durable import finalized_on_disk
-from paxosblock.client.ends import BlockFailed
-from paxosblock.client.exclusions import Exclusions
-from paxosblock.client.failures import SEALS, Failures, Handling
-from paxosblock.client.leases import Fence
-from paxosblock.client.next_block import Ending, NextBlock, is_small
-from paxosblock.client.progress import Progress, Shortfall
-from paxosblock.client.receipt import FlushReceipt, Ledger
-from paxosblock.client.step import Step
-from paxosblock.client.tender import Tender
+from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.leases import Fence
+from paxosblock.client.session.tender import Tender
+from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.chunks import Chunk, ChunkBuffer, chunk_of
+from paxosblock.client.writing.durable import finalized_on_disk
+from paxosblock.client.writing.ends import BlockFailed
+from paxosblock.client.writing.exclusions import Exclusions
+from paxosblock.client.writing.failures import SEALS, Failures, Handling
+from paxosblock.client.writing.next_block import Ending, NextBlock, is_small
+from paxosblock.client.writing.progress import Progress, Shortfall
+from paxosblock.client.writing.receipt import FlushReceipt, Ledger
+from paxosblock.client.writing.step import Step
 from paxosblock.errors import CorruptionError, InvalidRequestError, PaxosBlockError, in_doubt
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paxosblock.api.namenode import BlockView
-from paxosblock.client.chunks import Chunk
+from paxosblock.client.writing.chunks import Chunk
 from paxosblock.protocol.types import BlockId, StorageId
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
-from paxosblock.client.url import SCHEME, parse_url
+from paxosblock.client.names.url import SCHEME, parse_url
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.net.control import call
 

@@ -1,6 +1,6 @@
 """`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
 
-Made by `make generate` from `async_client.py`, `names.py` and `block_verbs.py`: change those.
+Made by `make generate` from `async_client.py`, `async_names.py` and `block_verbs.py`: change those.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.checksum import Buffer
+from paxosblock.client.blocking.sync_base import ClientBase, DataNodeBase
+from paxosblock.client.blocking.sync_files import FileReader, FileWriter
 from paxosblock.client.check import BlockCheck
-from paxosblock.client.length import Consistency
-from paxosblock.client.locations import BlockLocation
-from paxosblock.client.sync_base import ClientBase, DataNodeBase
-from paxosblock.client.sync_files import FileReader, FileWriter
+from paxosblock.client.reading.length import Consistency
+from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.path import AnyPath
 from paxosblock.protocol.messages import LastVote, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation

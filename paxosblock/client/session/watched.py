@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from paxosblock.client.patience import Patience, RunningClock
-from paxosblock.client.transport import DataConnection, DataConnections, VoteListener
+from paxosblock.client.session.patience import Patience, RunningClock
+from paxosblock.client.session.transport import DataConnection, DataConnections, VoteListener
 from paxosblock.config import BEATS_PER_SILENCE, ClientConfig
 from paxosblock.errors import (
     DeadlineError,

@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from paxosblock.api.namenode import BlockMember
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.background import BackgroundLoop
 from paxosblock.client.block_verbs import AsyncDataNode
+from paxosblock.client.blocking.background import BackgroundLoop
 from paxosblock.config import ClientConfig
 
 P = ParamSpec("P")

@@ -27,10 +27,10 @@ from paxosblock.api.namenode import (
     FirstBlock,
     MakeDirectories,
 )
-from paxosblock.client.core import ClientCore
-from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.length import Consistency, readable_file
+from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.reading.length import Consistency, readable_file
+from paxosblock.client.session.core import ClientCore
+from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     InvalidRequestError,

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.client.blocks import Blocks
+from paxosblock.client.reading.blocks import Blocks
 from paxosblock.net.buffers import BufferPool
 from paxosblock.units import MIB
 

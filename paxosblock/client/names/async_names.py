@@ -30,8 +30,8 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
-from paxosblock.client.core import ClientCore
-from paxosblock.client.walk import glob, pages, walk
+from paxosblock.client.names.walk import glob, pages, walk
+from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.path import AnyPath, text_of
 from paxosblock.transaction import Operation, TransactionOutcome, Truncate
@@ -219,7 +219,7 @@ class AsyncNames:
             OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
                 applied.
         """
-        from paxosblock.client import truncating  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.names import truncating  # noqa: PLC0415 - readers need none of it
 
         config, application = self._core.config, None
         if transaction is not None:

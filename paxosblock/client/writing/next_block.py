@@ -23,13 +23,13 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     ReopenBlock,
 )
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_writer import BlockWriter
-from paxosblock.client.chunks import Chunk
-from paxosblock.client.core import ClientCore
-from paxosblock.client.ends import BlockFailed
-from paxosblock.client.exclusions import Exclusions
-from paxosblock.client.progress import Unopened
+from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.core import ClientCore
+from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.chunks import Chunk
+from paxosblock.client.writing.ends import BlockFailed
+from paxosblock.client.writing.exclusions import Exclusions
+from paxosblock.client.writing.progress import Unopened
 from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, StorageId, WriterId
 from paxosblock.replacement import Failed

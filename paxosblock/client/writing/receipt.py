@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.client.block_writer import BlockWriter
+from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import (

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
-from paxosblock.client.background import OtherLoop, Running
-from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.blocking.background import OtherLoop, Running
+from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.units import MIB
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from paxosblock.client.file_writer import AsyncFileWriter
-    from paxosblock.client.receipt import FlushReceipt
+    from paxosblock.client.writing.file_writer import AsyncFileWriter
+    from paxosblock.client.writing.receipt import FlushReceipt
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""The client for programs without asyncio: the same, on the event loop of another thread."""

@@ -1,0 +1,1 @@
+"""Names at the client: what a URL and a path mean, and changes of names."""

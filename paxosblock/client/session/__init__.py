@@ -1,0 +1,1 @@
+"""One client at its cluster: connections, the NameNode that leads, leases, retries."""

@@ -1,0 +1,1 @@
+"""Files being written: chunks proposed to DataNodes, blocks one after the other."""
