@@ -12,12 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.connection import FrameConnection
-from paxosblock.net.http_server import STALL_S
-from paxosblock.net.refusals import Refusals
-from paxosblock.net.stream import connect
-from paxosblock.net.stream_server import upgrade_handler
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.http_server import STALL_S
+from paxosblock.net.port.refusals import Refusals
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream import connect
+from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.types import BlockId, ChunkIndex
 

@@ -7,9 +7,9 @@ import socket
 from collections import Counter
 from contextlib import ExitStack
 
-from paxosblock.net.accepting import Listener, open_sockets
-from paxosblock.net.admission import Admission, Caps, Slot
-from paxosblock.net.refusals import Refusals
+from paxosblock.net.port.accepting import Listener, open_sockets
+from paxosblock.net.port.admission import Admission, Caps, Slot
+from paxosblock.net.port.refusals import Refusals
 
 COUNT = 100
 MOST = 16

@@ -18,17 +18,18 @@ import pytest
 from paxosblock.api.methods import Method
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
 from paxosblock.loop import run
-from paxosblock.net import control, upgrade
-from paxosblock.net.access import NONCE, OPEN, PROOF, TO, Access, dialled, make_secret
-from paxosblock.net.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
-from paxosblock.net.control import split_address
-from paxosblock.net.guard import Guard
-from paxosblock.net.handshake import PROOF_BYTES
-from paxosblock.net.own_names import OwnNames
-from paxosblock.net.refusals import Refusal
-from paxosblock.net.rpc import RpcClient
-from paxosblock.net.stream import STREAM_PATH, connect
-from paxosblock.net.stream import UPGRADE as STREAM
+from paxosblock.net.calls import control
+from paxosblock.net.calls.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port import upgrade
+from paxosblock.net.port.access import NONCE, OPEN, PROOF, TO, Access, dialled, make_secret
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.handshake import PROOF_BYTES
+from paxosblock.net.port.own_names import OwnNames
+from paxosblock.net.port.refusals import Refusal
+from paxosblock.net.streams.stream import STREAM_PATH, connect
+from paxosblock.net.streams.stream import UPGRADE as STREAM
 from paxosblock.net.wire import FrameKind, Header, decode_error
 from tests.relay import relay
 from tests.streams import Echo, Recorder

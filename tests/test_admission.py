@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from paxosblock.net.admission import (
+from paxosblock.net.port.admission import (
     CLOSED_TOGETHER,
     SEARCH_AGAIN_S,
     SPARE_COUNT,
@@ -15,7 +15,7 @@ from paxosblock.net.admission import (
     Rank,
     Slot,
 )
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.refusals import Refusal, Refusals
 
 
 @dataclass

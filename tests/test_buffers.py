@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.net.buffers import BufferPool
+from paxosblock.net.streams.buffers import BufferPool
 
 
 def test_a_buffer_is_lent_again_once_nobody_has_a_view_of_it() -> None:

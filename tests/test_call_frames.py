@@ -7,8 +7,14 @@ import random
 import pytest
 
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError
-from paxosblock.net import call_frames
-from paxosblock.net.call_frames import HEADER_BYTES, CallFrame, CallFrameKind, CallFrames, pack
+from paxosblock.net.calls import call_frames
+from paxosblock.net.calls.call_frames import (
+    HEADER_BYTES,
+    CallFrame,
+    CallFrameKind,
+    CallFrames,
+    pack,
+)
 
 FRAMES = [
     CallFrame(CallFrameKind.CALL, 1, "mkdirs", "0011223344556677", b"\x81\xa4path\xa2/a"),

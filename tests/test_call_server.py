@@ -22,15 +22,15 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net import call_server, rpc
-from paxosblock.net.admission import Caps
-from paxosblock.net.bodies import BodyLimits
-from paxosblock.net.call_frames import CallFrame, CallFrameKind, CallFrames, pack
-from paxosblock.net.call_server import CALLS_TOGETHER, UNDER_WAY_MAX
-from paxosblock.net.control import split_address
-from paxosblock.net.guard import Guard
-from paxosblock.net.refusals import Refusal
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls import call_server, rpc
+from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
+from paxosblock.net.calls.call_server import CALLS_TOGETHER, UNDER_WAY_MAX
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.port.admission import Caps
+from paxosblock.net.port.bodies import BodyLimits
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import MAX_BODY_BYTES, decode_error
 from paxosblock.units import KIB, MIB

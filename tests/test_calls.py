@@ -1,4 +1,4 @@
-"""Calls on the data stream (calls.py), on asyncio's own loop and on uvloop."""
+"""Calls on the data stream (stream_calls.py), on asyncio's own loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls import Bulk, CallChannel, CallServer, open_channel
-from paxosblock.net.connection import FrameConnection
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream_calls import Bulk, CallChannel, CallServer, open_channel
 from paxosblock.net.wire import FrameKind, Header, MessageTable, encode_error, verify_payload
 from paxosblock.protocol.types import BlockId, ChunkIndex
 from tests.loops import on_both_loops

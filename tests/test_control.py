@@ -31,8 +31,8 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.net.call_frames import CallFrame, CallFrameKind, CallFrames, pack
-from paxosblock.net.control import NameNodes, call, healthy, split_address
+from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
+from paxosblock.net.calls.control import NameNodes, call, healthy, split_address
 from paxosblock.net.wire import encode_error
 
 REQUEST = DeletePath("/a")

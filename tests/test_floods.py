@@ -16,17 +16,17 @@ import pytest
 from aiohttp import web
 
 from paxosblock.errors import UnavailableError
-from paxosblock.net.access_server import add_without_token
-from paxosblock.net.admission import Caps
-from paxosblock.net.bodies import BodyLimits
-from paxosblock.net.connection import FrameConnection
-from paxosblock.net.control import split_address
-from paxosblock.net.guard import Guard
-from paxosblock.net.refusals import Refusal, Refusals
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.admission import Caps
+from paxosblock.net.port.bodies import BodyLimits
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.serving import listen
-from paxosblock.net.stream import STREAM_PATH, connect
-from paxosblock.net.stream_server import upgrade_handler
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream import STREAM_PATH, connect
+from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
 from tests.loops import on_both_loops
@@ -217,7 +217,7 @@ class OutOfDescriptors(socket.socket):
 async def test_without_a_descriptor_a_connection_waits_and_the_node_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("paxosblock.net.accepting.socket.socket", OutOfDescriptors)
+    monkeypatch.setattr("paxosblock.net.port.accepting.socket.socket", OutOfDescriptors)
     async with node() as each:
         monkeypatch.undo()
         assert await each.measure() == 4

@@ -93,7 +93,7 @@ def test_importing_the_facade_loads_no_network_stack_and_no_codec() -> None:
         "client.blocking.sync",
         "cli.fs_bytes",
         "cli.invocation",
-        "net.control",
+        "net.calls.control",
     ],
 )
 def test_a_client_loads_no_http_stack(module: str) -> None:

@@ -26,9 +26,9 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.call_frames import CallFrameKind, pack
-from paxosblock.net.control import split_address
-from paxosblock.net.rpc import REQUEST_ID, RpcClient, RpcRouter
+from paxosblock.net.calls.call_frames import CallFrameKind, pack
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.rpc import REQUEST_ID, RpcClient, RpcRouter
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import MAX_BODY_BYTES, decode_error, encode_error
 from tests.loops import on_both_loops

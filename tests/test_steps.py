@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any
 
-from paxosblock.net.steps import Steps
+from paxosblock.net.calls.steps import Steps
 from tests.loops import on_both_loops
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name")

@@ -19,10 +19,10 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net import connection as connection_module
-from paxosblock.net.connection import FrameConnection
-from paxosblock.net.refusals import Refusal, Refusals
-from paxosblock.net.stream import connect
+from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.streams import connection as connection_module
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream import connect
 from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
 from tests.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to

@@ -8,17 +8,17 @@ import asyncio
 import pytest
 
 from paxosblock.errors import InvalidRequestError
-from paxosblock.net.access import OPEN, Access, dialled
-from paxosblock.net.admission import Caps
-from paxosblock.net.bodies import BodyLimits
-from paxosblock.net.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
-from paxosblock.net.control import split_address
-from paxosblock.net.guard import Guard
-from paxosblock.net.refusals import Refusal
-from paxosblock.net.rpc import RpcClient
-from paxosblock.net.stream import STREAM_PATH, connect
-from paxosblock.net.stream import UPGRADE as STREAM
-from paxosblock.net.upgrade import head
+from paxosblock.net.calls.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port.access import OPEN, Access, dialled
+from paxosblock.net.port.admission import Caps
+from paxosblock.net.port.bodies import BodyLimits
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.refusals import Refusal
+from paxosblock.net.port.upgrade import head
+from paxosblock.net.streams.stream import STREAM_PATH, connect
+from paxosblock.net.streams.stream import UPGRADE as STREAM
 from paxosblock.net.wire import decode_error
 from paxosblock.units import KIB, MIB
 from tests.loops import on_both_loops

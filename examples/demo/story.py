@@ -24,7 +24,7 @@ from paxosblock.client.writing.receipt import FlushReceipt
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
-from paxosblock.net.control import NameNodes
+from paxosblock.net.calls.control import NameNodes
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.units import MIB
 

@@ -16,7 +16,7 @@ import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.decoders import msgpack_decoder
-from paxosblock.net.call_link import CallLink, Question, open_link
+from paxosblock.net.calls.call_link import CallLink, Question, open_link
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -12,7 +12,7 @@ from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.units import MIB
 
 SHIPPED: Final = ClientConfig()

@@ -27,7 +27,7 @@ from paxosblock.cli.leaving_nodes import describe_progress
 from paxosblock.cli.safemode import describe_safe_mode
 from paxosblock.cli.text import counted
 from paxosblock.errors import AccessDeniedError, PaxosBlockError
-from paxosblock.net.access import Access
+from paxosblock.net.port.access import Access
 
 ANSWER_WITHIN_S = 2.0
 _LEAVING_NODES = "paxosblock.cli.leaving_nodes"
@@ -138,7 +138,7 @@ def ask_all(invocation: Invocation) -> dict[str, NameNodeStatus | None]:
 
 
 def _ask(address: str, access: Access) -> NameNodeStatus | None:
-    from paxosblock.net.control import call
+    from paxosblock.net.calls.control import call
 
     try:
         return call(address, NAMENODE_STATUS, NameNodeStatusRequest(), ANSWER_WITHIN_S, access)

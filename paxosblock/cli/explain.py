@@ -18,8 +18,8 @@ from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import counted, table
 from paxosblock.errors import PaxosBlockError
-from paxosblock.net.access import Access
-from paxosblock.net.control import call
+from paxosblock.net.calls.control import call
+from paxosblock.net.port.access import Access
 from paxosblock.protocol.replica_state import HdfsReplicaState
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 

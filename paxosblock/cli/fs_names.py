@@ -73,7 +73,7 @@ class _Names:
 def matching(invocation: Invocation, written: str) -> list[str]:
     """Return the paths that a path or pattern names, in order: the path itself if there is such a
     file, or if nothing matches."""
-    from paxosblock.net.control import each_through
+    from paxosblock.net.calls.control import each_through
 
     path = invocation.path(written)
     if not is_pattern(path):
@@ -188,7 +188,7 @@ def walked(
     order: Callable[[list[FileStatus]], Iterable[FileStatus]] = iter,
 ) -> Iterator[FileStatus]:
     """Yield all that is below a directory, depth first like hdfs, each directory in this order."""
-    from paxosblock.net.control import each_through
+    from paxosblock.net.calls.control import each_through
 
     return each_through(walk(_Names(invocation), path, order))
 

@@ -29,8 +29,8 @@ from paxosblock.units import format_duration, parse_duration
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
     from paxosblock.client import Client
-    from paxosblock.net.access import Access
-    from paxosblock.net.control import NameNodes
+    from paxosblock.net.calls.control import NameNodes
+    from paxosblock.net.port.access import Access
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -180,7 +180,7 @@ class Invocation:
 
     @cached_property
     def _namenodes(self) -> NameNodes:
-        from paxosblock.net.control import NameNodes
+        from paxosblock.net.calls.control import NameNodes
 
         self._settled = True
         retry_for_s = self.timeout_s
@@ -199,7 +199,7 @@ class Invocation:
     @cached_property
     def access(self) -> Access:
         """Return the secret that this command and the cluster's nodes prove to each other."""
-        from paxosblock.net.access import OPEN, Access
+        from paxosblock.net.port.access import OPEN, Access
 
         if not any(name.endswith("_ACCESS_FILE") for name in os.environ):
             return OPEN  # without the import of all settings: a command must start fast

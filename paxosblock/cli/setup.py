@@ -15,7 +15,7 @@ from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.options import RAFTOS, REQUIREMENTS, check_raftos
-from paxosblock.net.access import make_secret
+from paxosblock.net.port.access import make_secret
 
 setup = LazyGroup(
     "setup",

@@ -42,7 +42,7 @@ def token(invocation: Invocation, *, lasts: str, purpose: str) -> None:
     everything of that kind until it ends, at most seven days from now; it can be taken back only by
     another secret.
     """
-    from paxosblock.net.access import LONGEST_TOKEN_S
+    from paxosblock.net.port.access import LONGEST_TOKEN_S
 
     access = invocation.access
     if not access.secrets:

@@ -47,7 +47,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.wire import MAX_CHUNK_BYTES, Flags, FrameKind, Header
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, Read, ReadReply, Vote
 from paxosblock.protocol.read import Version

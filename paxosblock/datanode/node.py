@@ -48,7 +48,7 @@ from paxosblock.errors import (
     StorageError,
 )
 from paxosblock.logs import facts
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.read import holds
 from paxosblock.protocol.types import BlockId, StorageId
 

@@ -23,8 +23,8 @@ from paxosblock.datanode.store.disk_format import Records, Stored
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
-from paxosblock.net.buffers import BufferPool
-from paxosblock.net.calls import Bulk
+from paxosblock.net.streams.buffers import BufferPool
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, entry, read_entries
 from paxosblock.protocol.messages import Nack, ReadReply

@@ -44,7 +44,7 @@ from paxosblock.errors import (
     PaxosBlockError,
 )
 from paxosblock.logs import facts
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.replica_state import hdfs_state
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState, StorageId
 

@@ -27,9 +27,9 @@ from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.reads import Reader
 from paxosblock.errors import PaxosBlockError, ProtocolError
-from paxosblock.net.beats import BeatSender
-from paxosblock.net.calls import CallServer
-from paxosblock.net.connection import FrameConnection
+from paxosblock.net.streams.beats import BeatSender
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream_calls import CallServer
 from paxosblock.net.wire import Flags, FrameKind, Header, MessageTable
 from paxosblock.protocol.messages import Nack, Reply, Vote
 

@@ -31,9 +31,9 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
-from paxosblock.net.access_server import add_without_token
-from paxosblock.net.guard import Guard
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.guard import Guard
 from paxosblock.net.serving import (
     Running,
     end_within,
@@ -42,8 +42,8 @@ from paxosblock.net.serving import (
     until_stopped,
 )
 from paxosblock.net.serving import listen as listen_at
-from paxosblock.net.stream import STREAM_PATH
-from paxosblock.net.stream_server import upgrade_handler
+from paxosblock.net.streams.stream import STREAM_PATH
+from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.process import boot_id
 from paxosblock.startup import collect_seldom, refuse_optimized_python
 

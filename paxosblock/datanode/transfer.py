@@ -28,9 +28,9 @@ from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.logs import facts
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.calls import CallChannel, open_channel
-from paxosblock.net.control import split_address
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.streams.stream_calls import CallChannel, open_channel
 from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
 from paxosblock.protocol.messages import Finalize, RecoveryWrite
 from paxosblock.protocol.types import ChunkName, Generation

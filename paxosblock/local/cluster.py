@@ -44,8 +44,8 @@ from paxosblock.errors import (
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role, Settings
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.namenode.growing import grow_folder
-from paxosblock.net import control
-from paxosblock.net.access import Access
+from paxosblock.net.calls import control
+from paxosblock.net.port.access import Access
 
 HOST: Final = "127.0.0.1"
 STANDING_TIMEOUT_S: Final = 1.0

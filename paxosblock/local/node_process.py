@@ -11,7 +11,7 @@ from typing import Final
 
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
 from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, last_words
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.process import Child, identify, spawn
 
 START_TIMEOUT_S: Final = 30.0

@@ -56,9 +56,9 @@ from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Receiver, Table, pieces
 from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
-from paxosblock.net.access import OPEN, Access, Introduction, dialled
-from paxosblock.net.control import split_address
-from paxosblock.net.upgrade import MAX_HANDSHAKE_BYTES
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
+from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.finalize import bring_back
 from paxosblock.units import MIB

@@ -33,7 +33,7 @@ from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.node import NameNode
-from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.calls.rpc import RpcRouter
 
 LIST_LIMIT: Final = 1000
 """Entries of a directory in one answer."""

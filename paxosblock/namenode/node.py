@@ -44,7 +44,7 @@ from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
 from paxosblock.namenode.table_scrubber import TableScrubber
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 
 WARM_UP_HEARTBEATS = 2
 """DataNodes need this long after a start to notice and to register."""

@@ -26,10 +26,10 @@ from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.net.access import Access
-from paxosblock.net.access_server import add_without_token
-from paxosblock.net.guard import Guard
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.port.access import Access
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.guard import Guard
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
 from paxosblock.stall import AwakeClock, StallWatch

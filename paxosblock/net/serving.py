@@ -17,14 +17,14 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
-from paxosblock.net.accepting import Listener, open_sockets
-from paxosblock.net.access_server import http_demand
-from paxosblock.net.call_http import add_http_calls
-from paxosblock.net.call_server import SHUTDOWN_S, add_calls
-from paxosblock.net.guard import Guard
-from paxosblock.net.http_server import HeadWatch, HttpConnection
-from paxosblock.net.own_names import OWN_NAMES
-from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.calls.call_http import add_http_calls
+from paxosblock.net.calls.call_server import SHUTDOWN_S, add_calls
+from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.port.accepting import Listener, open_sockets
+from paxosblock.net.port.access_server import http_demand
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.http_server import HeadWatch, HttpConnection
+from paxosblock.net.port.own_names import OWN_NAMES
 
 DISK_FAILED: Final = 74
 """Exit code of a node whose disk failed, at its start or later: `EX_IOERR` of sysexits(3)."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import LocalCluster
-from paxosblock.net.control import healthy
+from paxosblock.net.calls.control import healthy
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
 from tests.waiting import wait_until

@@ -16,7 +16,7 @@ from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import BlockStory, _lines, _replica_lines
 from paxosblock.errors import FencedError
-from paxosblock.net.access import OPEN as OPEN_ACCESS
+from paxosblock.net.port.access import OPEN as OPEN_ACCESS
 from paxosblock.protocol.types import BlockId, StorageId
 from tests.cli.conftest import Paxosblock, Result
 from tests.namenode.test_replicas import OPEN

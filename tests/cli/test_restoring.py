@@ -16,7 +16,7 @@ from paxosblock.api.fsck import CHECK_FILES, CheckFiles
 from paxosblock.api.namenode import BlockView
 from paxosblock.cli.text import counted
 from paxosblock.local.cluster_folder import ClusterFolder
-from paxosblock.net.control import NameNodes
+from paxosblock.net.calls.control import NameNodes
 from tests.cli.conftest import Paxosblock
 from tests.services.content import content
 from tests.services.test_leaving_nodes import QUICK, blocks

@@ -26,10 +26,10 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.datanode.acceptor import first_chunk
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
-from paxosblock.net.beats import BeatSender
-from paxosblock.net.calls import Bulk, CallServer
-from paxosblock.net.connection import FrameConnection
-from paxosblock.net.stream_server import upgrade_handler
+from paxosblock.net.streams.beats import BeatSender
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream_calls import Bulk, CallServer
+from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.net.wire import (
     HEADER_BYTES,
     Flags,

@@ -17,8 +17,8 @@ from paxosblock.api.namenode import DELETE, DeletePath, Deletion
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus
 from paxosblock.client.session.namenode import NameNodes
 from paxosblock.errors import DeadlineError, NotLeaderError, UnavailableError
-from paxosblock.net.leader_search import ALIVE_FOR_S, LOOKS_EVERY_S, SILENT_AFTER_S
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.leader_search import ALIVE_FOR_S, LOOKS_EVERY_S, SILENT_AFTER_S
+from paxosblock.net.calls.rpc import RpcClient
 from tests.raft.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")

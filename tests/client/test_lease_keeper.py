@@ -15,7 +15,7 @@ from paxosblock.client.session import leases
 from paxosblock.client.session.leases import LeaseKeeper
 from paxosblock.client.session.namenode import NameNodes
 from paxosblock.errors import NotReadyError
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import listen
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.waiting import wait_until_async

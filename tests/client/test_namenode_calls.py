@@ -33,10 +33,10 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.net.call_frames import UPGRADE
-from paxosblock.net.call_server import add_calls
-from paxosblock.net.leader_search import ALIVE_FOR_S
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_frames import UPGRADE
+from paxosblock.net.calls.call_server import add_calls
+from paxosblock.net.calls.leader_search import ALIVE_FOR_S
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from tests.waiting import wait_until_async
 
 

@@ -13,7 +13,7 @@ from paxosblock.client.session.patience import Patience, RunningClock
 from paxosblock.client.session.watched import WatchedConnection, WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
-from paxosblock.net.connection import FrameConnection
+from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId, ChunkIndex

@@ -24,8 +24,8 @@ from paxosblock.api.datanode import (
     StorageAddress,
 )
 from paxosblock.errors import PaxosBlockError
-from paxosblock.net import control
-from paxosblock.net.calls import CallChannel, open_channel
+from paxosblock.net.calls import control
+from paxosblock.net.streams.stream_calls import CallChannel, open_channel
 from paxosblock.net.wire import FrameKind, Header, MessageTable
 from paxosblock.protocol.messages import Create, Created, LastVote, Nack, NextGS, Read
 from paxosblock.protocol.types import BlockId, Durability, Generation, StorageId

@@ -18,7 +18,7 @@ from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.volume import SERVED_S
 from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError
-from paxosblock.net.calls import Bulk
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import Finalize, Finalized, RecoveryWrite
 from paxosblock.protocol.read import Version

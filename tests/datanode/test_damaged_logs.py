@@ -10,7 +10,7 @@ import pytest
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.datanode.store import small_log
 from paxosblock.datanode.store.small_segment import Bounds, RecordKind, encode_record, read_records
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.messages import Created, LastVote, Read, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, Reason
 from tests.datanode.node import Node, chunk, frame, name, refusal, running

@@ -26,7 +26,7 @@ from paxosblock.datanode.store.layout import BlockFiles, by_block, meta_name, pa
 from paxosblock.datanode.volumes import first_reads
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.net.calls import Bulk
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.protocol.messages import (
     Create,
     Delete,

@@ -8,7 +8,7 @@ import pytest
 
 from paxosblock.datanode.volumes.hung_disk import ASKED_AFTER_S, LONGEST_STEP_S, Standstill
 from paxosblock.datanode.volumes.look import LATE_S, Look
-from paxosblock.net.beats import beat_wish
+from paxosblock.net.streams.beats import beat_wish
 from tests.datanode.node import frame, running
 from tests.datanode.test_served_stream import stream_to
 from tests.disks.faults import HELD, SYNCS, Fault

@@ -28,7 +28,7 @@ from paxosblock.datanode.volumes.snapshot import PREVIOUS, roll_back
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.disk import OsDisk
 from paxosblock.errors import UnavailableError
-from paxosblock.net.calls import Bulk
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.protocol import register
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (

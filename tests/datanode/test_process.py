@@ -30,7 +30,7 @@ from paxosblock.api.reports import BlockReport
 from paxosblock.bench.cases import replicas
 from paxosblock.checksum import crc32c
 from paxosblock.errors import NoSpaceError, NotFoundError
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
 from paxosblock.protocol.log import read_entries
 from paxosblock.protocol.messages import (

@@ -18,7 +18,7 @@ from paxosblock.datanode.reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PI
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import CorruptionError, StorageError
-from paxosblock.net.calls import Bulk
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import (

@@ -42,8 +42,8 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.blocks.datanodes import Reported
-from paxosblock.net.call_server import add_calls
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import add_calls
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.protocol.messages import Create, Delete, Finalize
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

@@ -14,11 +14,11 @@ from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
-from paxosblock.net.beats import arrived_bytes, beat_wish
-from paxosblock.net.calls import Bulk, CallChannel, open_channel
-from paxosblock.net.connection import FrameConnection
-from paxosblock.net.stream import STREAM_PATH
-from paxosblock.net.stream_server import upgrade_handler
+from paxosblock.net.streams.beats import arrived_bytes, beat_wish
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream import STREAM_PATH
+from paxosblock.net.streams.stream_calls import Bulk, CallChannel, open_channel
+from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.net.wire import Header, MessageTable
 from paxosblock.protocol.messages import Create, Vote
 from paxosblock.protocol.read import Version

@@ -19,7 +19,7 @@ from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.disk import OsDisk, Room
 from paxosblock.errors import CorruptionError, NoSpaceError, ProtocolError, StorageError
 from paxosblock.kernel_syncs import Done, KernelSyncs
-from paxosblock.net.beats import beat_wish
+from paxosblock.net.streams.beats import beat_wish
 from paxosblock.protocol.messages import Create, Created, Finalized, LastVote, Reply, Vote
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

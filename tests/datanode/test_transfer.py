@@ -17,8 +17,8 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.errors import UnavailableError
-from paxosblock.net.calls import Bulk, CallServer
-from paxosblock.net.connection import FrameConnection
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream_calls import Bulk, CallServer
 from paxosblock.net.wire import Header, MessageTable
 from paxosblock.protocol.messages import Finalize
 from paxosblock.protocol.types import Durability, Generation, StorageId

@@ -14,7 +14,7 @@ from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.errors import FencedError, UnavailableError
 from paxosblock.namenode.blocks.replicas import Verdict, judge
-from paxosblock.net.calls import Bulk
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import Create, Created, Read, ReadReply, RecoveryVote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, ReplicaState

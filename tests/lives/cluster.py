@@ -20,7 +20,7 @@ from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.node import NameNode
-from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.calls.rpc import RpcRouter
 from tests.disks.faults import CALLS, Fault
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.namenodes import NameNodes

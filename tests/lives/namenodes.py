@@ -26,7 +26,7 @@ from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.planting import plant
 from paxosblock.namenode.raft.store import ReplicatedStore
-from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.calls.rpc import RpcRouter
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.network import Listener, SimulatedRpc
 from tests.lives.world import World

@@ -21,9 +21,9 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.connection import FrameConnection, FrameHandler
-from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.streams.connection import FrameConnection, FrameHandler
 from paxosblock.net.wire import FrameKind, Header, decode_error, encode_error
 from tests.lives.pairs import Pairs
 from tests.lives.promises import Promises

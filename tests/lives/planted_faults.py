@@ -20,7 +20,7 @@ from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, lea
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.records import FileInode
-from paxosblock.net.access import Challenge
+from paxosblock.net.port.access import Challenge
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import Grant

@@ -15,8 +15,8 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.errors import AccessDeniedError, PaxosBlockError
 from paxosblock.namenode.calls import CALLS
-from paxosblock.net.access import NONCE, PROOF, Access
-from paxosblock.net.handshake import NONCE_BYTES, PROOF_BYTES
+from paxosblock.net.port.access import NONCE, PROOF, Access
+from paxosblock.net.port.handshake import NONCE_BYTES, PROOF_BYTES
 
 if TYPE_CHECKING:
     from tests.lives.network import Network

@@ -24,7 +24,7 @@ from paxosblock.client.session import core, transport
 from paxosblock.client.writing import next_block
 from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
-from paxosblock.net import calls
+from paxosblock.net.streams import stream_calls
 from tests.lives.network import Network, SimulatedRpc
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, spread
 
@@ -123,7 +123,7 @@ def _simulated(world: World) -> Iterator[None]:
     changes: tuple[tuple[ModuleType | type, str, object], ...] = (
         (volume, "ThreadPoolExecutor", VirtualExecutor),
         (next_block, "AHEAD_FROM_BYTES", 0),  # blocks are small here
-        (calls, "connect", world.network.connect),
+        (stream_calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
         (core, "RpcClient", lambda _access: SimulatedRpc(world.network)),
         (time, "monotonic", lambda: world.loop.now),

@@ -26,7 +26,7 @@ from paxosblock.logs import LineFormatter
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode.calls import CALLS, By, Service, handled
 from paxosblock.namenode.node import NameNode
-from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.calls.rpc import RpcRouter
 from tests.namenode.scene import Scene, new_scene
 
 

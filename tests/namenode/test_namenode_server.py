@@ -63,7 +63,7 @@ from paxosblock.errors import (
     ProtocolError,
 )
 from paxosblock.namenode import server
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
 from tests.namenode.cluster import CHUNK_BYTES, acceptors
 from tests.namenode.datanode import HttpDataNode, serving

@@ -15,14 +15,14 @@ from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.secure_channel import Opener, Sealer
-from paxosblock.net import upgrade
-from paxosblock.net.admission import Caps
-from paxosblock.net.connection import tune_socket
-from paxosblock.net.control import split_address
-from paxosblock.net.guard import Guard
-from paxosblock.net.handshake import Handshake
-from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.port import upgrade
+from paxosblock.net.port.admission import Caps
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.handshake import Handshake
 from paxosblock.net.serving import listen
+from paxosblock.net.streams.connection import tune_socket
 from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
 

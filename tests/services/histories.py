@@ -44,7 +44,7 @@ from paxosblock.api.namenode import (
 from paxosblock.client.session.namenode import NameNodes
 from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
 from paxosblock.local.node_process import Node
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import Durability, WriterId
 from tests.raft.linearizability import ABSENT, Operation, is_linearizable
 from tests.waiting import wait_until_async

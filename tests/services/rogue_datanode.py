@@ -21,7 +21,7 @@ from paxosblock.api.datanode import STREAM_REPLIES, Chunks, Run
 from paxosblock.checksum import Buffer, crc32c
 from paxosblock.cli.main import main
 from paxosblock.errors import PaxosBlockError
-from paxosblock.net.connection import FrameConnection
+from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.wire import (
     HEADER_BYTES,
     MAX_MESSAGE_BYTES,

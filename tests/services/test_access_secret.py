@@ -19,7 +19,7 @@ from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
 from paxosblock.namenode.backups import take_backup
-from paxosblock.net.access import Access
+from paxosblock.net.port.access import Access
 from tests.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until

@@ -20,7 +20,7 @@ from paxosblock.api.status import (
     NodeStatus,
 )
 from paxosblock.cli.main import run
-from paxosblock.net.control import call
+from paxosblock.net.calls.control import call
 from tests.waiting import wait_until
 
 HEARTBEAT = {

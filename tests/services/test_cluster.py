@@ -17,7 +17,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.process import identify
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until

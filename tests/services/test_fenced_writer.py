@@ -18,7 +18,7 @@ from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import FencedError
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.types import Generation
 from paxosblock.replacement import Policy
 from tests.children import killed_at_the_end

@@ -19,7 +19,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.local.node_process import Node
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.types import ChunkIndex, Generation, StorageId
 from paxosblock.units import MIB
 from tests.services.conftest import wait_other_leader

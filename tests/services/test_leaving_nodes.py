@@ -15,7 +15,7 @@ from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView
 from paxosblock.cli.main import run
 from paxosblock.local.node_process import Node
-from paxosblock.net.control import NameNodes
+from paxosblock.net.calls.control import NameNodes
 from paxosblock.units import KIB
 from tests.files import read
 from tests.waiting import wait_until

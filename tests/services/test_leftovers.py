@@ -17,7 +17,7 @@ from paxosblock.api.status import EXPLAIN
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster_folder import Settings
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.types import BlockState, WriterId
 from tests.children import killed_at_the_end
 from tests.files import read, write

@@ -14,7 +14,7 @@ from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.local.node_process import Node
-from paxosblock.net.call_frames import CallFrames, pack
+from paxosblock.net.calls.call_frames import CallFrames, pack
 from tests.waiting import wait_until_async
 
 CONFIG = ClientConfig(replication=1, rpc_timeout_s=5.0)

@@ -18,7 +18,7 @@ from paxosblock.api.namenode import BlockView
 from paxosblock.api.status import ReplicationStatus
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.types import BlockId, ReplicaState
 from paxosblock.units import KIB, MIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture

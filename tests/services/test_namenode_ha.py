@@ -37,7 +37,7 @@ from paxosblock.errors import (
 )
 from paxosblock.local.cluster_folder import NodeEntry, Role
 from paxosblock.local.node_process import Node
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until

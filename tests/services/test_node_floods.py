@@ -15,7 +15,7 @@ from paxosblock.api.namenode import STAT
 from paxosblock.descriptors import raise_limit
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
-from paxosblock.net.control import split_address
+from paxosblock.net.calls.control import split_address
 from paxosblock.units import MIB
 from tests.children import memory_bytes
 from tests.services.conftest import QUICK, wait_other_leader

@@ -17,7 +17,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.api.datanode import ACCEPT, LIST_REPLICAS, Envelope, ListReplicas
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry, Role
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.messages import LastVote, Nack, NextGS
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

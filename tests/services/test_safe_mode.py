@@ -18,7 +18,7 @@ from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import SafeModeError
 from paxosblock.local.node_process import Node
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.waiting import wait_until
 

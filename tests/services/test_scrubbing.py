@@ -16,7 +16,7 @@ from paxosblock.datanode.volumes.cursor import SCRUB, read_cursor
 from paxosblock.disk import OsDisk
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
-from paxosblock.net.control import call
+from paxosblock.net.calls.control import call
 from paxosblock.units import MIB
 from tests.waiting import wait_until
 

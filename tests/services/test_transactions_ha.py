@@ -11,7 +11,7 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import TRANSACT, ApplicationVersion, Transact
 from paxosblock.errors import DeadlineError, NotLeaderError, OutcomeUnknownError
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import (
     OPERATIONS_MAX,

@@ -54,7 +54,7 @@ from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

@@ -33,7 +33,7 @@ from paxosblock.datanode.store.layout import CURRENT, data_name, make_folders, m
 from paxosblock.datanode.store.meta import describe
 from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import UnavailableError
-from paxosblock.net import control
+from paxosblock.net.calls import control
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.process import boot_id
 from paxosblock.protocol.effects import AdoptLog

@@ -39,7 +39,7 @@ from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry, encode
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.membership import alone
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica

@@ -37,7 +37,7 @@ from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volumes.volume import open_volume
 from paxosblock.disk import OsDisk
 from paxosblock.namenode.blocks.reports import REPORTED_PER_S
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import GIB, MIB
 

@@ -8,7 +8,7 @@ from typing import Final
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
 from paxosblock.client.names.url import SCHEME, parse_url
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.net.control import call
+from paxosblock.net.calls.control import call
 
 ASK_WITHIN_S: Final = 2.0
 """Seconds that each NameNode may take to name the others."""

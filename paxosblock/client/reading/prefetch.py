@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.client.reading.blocks import Blocks
-from paxosblock.net.buffers import BufferPool
+from paxosblock.net.streams.buffers import BufferPool
 from paxosblock.units import MIB
 
 REQUEST_BYTES: Final = 2 * MIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from paxosblock.net.leader_search import pauses_s
+from paxosblock.net.calls.leader_search import pauses_s
 
 LONGEST_PAUSE_S: Final = 1.0
 

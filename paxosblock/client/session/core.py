@@ -10,8 +10,8 @@ from paxosblock.client.session.tender import Tending
 from paxosblock.client.session.transport import DataConnections
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.config import ClientConfig
-from paxosblock.net.access import Access
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port.access import Access
 
 
 @dataclass(slots=True)

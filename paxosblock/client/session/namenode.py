@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from paxosblock.api.methods import Method, Once
-from paxosblock.net.leader_search import LeaderSearch, Sessions
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
+from paxosblock.net.calls.rpc import RpcClient
 
 Q = TypeVar("Q")
 A = TypeVar("A")

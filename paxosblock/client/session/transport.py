@@ -20,11 +20,11 @@ from paxosblock.api.datanode import (
 from paxosblock.checksum import Buffer
 from paxosblock.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.calls import CallChannel, ChunkSink
-from paxosblock.net.connection import FrameConnection
-from paxosblock.net.control import split_address
-from paxosblock.net.stream import close_connections, connect
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream import close_connections, connect
+from paxosblock.net.streams.stream_calls import CallChannel, ChunkSink
 from paxosblock.net.wire import FrameKind, Header, MessageTable, verify_payload
 from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId

@@ -23,9 +23,9 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.beats import arrived_bytes, beat_wish
-from paxosblock.net.calls import ChunkSink
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.streams.beats import arrived_bytes, beat_wish
+from paxosblock.net.streams.stream_calls import ChunkSink
 from paxosblock.net.wire import Header
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import BlockId

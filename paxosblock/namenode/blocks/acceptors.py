@@ -21,7 +21,7 @@ from paxosblock.api.datanode import (
 from paxosblock.api.methods import Method
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.net.rpc import RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.messages import (
     Delete,

@@ -36,8 +36,8 @@ from paxosblock.namenode.raft.member_folder import make_member, write_newborn
 from paxosblock.namenode.raft.question import Question
 from paxosblock.namenode.raft.secure_channel import PROOF
 from paxosblock.namenode.raft.vote_file import Vote
-from paxosblock.net.access_server import add_without_token
-from paxosblock.net.handshake import header_bytes
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.handshake import header_bytes
 
 BIRTH_PATH: Final = "/raft/birth"
 ASK_AGAIN_S: Final = 0.1

@@ -22,11 +22,11 @@ from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, Unava
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Opener, Sealer
-from paxosblock.net import upgrade, upgrade_server
-from paxosblock.net.access_server import add_without_token
-from paxosblock.net.admission import Slot
-from paxosblock.net.control import split_address
-from paxosblock.net.handshake import (
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.port import upgrade, upgrade_server
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.admission import Slot
+from paxosblock.net.port.handshake import (
     NONCE_BYTES,
     SECRET_BYTES_MIN,
     Handshake,

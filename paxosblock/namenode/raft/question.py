@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from paxosblock.errors import AccessDeniedError
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
-from paxosblock.net.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
+from paxosblock.net.port.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
 
 
 @dataclass(frozen=True, slots=True)

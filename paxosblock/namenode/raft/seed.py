@@ -47,7 +47,7 @@ from paxosblock.namenode.raft.admission import (
 )
 from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
 from paxosblock.namenode.raft.question import Question
-from paxosblock.net.access_server import add_without_token
+from paxosblock.net.port.access_server import add_without_token
 from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"

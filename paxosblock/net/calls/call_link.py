@@ -17,9 +17,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net import upgrade
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.call_frames import (
+from paxosblock.net.calls.call_frames import (
     CALLS_PATH,
     NAME_BYTES_MAX,
     NUMBER_MAX,
@@ -29,8 +27,10 @@ from paxosblock.net.call_frames import (
     CallFrames,
     pack,
 )
-from paxosblock.net.control import split_address
+from paxosblock.net.calls.control import split_address
 from paxosblock.net.due_timer import DueTimer
+from paxosblock.net.port import upgrade
+from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.wire import decode_error
 
 _ANSWER: Final = CallFrameKind.ANSWER

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.net.admission import Slot
-from paxosblock.net.doorkeeper import Doorkeeper
-from paxosblock.net.http_server import HttpConnection
-from paxosblock.net.upgrade import ERROR_TYPE
+from paxosblock.net.port.admission import Slot
+from paxosblock.net.port.doorkeeper import Doorkeeper
+from paxosblock.net.port.http_server import HttpConnection
+from paxosblock.net.port.upgrade import ERROR_TYPE
 from paxosblock.net.wire import encode_error
 
 

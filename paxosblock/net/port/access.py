@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
-from paxosblock.net.handshake import (
+from paxosblock.net.port.handshake import (
     NONCE_BYTES,
     Handshake,
     header_bytes,

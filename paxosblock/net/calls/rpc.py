@@ -26,9 +26,9 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.call_link import CallLink, Question, open_link
-from paxosblock.net.names import new_name
+from paxosblock.net.calls.call_link import CallLink, Question, open_link
+from paxosblock.net.calls.call_names import new_name
+from paxosblock.net.port.access import OPEN, Access
 from paxosblock.units import MIB
 
 Q = TypeVar("Q")

@@ -10,10 +10,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from paxosblock.errors import AccessDeniedError
-from paxosblock.net.access import NONCE, TO, Access
-from paxosblock.net.own_names import OWN_NAMES, is_own
-from paxosblock.net.refusals import Refusal, Refusals
-from paxosblock.net.upgrade_server import refusal
+from paxosblock.net.port.access import NONCE, TO, Access
+from paxosblock.net.port.own_names import OWN_NAMES, is_own
+from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.port.upgrade_server import refusal
 
 PROOF_HEADERS: Final = "proof of the node"
 """The key of a request under which the headers are that prove this node to its caller."""

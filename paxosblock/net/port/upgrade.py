@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.access import OPEN, Access, dialled
+from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
 from paxosblock.units import KIB
 

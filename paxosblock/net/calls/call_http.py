@@ -13,10 +13,10 @@ from typing import Final
 from aiohttp import web
 
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.net.bodies import Bodies
-from paxosblock.net.names import new_name
-from paxosblock.net.rpc import RpcRouter, answer
-from paxosblock.net.upgrade import ERROR_TYPE
+from paxosblock.net.calls.call_names import new_name
+from paxosblock.net.calls.rpc import RpcRouter, answer
+from paxosblock.net.port.bodies import Bodies
+from paxosblock.net.port.upgrade import ERROR_TYPE
 from paxosblock.net.wire import encode_error
 
 _NAME_HEADER: Final = "X-Request-Id"

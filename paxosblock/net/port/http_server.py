@@ -12,8 +12,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from paxosblock.net.admission import Rank, Slot
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.admission import Rank, Slot
+from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.units import KIB
 
 STALL_S: Final = 10.0

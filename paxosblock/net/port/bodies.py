@@ -18,8 +18,8 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.net.http_server import STALL_S, HttpConnection
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.http_server import STALL_S, HttpConnection
+from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
 

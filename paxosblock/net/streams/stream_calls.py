@@ -24,10 +24,10 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.logs import error_for_peer
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.connection import FrameConnection
 from paxosblock.net.due_timer import DueTimer
-from paxosblock.net.stream import connect
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.streams.stream import connect
 from paxosblock.net.wire import (
     BULK,
     HEADER_BYTES,

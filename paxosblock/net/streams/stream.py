@@ -2,8 +2,8 @@
 
 A client asks `GET /stream` with `Upgrade: paxosblock-stream/3` on a node's only port. After the
 `101` both ends speak frames (wire.py) and nothing else; the client sends its first frame when it
-has the `101`. `connection.py` is each end from then on; `calls.py` puts requests and replies on
-top. This module is the client's side of the Upgrade; `stream_server.py` is the node's.
+has the `101`. `connection.py` is each end from then on; `stream_calls.py` puts requests and replies
+on top. This module is the client's side of the Upgrade; `stream_server.py` is the node's.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from paxosblock.net import upgrade
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.connection import FrameConnection, FrameHandler, tune_socket
+from paxosblock.net.port import upgrade
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.streams.connection import FrameConnection, FrameHandler, tune_socket
 
 UPGRADE: Final = "paxosblock-stream/3"
 STREAM_PATH: Final = "/stream"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from paxosblock.config import SHORTEST_BEAT_S
-from paxosblock.net.connection import FrameConnection
+from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.types import ChunkIndex
 

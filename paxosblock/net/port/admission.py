@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.refusals import Refusal, Refusals
 
 SPARE_COUNT: Final = 32
 """Connections beyond the cap that are let in for one request each."""

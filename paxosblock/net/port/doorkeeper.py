@@ -8,10 +8,10 @@ from typing import Self, cast
 from aiohttp import web
 
 from paxosblock.errors import AccessDeniedError
-from paxosblock.net.access import Access, Challenge
-from paxosblock.net.handshake import PROOF_BYTES
-from paxosblock.net.own_names import is_own
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.access import Access, Challenge
+from paxosblock.net.port.handshake import PROOF_BYTES
+from paxosblock.net.port.own_names import is_own
+from paxosblock.net.port.refusals import Refusal, Refusals
 
 
 class Doorkeeper(asyncio.BufferedProtocol):

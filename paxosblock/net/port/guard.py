@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Self
 
 from paxosblock.config import NodeConfig
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.admission import Admission, Caps
-from paxosblock.net.bodies import Bodies, BodyLimits
-from paxosblock.net.own_names import OwnNames
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.admission import Admission, Caps
+from paxosblock.net.port.bodies import Bodies, BodyLimits
+from paxosblock.net.port.own_names import OwnNames
+from paxosblock.net.port.refusals import Refusal, Refusals
 
 if TYPE_CHECKING:
     from paxosblock.metrics import NodeMetrics

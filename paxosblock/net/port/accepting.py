@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from paxosblock.descriptors import is_shortage
-from paxosblock.net.admission import Admission, Slot
-from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.port.admission import Admission, Slot
+from paxosblock.net.port.refusals import Refusal, Refusals
 
 BACKLOG: Final = 4096
 """Connections that may wait to be accepted, if the system allows so many. With the usual 128, the

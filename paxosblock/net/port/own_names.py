@@ -20,7 +20,7 @@ from typing import Final
 
 from aiohttp import web
 
-from paxosblock.net.access import SocketName, address_of
+from paxosblock.net.port.access import SocketName, address_of
 
 
 class OwnNames:

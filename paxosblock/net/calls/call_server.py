@@ -15,12 +15,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net import upgrade_server
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.access_server import add_without_token
-from paxosblock.net.admission import Rank, Slot
-from paxosblock.net.bodies import PROGRESS_BYTES, Bodies
-from paxosblock.net.call_frames import (
+from paxosblock.net.calls.call_frames import (
     CALLS_PATH,
     UPGRADE,
     CallFrame,
@@ -28,10 +23,15 @@ from paxosblock.net.call_frames import (
     CallFrames,
     pack,
 )
-from paxosblock.net.doorkeeper import Doorkeeper
-from paxosblock.net.refusals import Refusal
-from paxosblock.net.rpc import RpcRouter, answer
-from paxosblock.net.steps import Steps
+from paxosblock.net.calls.rpc import RpcRouter, answer
+from paxosblock.net.calls.steps import Steps
+from paxosblock.net.port import upgrade_server
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.admission import Rank, Slot
+from paxosblock.net.port.bodies import PROGRESS_BYTES, Bodies
+from paxosblock.net.port.doorkeeper import Doorkeeper
+from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.wire import encode_error
 from paxosblock.units import KIB
 

@@ -24,9 +24,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net import upgrade
-from paxosblock.net.access import OPEN, Access, dialled
-from paxosblock.net.call_frames import (
+from paxosblock.net.calls.call_frames import (
     CALLS_PATH,
     UPGRADE,
     CallFrame,
@@ -34,8 +32,10 @@ from paxosblock.net.call_frames import (
     CallFrames,
     pack,
 )
-from paxosblock.net.leader_search import LeaderSearch, Sessions
-from paxosblock.net.names import new_name
+from paxosblock.net.calls.call_names import new_name
+from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
+from paxosblock.net.port import upgrade
+from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
 
 Q = TypeVar("Q")

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
-from paxosblock.net import upgrade_server
-from paxosblock.net.access import OPEN, Access
-from paxosblock.net.admission import Rank, Slot
-from paxosblock.net.connection import FrameConnection, FrameHandler
-from paxosblock.net.doorkeeper import Doorkeeper
-from paxosblock.net.http_server import STALL_S, HttpConnection
-from paxosblock.net.refusals import Refusal, Refusals
-from paxosblock.net.stream import STREAM_PATH, UPGRADE, close_connections
+from paxosblock.net.port import upgrade_server
+from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.admission import Rank, Slot
+from paxosblock.net.port.doorkeeper import Doorkeeper
+from paxosblock.net.port.http_server import STALL_S, HttpConnection
+from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.streams.connection import FrameConnection, FrameHandler
+from paxosblock.net.streams.stream import STREAM_PATH, UPGRADE, close_connections
 
 MakeHandler = Callable[[web.Request], FrameHandler]
 

@@ -1,0 +1,1 @@
+"""Control calls: one question and one answer, over a connection or by curl."""

@@ -1,0 +1,1 @@
+"""The port of a node: how a connection begins, and which peers are refused."""

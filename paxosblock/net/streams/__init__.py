@@ -1,0 +1,1 @@
+"""Data streams: chunks in both directions, and signs of life beside them."""
