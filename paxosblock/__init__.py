@@ -15,10 +15,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paxosblock.lazy import lazy_names
+from paxosblock.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from paxosblock.api.namenode import FileStatus, Listing
+    from paxosblock.api.transaction import (
+        AssertAbsent,
+        AssertFile,
+        Concat,
+        Delete,
+        MakeDirectory,
+        Marker,
+        Operation,
+        Rename,
+        TransactionOutcome,
+        Truncate,
+    )
+    from paxosblock.base.replacement import OnFailure, Replacement
     from paxosblock.client import AsyncClient, Client, FlushReceipt
     from paxosblock.client.check import BlockCheck
     from paxosblock.client.reading.length import Consistency
@@ -52,19 +65,6 @@ if TYPE_CHECKING:
     )
     from paxosblock.local.cluster import LocalCluster
     from paxosblock.protocol.types import Durability
-    from paxosblock.replacement import OnFailure, Replacement
-    from paxosblock.transaction import (
-        AssertAbsent,
-        AssertFile,
-        Concat,
-        Delete,
-        MakeDirectory,
-        Marker,
-        Operation,
-        Rename,
-        TransactionOutcome,
-        Truncate,
-    )
 
     __version__: str
 
@@ -123,20 +123,20 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AccessDeniedError": "paxosblock.errors",
-        "AssertAbsent": "paxosblock.transaction",
-        "AssertFile": "paxosblock.transaction",
+        "AssertAbsent": "paxosblock.api.transaction",
+        "AssertFile": "paxosblock.api.transaction",
         "AsyncClient": "paxosblock.client",
         "BlockCheck": "paxosblock.client.check",
         "BlockLocation": "paxosblock.client.reading.locations",
         "BlockReceipt": "paxosblock.client.writing.receipt",
         "Client": "paxosblock.client",
         "ClientConfig": "paxosblock.config",
-        "Concat": "paxosblock.transaction",
+        "Concat": "paxosblock.api.transaction",
         "ConfigError": "paxosblock.errors",
         "Consistency": "paxosblock.client.reading.length",
         "CorruptionError": "paxosblock.errors",
         "DeadlineError": "paxosblock.errors",
-        "Delete": "paxosblock.transaction",
+        "Delete": "paxosblock.api.transaction",
         "DirectoryNotEmptyError": "paxosblock.errors",
         "Durability": "paxosblock.protocol.types",
         "ExistsError": "paxosblock.errors",
@@ -148,27 +148,27 @@ __getattr__, __dir__ = lazy_names(
         "LeaseError": "paxosblock.errors",
         "Listing": "paxosblock.api.namenode",
         "LocalCluster": "paxosblock.local.cluster",
-        "MakeDirectory": "paxosblock.transaction",
-        "Marker": "paxosblock.transaction",
+        "MakeDirectory": "paxosblock.api.transaction",
+        "Marker": "paxosblock.api.transaction",
         "NoSpaceError": "paxosblock.errors",
         "NotDirectoryError": "paxosblock.errors",
         "NotFoundError": "paxosblock.errors",
         "NotLeaderError": "paxosblock.errors",
         "NotReadyError": "paxosblock.errors",
-        "OnFailure": "paxosblock.replacement",
-        "Operation": "paxosblock.transaction",
+        "OnFailure": "paxosblock.base.replacement",
+        "Operation": "paxosblock.api.transaction",
         "Outcome": "paxosblock.errors",
         "OutcomeUnknownError": "paxosblock.errors",
         "PaxosBlockError": "paxosblock.errors",
         "ProtocolError": "paxosblock.errors",
-        "Rename": "paxosblock.transaction",
-        "Replacement": "paxosblock.replacement",
+        "Rename": "paxosblock.api.transaction",
+        "Replacement": "paxosblock.base.replacement",
         "SafeModeError": "paxosblock.errors",
         "StorageError": "paxosblock.errors",
-        "TransactionOutcome": "paxosblock.transaction",
-        "Truncate": "paxosblock.transaction",
+        "TransactionOutcome": "paxosblock.api.transaction",
+        "Truncate": "paxosblock.api.transaction",
         "TruncatedError": "paxosblock.errors",
         "UnavailableError": "paxosblock.errors",
-        "__version__": "paxosblock.version",
+        "__version__": "paxosblock.base.version",
     },
 )

@@ -21,12 +21,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from paxosblock.api.care import REPLICATION_MAX
-from paxosblock.errors import ConfigError
-from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
-from paxosblock.protocol.types import Durability
-from paxosblock.rack import DEFAULT_RACK
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.settings import (
+from paxosblock.base.rack import DEFAULT_RACK
+from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.settings import (
     Bytes,
     BytesOrZero,
     BytesPerSecond,
@@ -43,7 +40,10 @@ from paxosblock.settings import (
     did_you_mean,
     settings_of,
 )
-from paxosblock.units import KIB, MIB, format_duration, format_size
+from paxosblock.base.units import KIB, MIB, format_duration, format_size
+from paxosblock.errors import ConfigError
+from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
+from paxosblock.protocol.types import Durability
 
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
 

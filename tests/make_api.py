@@ -21,7 +21,7 @@ PARTS: Final = (
     ("paxosblock", "client/writing/receipt.py", ("FlushReceipt",)),
     ("what `Client` answers", "client/writing/receipt.py", ("BlockReceipt",)),
     ("what `Client` answers", "api/files.py", ("FileStatus",)),
-    ("paxosblock", "transaction.py", None),
+    ("paxosblock", "api/transaction.py", None),
     ("paxosblock", "errors.py", None),
 )
 """The module where a user gets it, its file, and its classes there (None: all that are public)."""

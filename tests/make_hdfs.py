@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
+from paxosblock.base.settings import settings_of
 from paxosblock.config import SECTIONS
 from paxosblock.protocol import block_state, messages, replica_state
 from paxosblock.protocol.block_state import HdfsBlockState
 from paxosblock.protocol.replica_state import HdfsReplicaState
-from paxosblock.settings import settings_of
 from tests.hdfs.transitions import NONE, Arrow, block_transitions, replica_transitions
 from tests.make_api import REPOSITORY
 from tests.make_reference import written

@@ -15,9 +15,9 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from paxosblock import LocalCluster
+from paxosblock.base.settings import Setting, settings_of
+from paxosblock.base.units import format_duration, format_size
 from paxosblock.config import ENVIRONMENT_PREFIX, SECTIONS, Config
-from paxosblock.settings import Setting, settings_of
-from paxosblock.units import format_duration, format_size
 from tests.make_api import REPOSITORY, class_of, told
 
 SETTINGS: Final = REPOSITORY / "docs" / "settings.md"

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 from sortedcontainers import SortedDict
 
-from paxosblock.checksum import Buffer, crc32c
-from paxosblock.disk import Disk
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.files import draft_of, numbered, publish
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned, prefix_range
 from paxosblock.namenode.kv.snapshot import (

@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock import AsyncClient, Client
 from paxosblock.api.namenode import Listing
-from paxosblock.transaction import Operation
+from paxosblock.api.transaction import Operation
 
 
 @contextmanager

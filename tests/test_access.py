@@ -17,7 +17,7 @@ import pytest
 
 from paxosblock.api.methods import Method
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
-from paxosblock.loop import run
+from paxosblock.host.loop import run
 from paxosblock.net.calls import control
 from paxosblock.net.calls.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
 from paxosblock.net.calls.control import split_address

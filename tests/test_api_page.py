@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 
 import paxosblock
-from paxosblock import errors, transaction
+from paxosblock import errors
+from paxosblock.api import transaction
 from tests.make_api import TARGET, made
 
 

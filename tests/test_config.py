@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.base.settings import settings_of
 from paxosblock.config import (
     SECTIONS,
     ClientConfig,
@@ -17,7 +18,6 @@ from paxosblock.config import (
 )
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
-from paxosblock.settings import settings_of
 
 
 @pytest.fixture

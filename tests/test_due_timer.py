@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paxosblock.net.due_timer import READ_S, STANDSTILL_S, DueTimer
+from paxosblock.host.due_timer import READ_S, STANDSTILL_S, DueTimer
 from tests.raft.virtual_time import VirtualTimeLoop
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.checksum import crc32c
-from paxosblock.even_run import AT_LEAST, SHORT_BYTES, TOGETHER_BYTES, EvenRun
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.even_run import AT_LEAST, SHORT_BYTES, TOGETHER_BYTES, EvenRun
+from paxosblock.base.units import KIB
 from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog
-from paxosblock.units import KIB
 
 HEADER = b"\x00head\xff"
 GROUPS = 7

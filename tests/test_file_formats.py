@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import open_volumes
 from paxosblock.datanode.store.damaged_file import write_damaged
@@ -20,8 +20,8 @@ from paxosblock.datanode.store.disk_format import Forgot
 from paxosblock.datanode.store.identity import forget
 from paxosblock.datanode.volumes import snapshot
 from paxosblock.datanode.volumes.first_reads import read_first
-from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError
+from paxosblock.host.disk import OsDisk
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role
 from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_edit

@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import pytest
 
-from paxosblock import logs
 from paxosblock.errors import ConfigError
-from paxosblock.logs import facts, log_event, set_up_logs
+from paxosblock.host import logs
+from paxosblock.host.logs import facts, log_event, set_up_logs
 from tests.waiting import wait_until
 
 log = logging.getLogger("paxosblock.test")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from paxosblock.metrics import PAGES_TOGETHER, NodeMetrics
+from paxosblock.host.metrics import PAGES_TOGETHER, NodeMetrics
 
 
 def samples(metrics: NodeMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

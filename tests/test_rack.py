@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.rack import DEFAULT_RACK, FAR_AWAY, Location, distance, is_host, is_rack
+from paxosblock.base.rack import DEFAULT_RACK, FAR_AWAY, Location, distance, is_host, is_rack
 
 PARTS = st.lists(st.sampled_from(["a", "b", "dc1", "r7"]), min_size=1, max_size=4)
 LOCATIONS = st.builds(

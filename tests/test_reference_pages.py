@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paxosblock.base.settings import settings_of
 from paxosblock.config import SECTIONS
-from paxosblock.settings import settings_of
 from tests.make_reference import METRICS, SETTINGS, metrics_page, settings_page
 
 

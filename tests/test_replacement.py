@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.replacement import Policy, Replacement
+from paxosblock.base.replacement import Policy, Replacement
 
 DISABLE, NEVER, DEFAULT, ALWAYS = Replacement
 

@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from paxosblock.stall import AwakeClock, StallWatch
+from paxosblock.host.stall import AwakeClock, StallWatch
 from tests.waiting import wait_until_async
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-PROGRAM = "from paxosblock.startup import refuse_optimized_python as refuse; refuse()"
+PROGRAM = "from paxosblock.host.startup import refuse_optimized_python as refuse; refuse()"
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -33,7 +33,7 @@ def test_a_server_imports_without_reading_certificates_and_leaves_no_trace(
 ) -> None:
     program = """
 import gc, os, ssl
-from paxosblock.startup import quick_imports
+from paxosblock.host.startup import quick_imports
 with quick_imports():
     print(gc.isenabled(), ssl.create_default_context().cert_store_stats()["x509"])
 print(gc.isenabled(), os.environ.get("SSL_CERT_FILE"))
@@ -71,7 +71,7 @@ finally:
 def test_a_server_looks_seldom_and_leaves_out_what_it_began_with() -> None:
     program = """
 import gc
-from paxosblock.startup import collect_seldom
+from paxosblock.host.startup import collect_seldom
 collect_seldom()
 print(gc.get_threshold(), gc.get_freeze_count() > 1_000)
 """

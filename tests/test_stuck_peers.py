@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import InvalidRequestError
 from paxosblock.net.calls.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
 from paxosblock.net.calls.control import split_address
@@ -20,7 +21,6 @@ from paxosblock.net.port.upgrade import head
 from paxosblock.net.streams.stream import STREAM_PATH, connect
 from paxosblock.net.streams.stream import UPGRADE as STREAM
 from paxosblock.net.wire import decode_error
-from paxosblock.units import KIB, MIB
 from tests.loops import on_both_loops
 from tests.streams import Recorder, chunk
 from tests.test_floods import TYPE, Node, Text, node, post, rest

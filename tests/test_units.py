@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.errors import ConfigError
-from paxosblock.units import (
+from paxosblock.base.units import (
     format_duration,
     format_size,
     parse_duration,
     parse_rate,
     parse_size,
 )
+from paxosblock.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock import errors
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.net import wire
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit, scarce
-from paxosblock.disk import OsDisk
 from paxosblock.errors import NoSpaceError
+from paxosblock.host.descriptors import RESERVE, Reserve, opening, raise_limit, scarce
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES, Vote, VoteFile
 

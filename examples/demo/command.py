@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from paxosblock.base.units import MIB, format_size, parse_size
 from paxosblock.cli.group import LocalVerb, read_option
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.units import MIB, format_size, parse_size
 
 LEAST_BYTES = 16 * MIB
 

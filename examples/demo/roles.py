@@ -11,10 +11,10 @@ import os
 import sys
 from typing import Final
 
+from paxosblock.base.units import MIB
 from paxosblock.client import Client
 from paxosblock.errors import PaxosBlockError
-from paxosblock.process import die_with
-from paxosblock.units import MIB
+from paxosblock.host.process import die_with
 
 FLUSHED_BYTES: Final = MIB
 """The writer flushes after so many bytes."""

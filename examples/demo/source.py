@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import ConfigError
-from paxosblock.units import MIB
 
 PIECE_BYTES: Final = MIB
 

@@ -17,6 +17,7 @@ from examples.demo.source import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockMember, BlockRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
+from paxosblock.base.units import MIB
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
 from paxosblock.client.blocking.sync_files import FileWriter
@@ -26,7 +27,6 @@ from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.net.calls.control import NameNodes
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.units import MIB
 
 FIRST: Final = "/demo/first"
 SECOND: Final = "/demo/second"

@@ -11,6 +11,7 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from paxosblock.api.methods import Method
+from paxosblock.base.units import MIB
 from paxosblock.protocol.messages import (
     Create,
     Created,
@@ -30,7 +31,6 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
-from paxosblock.units import MIB
 
 
 class StorageAddress(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import InvalidRequestError
-from paxosblock.units import MIB
 
 Q = TypeVar("Q")
 A_co = TypeVar("A_co", covariant=True)

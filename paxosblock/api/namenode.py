@@ -10,8 +10,12 @@ import enum
 import msgspec
 
 from paxosblock.api.methods import Done, Method, Once
+from paxosblock.api.transaction import Operation, TransactionOutcome
+from paxosblock.base.path import is_path
+from paxosblock.base.rack import FAR_AWAY
+from paxosblock.base.replacement import Failed
+from paxosblock.base.units import MIB
 from paxosblock.errors import ProtocolError
-from paxosblock.path import is_path
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     NO_WRITER,
@@ -21,10 +25,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.rack import FAR_AWAY
-from paxosblock.replacement import Failed
-from paxosblock.transaction import Operation, TransactionOutcome
-from paxosblock.units import MIB
 
 NO_BLOCK = BlockId(0)
 NO_FILE = 0

@@ -6,8 +6,8 @@ import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockView, Excluded
+from paxosblock.base.replacement import Policy
 from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
-from paxosblock.replacement import Policy
 
 
 class RebuildBlock(msgspec.Struct, frozen=True):

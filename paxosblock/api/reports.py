@@ -13,9 +13,9 @@ import msgspec
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
+from paxosblock.base.rack import DEFAULT_RACK
+from paxosblock.base.units import MIB
 from paxosblock.protocol.types import BlockId, Generation, StorageId
-from paxosblock.rack import DEFAULT_RACK
-from paxosblock.units import MIB
 
 LAST_BLOCK: Final = BlockId((1 << 64) - 1)
 """No block of any cluster has a greater id."""

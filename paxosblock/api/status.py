@@ -9,8 +9,8 @@ import msgspec
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockMember, BlockRequest, BlockView
 from paxosblock.api.reports import StorageReport
+from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.protocol.types import Generation, StorageId
-from paxosblock.rack import DEFAULT_RACK
 
 
 class ClusterStatusRequest(msgspec.Struct, frozen=True):

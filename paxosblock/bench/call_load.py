@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from paxosblock.api.methods import Method
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.net.calls.call_link import CallLink, Question, open_link
 
 Q = TypeVar("Q")

@@ -14,9 +14,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from paxosblock.base.units import KIB, MIB
+from paxosblock.base.version import __version__
 from paxosblock.bench.record import Host
-from paxosblock.units import KIB, MIB
-from paxosblock.version import __version__
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paxosblock.checksum import crc32c
-from paxosblock.units import KIB, MIB
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import KIB, MIB
 
 FILE_BYTES: Final = 128 * MIB
 """A receiver begins a new file after so many bytes, as a DataNode begins a new block."""

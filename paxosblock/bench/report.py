@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from paxosblock.base.units import GIB, format_size
 from paxosblock.bench.plot import picture
 from paxosblock.bench.record import OURS, Host, Record, rounds_of
 from paxosblock.bench.stats import counted, median
-from paxosblock.units import GIB, format_size
 
 NONE: Final = ""
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench import host
 from paxosblock.bench.peers.beside import peer, used
 from paxosblock.bench.peers.hdfs import JARS, Hdfs, HdfsThatSyncs
@@ -36,7 +37,6 @@ from paxosblock.bench.spark_work import (
 from paxosblock.bench.suite import CLIENT, Bench, Spent
 from paxosblock.client import Client
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.units import GIB, MIB
 
 REPLICAS: Final = 3
 FOLDER: Final = "/spark-beside-hdfs"

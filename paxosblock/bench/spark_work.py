@@ -22,14 +22,14 @@ from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from paxosblock.api.transaction import Operation, Rename
+from paxosblock.base.units import MIB
 from paxosblock.bench.host import progress
 from paxosblock.bench.stats import median
 from paxosblock.bench.suite import Bench
 from paxosblock.client import Client
 from paxosblock.errors import UnavailableError
 from paxosblock.local.node_process import wait_until
-from paxosblock.transaction import Operation, Rename
-from paxosblock.units import MIB
 
 ROW_BYTES = 88
 TEXT_LENGTH = 64

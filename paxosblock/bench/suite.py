@@ -23,14 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from paxosblock.base.settings import did_you_mean
+from paxosblock.base.units import GIB, MIB, format_size
 from paxosblock.bench import host
 from paxosblock.bench.record import OURS, Host, Record
 from paxosblock.bench.stats import percentile
 from paxosblock.errors import ConfigError, Outcome, PaxosBlockError, StorageError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import Settings
-from paxosblock.settings import did_you_mean
-from paxosblock.units import GIB, MIB, format_size
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ import time
 from typing import Any, Final
 
 from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.base.units import MIB
 from paxosblock.client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
-from paxosblock.units import MIB
 
 SHIPPED: Final = ClientConfig()
 DURABILITIES: Final = ("memory", "disk")

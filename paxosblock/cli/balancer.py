@@ -13,12 +13,12 @@ import click
 from msgspec.structs import replace
 
 from paxosblock.api.care import BALANCE, Balance, BalanceStatus, Balancing
+from paxosblock.base.units import parse_rate
 from paxosblock.cli.group import Verb, read_option
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.progress import progress_bar
 from paxosblock.cli.text import counted, human_size
 from paxosblock.errors import PaxosBlockError
-from paxosblock.units import parse_rate
 
 ASKS_EVERY_S: Final = 0.5
 

@@ -84,10 +84,10 @@ def run(
     \b
       $ paxosblock bench run write read --rounds 5 --folder /mnt/data --output today.jsonl
     """
-    from paxosblock import loop
     from paxosblock.bench import catalog, suite
     from paxosblock.bench.record import encode
     from paxosblock.bench.report import report
+    from paxosblock.host import loop
 
     catalog.load()
     if listing:

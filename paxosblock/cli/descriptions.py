@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from paxosblock.api.status import ClusterStatus, NodeStatus, ReplicationStatus
+from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.cli.text import counted, human_size
-from paxosblock.rack import DEFAULT_RACK
 
 
 def describe_datanode(report: NodeStatus) -> str:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from paxosblock.api.namenode import MKDIRS, Kind, MakeDirectories
+from paxosblock.api.transaction import AssertFile, Delete, Rename
+from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.units import MIB
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
     for_each_path,
@@ -29,11 +32,8 @@ from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
+from paxosblock.host.user import current_user
 from paxosblock.protocol.types import Durability
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.transaction import AssertFile, Delete, Rename
-from paxosblock.units import MIB
-from paxosblock.user import current_user
 
 if TYPE_CHECKING:
     from paxosblock.client import Client

@@ -34,7 +34,7 @@ from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
 from paxosblock.client.names.walk import DirectoryPages, base_name, glob, is_pattern, join, walk
 from paxosblock.errors import NotFoundError
-from paxosblock.user import current_user
+from paxosblock.host.user import current_user
 
 
 def status_of(invocation: Invocation, path: str) -> FileStatus:

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from paxosblock.base.settings import did_you_mean
+from paxosblock.base.units import parse_duration
 from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import ConfigError, PaxosBlockError
-from paxosblock.settings import did_you_mean
-from paxosblock.units import parse_duration
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from paxosblock.api.methods import Method
+from paxosblock.base.units import format_duration, parse_duration
 from paxosblock.client.names.url import (
     DEFAULT_PORT,
     NAMENODES_VARIABLE,
@@ -24,7 +25,6 @@ from paxosblock.client.names.url import (
     parse_url,
 )
 from paxosblock.errors import Outcome, PaxosBlockError
-from paxosblock.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView

@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import click
 
+from paxosblock.base.settings import did_you_mean
 from paxosblock.cli.group import Entry, LazyGroup, ReaderLeftError, common_options
 from paxosblock.cli.invocation import Invocation
-from paxosblock.settings import did_you_mean
 
 ENTRIES = {
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."),
@@ -57,7 +57,7 @@ def _entries() -> dict[str, Entry]:
 
 def _version(ctx: click.Context, option: click.Parameter, value: bool) -> None:
     if value:
-        from paxosblock.version import __version__
+        from paxosblock.base.version import __version__
 
         click.echo(f"paxosblock {__version__}")
         ctx.exit()

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from paxosblock.base.rack import DEFAULT_RACK, is_rack
 from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.upgrading import (
@@ -19,9 +20,8 @@ from paxosblock.cli.upgrading import (
     upgrade_options,
 )
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.logs import LEVELS
-from paxosblock.rack import DEFAULT_RACK, is_rack
-from paxosblock.startup import quick_imports
+from paxosblock.host.logs import LEVELS
+from paxosblock.host.startup import quick_imports
 
 
 def _node_options(default_port: int) -> Callable[[Any], Any]:
@@ -255,7 +255,7 @@ def datanode(
 
 def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
     """Run the node; a disk that fails at its start ends it like one that fails later."""
-    from paxosblock.loop import run
+    from paxosblock.host.loop import run
     from paxosblock.net.serving import DISK_FAILED
 
     try:
@@ -291,10 +291,10 @@ def _set_up(name: str, log_level: str, die_with: int | None) -> None:
     """Prepare the process, before everything else."""
     os.umask(0o077)  # what a node keeps is its own, the files of a database, too
     if die_with is not None:
-        from paxosblock.process import die_with as end_with
+        from paxosblock.host.process import die_with as end_with
 
         end_with(die_with)
-    from paxosblock.logs import set_up_logs
+    from paxosblock.host.logs import set_up_logs
 
     set_up_logs(name, log_level)
 

@@ -8,11 +8,11 @@ from typing import Final
 import click
 
 from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest, SafeModeStatus
+from paxosblock.base.units import format_duration
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.text import counted
 from paxosblock.errors import DeadlineError, Outcome
-from paxosblock.units import format_duration
 
 LOOKS_EVERY_S: Final = 0.5
 WAIT: Final = "wait"

@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
+from paxosblock.base.version import __version__
 from paxosblock.cli.group import LazyGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.version import __version__
 
 NAME: Final = "paxosblock"
 

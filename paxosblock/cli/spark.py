@@ -196,7 +196,7 @@ def compact(
     while, for those who have opened them. Do not compact a directory that a streaming query takes
     as its source: to it, the large files are new ones.
     """
-    from paxosblock.units import parse_duration, parse_size
+    from paxosblock.base.units import parse_duration, parse_size
 
     path = invocation.path(path)
     _check_there(invocation, path)

@@ -6,10 +6,10 @@ import time
 
 import click
 
+from paxosblock.base.units import parse_duration
 from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import ConfigError
-from paxosblock.units import parse_duration
 
 
 @click.command(cls=LocalVerb)

@@ -63,7 +63,7 @@ def end_upgrade(
 def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) -> None:
     """Go back to the snapshots of a node's volumes, with the user's yes."""
     from paxosblock.datanode.volumes import snapshot
-    from paxosblock.disk import OsDisk
+    from paxosblock.host.disk import OsDisk
 
     if not yes and (invocation.json or not sys.stdin.isatty()):
         raise click.UsageError("--rollback asks for a yes: where nobody can be asked, add --yes")
@@ -85,7 +85,7 @@ def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) 
 def _finalize(invocation: Invocation, volumes: tuple[Path, ...]) -> None:
     """Remove the snapshots of a node's volumes."""
     from paxosblock.datanode.volumes import snapshot
-    from paxosblock.disk import OsDisk
+    from paxosblock.host.disk import OsDisk
 
     for folder in snapshot.finalize(OsDisk(), volumes):
         invocation.say(f"{folder}: the snapshot is removed", {"volume": str(folder)})

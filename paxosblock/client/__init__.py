@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paxosblock.lazy import lazy_names
+from paxosblock.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from paxosblock.client.async_client import AsyncClient

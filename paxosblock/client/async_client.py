@@ -20,6 +20,8 @@ from paxosblock.api.namenode import (
     FirstBlock,
     TakeOver,
 )
+from paxosblock.base.path import AnyPath, text_of
+from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.names.async_names import AsyncNames
@@ -37,11 +39,9 @@ from paxosblock.client.reading.locations import BlockLocation, locations
 from paxosblock.client.session.core import ClientCore
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError
+from paxosblock.host.user import current_user
 from paxosblock.net.wire import MAX_CHUNK_BYTES
-from paxosblock.path import AnyPath, text_of
 from paxosblock.protocol.types import BlockId, Durability, WriterId
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.user import current_user
 
 if TYPE_CHECKING:
     from paxosblock.client.writing.file_writer import AsyncFileWriter

@@ -29,7 +29,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     OpenBlock,
 )
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.client.reading.block_reader import BlockReader, Extent
 from paxosblock.client.session.core import ClientCore
 from paxosblock.client.writing.chunks import chunk_of

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import MIB
 from paxosblock.client.block_verbs import AsyncDataNode
 from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.session.core import ClientCore
@@ -25,7 +26,6 @@ from paxosblock.errors import (
 )
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 4 * MIB
 """Bytes that are read of each replica at a time."""

@@ -38,7 +38,7 @@ from paxosblock.errors import (
     ProtocolError,
     StorageError,
 )
-from paxosblock.logs import error_for_peer, facts
+from paxosblock.host.logs import error_for_peer, facts
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Reply, Vote

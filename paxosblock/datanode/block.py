@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from paxosblock.api.datanode import Answer, Control
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.held import Held
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.log_texts import log_texts
@@ -27,7 +27,7 @@ from paxosblock.datanode.store.disk_format import FetchedChunks, Stored, carry_o
 from paxosblock.datanode.volumes.group_commit import Done
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.logs import facts, log_event
+from paxosblock.host.logs import facts, log_event
 from paxosblock.net.wire import HEADER_BYTES, Header
 from paxosblock.protocol.effects import (
     AdoptLog,

@@ -11,9 +11,9 @@ from array import array
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from paxosblock.checksum import Buffer, crc32c
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.units import KIB
 from paxosblock.protocol.types import BlockId, ChunkName
-from paxosblock.units import KIB
 
 PIECE_BYTES: Final = 16 * KIB
 WORTH_BYTES: Final = 4 * PIECE_BYTES

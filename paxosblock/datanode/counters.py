@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.metrics import NodeMetrics
+from paxosblock.host.metrics import NodeMetrics
 from paxosblock.protocol.messages import Nack, Vote
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.store.disk_format import Stored
-from paxosblock.disk import is_gone, is_shortage
 from paxosblock.errors import CorruptionError, StorageError
+from paxosblock.host.disk import is_gone, is_shortage
 from paxosblock.protocol.register import Replica
 
 

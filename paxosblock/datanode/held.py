@@ -10,7 +10,7 @@ from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.store.disk_format import Loaded, Stored
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.protocol.messages import Nack, Read, ReadReply
 from paxosblock.protocol.register import Replica, answer, nack
 from paxosblock.protocol.types import (

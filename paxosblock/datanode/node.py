@@ -39,7 +39,6 @@ from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.remover import Remover
 from paxosblock.datanode.volumes.snapshot import refuse_half_rolled_back
 from paxosblock.datanode.volumes.volume import Volume, open_volume
-from paxosblock.disk import OF_A_NAMENODE, Disk, is_broken
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -47,7 +46,8 @@ from paxosblock.errors import (
     PaxosBlockError,
     StorageError,
 )
-from paxosblock.logs import facts
+from paxosblock.host.disk import OF_A_NAMENODE, Disk, is_broken
+from paxosblock.host.logs import facts
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.read import holds
 from paxosblock.protocol.types import BlockId, StorageId

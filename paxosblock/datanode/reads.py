@@ -14,7 +14,8 @@ from collections import OrderedDict
 from typing import Final
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
-from paxosblock.checksum import Buffer, crc32c
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.checked_pieces import CheckedPieces
@@ -31,7 +32,6 @@ from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, nack
 from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkIndex, Generation, Reason
-from paxosblock.units import KIB, MIB
 
 MAX_LOADS: Final = 16
 """Replies with chunks that are read from the disks at a time; bounds their memory."""

@@ -34,7 +34,7 @@ from paxosblock.api.reports import (
     StorageReport,
     Timeline,
 )
-from paxosblock.chance import CHANCE
+from paxosblock.base.chance import CHANCE
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.errors import (
@@ -43,7 +43,7 @@ from paxosblock.errors import (
     NotReadyError,
     PaxosBlockError,
 )
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.replica_state import hdfs_state
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState, StorageId

@@ -21,19 +21,19 @@ from typing import Final, Protocol
 
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import LAST_BLOCK
+from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.damage import is_damaged
 from paxosblock.datanode.store.disk_format import Stored
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.cursor import NEVER, Cursor, read_cursor, write_cursor
 from paxosblock.datanode.volumes.volume import QUIET_S, Volume
-from paxosblock.disk import is_shortage
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.logs import facts
+from paxosblock.host.disk import is_shortage
+from paxosblock.host.logs import facts
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.units import KIB, MIB
 
 SLICE_BYTES: Final = MIB
 """Bytes of user data read at a time, or one chunk if that is longer."""

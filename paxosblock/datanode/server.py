@@ -26,11 +26,13 @@ from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.volumes.hung_disk import find_hung
-from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
-from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError
-from paxosblock.logs import facts
-from paxosblock.metrics import CONTENT_TYPE
+from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.logs import facts
+from paxosblock.host.metrics import CONTENT_TYPE
+from paxosblock.host.process import boot_id
+from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
@@ -44,8 +46,6 @@ from paxosblock.net.serving import (
 from paxosblock.net.serving import listen as listen_at
 from paxosblock.net.streams.stream import STREAM_PATH
 from paxosblock.net.streams.stream_server import upgrade_handler
-from paxosblock.process import boot_id
-from paxosblock.startup import collect_seldom, refuse_optimized_python
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -22,7 +22,7 @@ from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.transfer import is_copy
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.protocol.messages import (
     Finalize,
     Nack,

@@ -23,18 +23,18 @@ from paxosblock.api.datanode import (
     FetchChunks,
     StorageAddress,
 )
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.stream_calls import CallChannel, open_channel
 from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
 from paxosblock.protocol.messages import Finalize, RecoveryWrite
 from paxosblock.protocol.types import ChunkName, Generation
-from paxosblock.units import MIB
 
 TIMEOUT_S: Final = 10.0
 """Seconds that a holder may take to send one piece."""

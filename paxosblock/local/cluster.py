@@ -30,7 +30,7 @@ from paxosblock.api.status import (
     NameNodeStatus,
     NameNodeStatusRequest,
 )
-from paxosblock.chance import CHANCE
+from paxosblock.base.chance import CHANCE
 from paxosblock.config import NameNodeConfig, load_config
 from paxosblock.errors import (
     ConfigError,

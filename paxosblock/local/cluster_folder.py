@@ -25,12 +25,12 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.decoders import json_decoder
-from paxosblock.disk import OsDisk
+from paxosblock.base.decoders import json_decoder
+from paxosblock.base.formats import FROM_A_COPY, refuse_later
+from paxosblock.base.units import KIB
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.formats import FROM_A_COPY, refuse_later
-from paxosblock.process import ProcessId
-from paxosblock.units import KIB
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.process import ProcessId
 
 KNOWN_VERSION: Final = 1
 """The version of `cluster.json`."""

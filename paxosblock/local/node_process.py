@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
+from paxosblock.host.process import Child, identify, spawn
 from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, last_words
 from paxosblock.net.calls import control
-from paxosblock.process import Child, identify, spawn
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0

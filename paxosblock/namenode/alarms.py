@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from typing import Final
 
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 
 KEPT: Final = 10_000
 """Alarms that are remembered; an older one would be logged and counted again."""

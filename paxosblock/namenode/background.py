@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 
 RETRY_S: Final = 5.0
 """Pause before work that failed is tried again."""

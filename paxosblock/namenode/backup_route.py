@@ -9,11 +9,11 @@ from typing import Final
 
 from aiohttp import web
 
+from paxosblock.base.units import KIB
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import BACKUP_PATH
 from paxosblock.namenode.kv.table import Checkpoint, pieces
 from paxosblock.net.port.access_server import PROOF_HEADERS
-from paxosblock.units import KIB
 
 _PIECE_BYTES: Final = 256 * KIB
 

@@ -31,8 +31,9 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.decoders import json_decoder
-from paxosblock.disk import Disk, OsDisk, read_file
+from paxosblock.base.decoders import json_decoder
+from paxosblock.base.formats import FROM_A_COPY, refuse_later
+from paxosblock.base.units import MIB
 from paxosblock.errors import (
     AccessDeniedError,
     ConfigError,
@@ -41,7 +42,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.formats import FROM_A_COPY, refuse_later
+from paxosblock.host.disk import Disk, OsDisk, read_file
 from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.records import decode_entry, encode
@@ -61,7 +62,6 @@ from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
 from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.finalize import bring_back
-from paxosblock.units import MIB
 
 BACKUP_PATH: Final = "/backup"
 """The path at which a NameNode gives its catalog, as the stream of a checkpoint."""

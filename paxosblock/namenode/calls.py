@@ -20,10 +20,10 @@ from msgspec import Raw
 from paxosblock.api import care, files, fsck, leases, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.errors import UnavailableError
-from paxosblock.logs import facts, log_event
-from paxosblock.metrics import NodeMetrics
+from paxosblock.host.logs import facts, log_event
+from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
 from paxosblock.namenode.catalog import keys, namespace, safe_mode, transactions, tree
 from paxosblock.namenode.catalog.concat import concat

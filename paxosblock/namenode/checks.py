@@ -25,6 +25,9 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
+from paxosblock.api.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
+from paxosblock.base.rack import is_host, is_rack
+from paxosblock.base.replacement import Policy, Replacement
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import paths
@@ -32,9 +35,6 @@ from paxosblock.namenode.catalog.keys import PLACE_MAX
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.catalog.transactions import new_inodes
 from paxosblock.protocol.types import WriterId
-from paxosblock.rack import is_host, is_rack
-from paxosblock.replacement import Policy, Replacement
-from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
 WINDOW_MAX = 1024
 WRITER_CHARACTERS_MAX = 128

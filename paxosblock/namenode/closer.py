@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from paxosblock.api.namenode import NO_BLOCK, FinalizeBlock
 from paxosblock.errors import NotReadyError
-from paxosblock.logs import facts, log_event
+from paxosblock.host.logs import facts, log_event
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.recoverer import Recoverer

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import Disk, OsDisk
+from paxosblock.base.units import MIB
 from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import StateMachine
@@ -25,7 +26,6 @@ from paxosblock.namenode.raft import member_folder, vote_file
 from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
-from paxosblock.units import MIB
 
 ALONE: Final = "kv"
 REPLICATED: Final = "raft"

@@ -45,6 +45,8 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatusRequest
+from paxosblock.api.transaction import TransactionOutcome
+from paxosblock.base.replacement import Failed
 from paxosblock.errors import (
     InvalidRequestError,
     LeaseError,
@@ -64,8 +66,6 @@ from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import BlockState, StorageId, WriterId
-from paxosblock.replacement import Failed
-from paxosblock.transaction import TransactionOutcome
 
 # --- namespace -------------------------------------------------------------------------------
 

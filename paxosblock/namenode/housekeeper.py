@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from paxosblock.errors import NotFoundError
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer

@@ -22,7 +22,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.namenode.kv.interface import KeyValueStore
 
 Q = TypeVar("Q")

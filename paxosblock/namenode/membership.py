@@ -11,9 +11,9 @@ from pathlib import Path
 from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.disk import OF_A_VOLUME, OsDisk
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.metrics import NodeMetrics
+from paxosblock.host.disk import OF_A_VOLUME, OsDisk
+from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.backups import COMMAND as RESTORE
 from paxosblock.namenode.backups import RESTORING
 from paxosblock.namenode.growing import (

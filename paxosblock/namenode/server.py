@@ -18,10 +18,12 @@ from aiohttp import web
 
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.config import NameNodeConfig
-from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
-from paxosblock.disk import OsDisk
-from paxosblock.logs import facts
-from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
+from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.logs import facts
+from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
+from paxosblock.host.stall import AwakeClock, StallWatch
+from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
@@ -32,8 +34,6 @@ from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
-from paxosblock.stall import AwakeClock, StallWatch
-from paxosblock.startup import collect_seldom, refuse_optimized_python
 
 _log = logging.getLogger(__name__)
 

@@ -36,11 +36,11 @@ from typing import Any, Final, Self
 import msgspec
 
 from paxosblock.api.methods import encode
-from paxosblock.checksum import Buffer, crc32c
-from paxosblock.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
-from paxosblock.units import MIB
 
 MAGIC: Final = b"PXB1"
 HEADER_BYTES: Final = 48

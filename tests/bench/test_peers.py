@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import loop
 from paxosblock.bench import catalog, suite
 from paxosblock.bench.peers import bookkeeper, fetch, gopeers, hdfs
 from paxosblock.bench.peers.processes import Load, Server, free_ports
 from paxosblock.bench.record import Record
 from paxosblock.errors import UnavailableError
+from paxosblock.host import loop
 from tests.waiting import wait_until
 
 catalog.load()

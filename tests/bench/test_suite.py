@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import loop
+from paxosblock.base.version import __version__
 from paxosblock.bench import catalog, host, report, suite
 from paxosblock.bench.cases import replicas
 from paxosblock.bench.record import Record, encode, read_records
 from paxosblock.datanode.store.file_store import FileStore
-from paxosblock.disk import OsDisk
-from paxosblock.process import boot_id
-from paxosblock.version import __version__
+from paxosblock.host import loop
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.process import boot_id
 from tests.format.loading import load_all
 from tests.waiting import wait_until
 

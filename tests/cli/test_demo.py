@@ -10,7 +10,7 @@ import pytest
 
 from examples.demo.source import build, digest_of_start, measure
 from examples.demo.story import Check, Report
-from paxosblock.units import MIB
+from paxosblock.base.units import MIB
 from tests.cli.conftest import Paxosblock
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import click
 import pytest
 
+from paxosblock.base.version import __version__
 from paxosblock.cli import main as command_line
 from paxosblock.cli.group import LazyGroup
 from paxosblock.cli.invocation import IN_VAIN_S, Invocation
 from paxosblock.errors import NotFoundError, UnavailableError
-from paxosblock.version import __version__
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 

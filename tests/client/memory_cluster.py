@@ -58,6 +58,8 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.api.reports import Heartbeat, Register, StorageReport
+from paxosblock.base.rack import FAR_AWAY
+from paxosblock.base.replacement import Failed
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
@@ -78,8 +80,6 @@ from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import Delete, LastVote, RecoveryVote
 from paxosblock.protocol.types import NO_WRITER, BlockId, BlockState, StorageId, WriterId
-from paxosblock.rack import FAR_AWAY
-from paxosblock.replacement import Failed
 from tests.client.memory_node import MemoryDataNode
 
 

@@ -13,13 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.files import FileView, GetFile
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.reading import blocks
 from paxosblock.client.reading.blocks import all_extents
 from paxosblock.client.reading.length import Consistency, ReadableFile, whole_file
 from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
-from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
 

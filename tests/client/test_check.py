@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.check import PIECE_BYTES, ReplicaHealth
 from paxosblock.errors import NotFoundError, NotReadyError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.client.writing.chunks import ChunkBuffer, chunk_of
 
 

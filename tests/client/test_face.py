@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import paxosblock
-from paxosblock import AsyncClient, Client, errors, transaction
+from paxosblock import AsyncClient, Client, errors
+from paxosblock.api import transaction
 from paxosblock.config import ClientConfig
 from paxosblock.errors import ConfigError, InvalidRequestError, PaxosBlockError
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

@@ -14,7 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import Run
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.reading.block_reader import _Sink, _Target
 from paxosblock.client.reading.file_reader import AsyncFileReader
@@ -31,7 +32,6 @@ from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import ChunkLog, entry
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
-from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import PATIENCE_S, wait_until_async
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.progress import Unopened
 from paxosblock.client.writing.receipt import BlockReceipt, FlushReceipt
@@ -30,7 +31,6 @@ from paxosblock.errors import (
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.types import BlockState, Durability, Generation, Reason
-from paxosblock.units import KIB
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.fsspec.appending import Addition
 from paxosblock.client.fsspec.dropping import error_since

@@ -6,6 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from paxosblock.api.transaction import (
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+    TransactionOutcome,
+)
+from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
@@ -17,18 +29,6 @@ from paxosblock.errors import (
 )
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
-from paxosblock.transaction import (
-    AssertAbsent,
-    AssertFile,
-    Concat,
-    Delete,
-    MakeDirectory,
-    Marker,
-    Operation,
-    Rename,
-    TransactionOutcome,
-)
-from paxosblock.units import KIB
 from tests.files import read, write
 from tests.waiting import wait_until
 

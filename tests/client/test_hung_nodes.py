@@ -9,13 +9,13 @@ from dataclasses import asdict
 
 import pytest
 
+from paxosblock.base.units import MIB
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.client.writing.receipt import BlockReceipt
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
-from paxosblock.units import MIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.client.memory_node import MemoryDataNode
 from tests.waiting import wait_until_async

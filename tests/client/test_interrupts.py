@@ -22,9 +22,9 @@ import paxosblock.client.blocking.background
 import paxosblock.client.blocking.sync
 import paxosblock.client.blocking.sync_base
 import paxosblock.client.blocking.sync_files
+from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.blocking.sync_files import FileWriter
-from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 CODE: Final = {

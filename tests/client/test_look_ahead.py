@@ -7,11 +7,11 @@ import os
 
 import pytest
 
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing import next_block
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import DeadlineError, OutcomeUnknownError
-from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import PATIENCE_S, wait_until_async
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.protocol.types import StorageId
-from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 DATA = os.urandom(96 * KIB)

@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paxosblock.api.namenode import BlockView, FileStatus
+from paxosblock.api.transaction import Rename
+from paxosblock.base.units import KIB, MIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocking.sync import Client
 from paxosblock.config import ClientConfig
@@ -34,12 +36,10 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.host.user import current_user
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Durability, Generation, StorageId
-from paxosblock.transaction import Rename
-from paxosblock.units import KIB, MIB
-from paxosblock.user import current_user
 from tests.paging import changed_between_pages
 from tests.waiting import PATIENCE_S, wait_until, wait_until_async
 

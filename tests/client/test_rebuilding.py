@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError, FencedError, InvalidRequestError, NoSpaceError
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import PATIENCE_S, wait_until_async
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocking.background import BackgroundLoop
 from paxosblock.client.blocking.sync import Client
@@ -24,7 +25,6 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.protocol.types import ChunkIndex, Generation, Reason
-from paxosblock.units import KIB
 from tests.children import without_slow_steps
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.base.path import is_path
 from paxosblock.client.names.walk import TRIES, DirectoryPages
 from paxosblock.errors import ProtocolError
-from paxosblock.path import is_path
 from paxosblock.protocol.types import Durability
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paxosblock.api.datanode import Control, Envelope, StorageAddress
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.datanode.volumes.group_commit import GroupCommit
 from paxosblock.datanode.volumes.volume import Volume, open_volume
-from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import UnavailableError
+from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.messages import (
     Create,

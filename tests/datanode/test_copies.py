@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, ReadBytes, StorageAddress
+from paxosblock.base.units import MIB
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.transfer import MAX_COPIES, Transfer
 from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.volume import SERVED_S
-from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError
+from paxosblock.host.disk import Disk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import Finalize, Finalized, RecoveryWrite
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import NO_GENERATION, Durability, Generation
-from paxosblock.units import MIB
 from tests.datanode.node import BLOCK, WINDOW, Node, Notes, frame, name, running
 from tests.datanode.test_transfer import HOLDER, Holder
 from tests.disks.simulated import SimulatedDisk

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.datanode.store.drafts import KEPT_MAX
-from paxosblock.disk import FileHandle
 from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.host.disk import FileHandle
 from paxosblock.protocol.messages import Created, Finalized, LastVote, RecoveryVote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import BLOCK, Node, name, running

@@ -15,7 +15,6 @@ from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes import volume as volume_module
 from paxosblock.datanode.volumes.hung_disk import answers, find_hung
 from paxosblock.datanode.volumes.volume import open_volume
-from paxosblock.disk import OsDisk, publish
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -23,6 +22,7 @@ from paxosblock.errors import (
     Outcome,
     StorageError,
 )
+from paxosblock.host.disk import OsDisk, publish
 from paxosblock.protocol.messages import (
     Created,
     Delete,

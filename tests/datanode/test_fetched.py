@@ -10,8 +10,8 @@ import pytest
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.store.fetched import FetchedFile
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
+from paxosblock.host.disk import OsDisk
 from paxosblock.protocol.messages import Finalized, Short
 from tests.datanode.node import BLOCK, Holder, chunk, frame, name, running, unadopted
 

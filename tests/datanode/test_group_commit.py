@@ -14,9 +14,9 @@ import pytest
 
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import GroupCommit
-from paxosblock.disk import OsDisk
 from paxosblock.errors import PaxosBlockError, StorageError
-from paxosblock.kernel_syncs import Done, KernelSyncs
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.kernel_syncs import Done, KernelSyncs
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import FetchChunks, StorageAddress
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.store.layout import CURRENT, RBW
 from paxosblock.datanode.store.records import check_records
 from paxosblock.datanode.volumes.snapshot import PREVIOUS, roll_back
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.disk import OsDisk
 from paxosblock.errors import UnavailableError
+from paxosblock.host.disk import OsDisk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.protocol import register
 from paxosblock.protocol.log import ChunkLog

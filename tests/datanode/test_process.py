@@ -27,8 +27,9 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.api.datanode import StorageAddress as At
 from paxosblock.api.reports import BlockReport
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import KIB, MIB
 from paxosblock.bench.cases import replicas
-from paxosblock.checksum import crc32c
 from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net.calls import control
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
@@ -53,7 +54,6 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from paxosblock.units import KIB, MIB
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name, refusal
 from tests.datanode.process import (
     Client,

@@ -11,13 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import MIB
 from paxosblock.datanode import reads
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
 from paxosblock.datanode.store.disk_format import FetchedChunks
-from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import CorruptionError, StorageError
+from paxosblock.host.disk import FileHandle, OsDisk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, read_entries
@@ -42,7 +43,6 @@ from paxosblock.protocol.types import (
     Generation,
     Reason,
 )
-from paxosblock.units import MIB
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running, unadopted
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.base.units import KIB
 from paxosblock.datanode.store.removals import DELETED
 from paxosblock.datanode.volumes.remover import Remover
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.messages import Created, Delete, Deleted, Vote
 from paxosblock.protocol.types import BlockId, Generation
-from paxosblock.units import KIB
 from tests.datanode.node import BLOCK, Node, frame, running
 from tests.disks.faults import Fault
 from tests.disks.simulated import SimulatedDisk

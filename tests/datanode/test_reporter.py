@@ -32,7 +32,6 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.reporter import REFUSES
 from paxosblock.datanode.store.identity import enter_cluster, give_identity, read_identity
-from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -41,6 +40,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.blocks.datanodes import Reported
 from paxosblock.net.calls.call_server import add_calls
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter

@@ -9,7 +9,7 @@ import pytest
 from paxosblock.datanode.store.damaged_file import decode_damaged, encode_damaged, read_damaged
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.meta import decode_metadata
-from paxosblock.disk import OsDisk
+from paxosblock.host.disk import OsDisk
 from paxosblock.protocol.messages import (
     Finalized,
     LastVote,

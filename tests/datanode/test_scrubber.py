@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.base.units import GIB, MIB
 from paxosblock.datanode import scrubber as scrubber_module
 from paxosblock.datanode.scrubber import SEEK_BYTES, SLICE_BYTES, Scrubber
 from paxosblock.datanode.volumes.cursor import NEVER, SCRUB, Cursor, decode_cursor, read_cursor
-from paxosblock.disk import FileHandle, OsDisk, opened
+from paxosblock.host.disk import FileHandle, OsDisk, opened
 from paxosblock.protocol.messages import Delete, Finalized, Read
 from paxosblock.protocol.types import BlockId, Generation, Reason
-from paxosblock.units import GIB, MIB
 from tests.datanode.node import (
     BLOCK,
     Holder,

@@ -16,9 +16,9 @@ import pytest
 from paxosblock.api.datanode import CreateAndWrite, Envelope
 from paxosblock.datanode.volumes.group_commit import GroupCommit
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.disk import OsDisk, Room
 from paxosblock.errors import CorruptionError, NoSpaceError, ProtocolError, StorageError
-from paxosblock.kernel_syncs import Done, KernelSyncs
+from paxosblock.host.disk import OsDisk, Room
+from paxosblock.host.kernel_syncs import Done, KernelSyncs
 from paxosblock.net.streams.beats import beat_wish
 from paxosblock.protocol.messages import Create, Created, Finalized, LastVote, Reply, Vote
 from paxosblock.protocol.types import (

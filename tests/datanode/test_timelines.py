@@ -12,8 +12,8 @@ from paxosblock.api.reports import Heartbeat, Register
 from paxosblock.datanode.node import DataNode
 from paxosblock.datanode.store.layout import CURRENT
 from paxosblock.datanode.volumes.snapshot import PREVIOUS, finalize, is_kept, roll_back
-from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError
+from paxosblock.host.disk import OsDisk
 from paxosblock.protocol.messages import Finalized, Nack, Read
 from tests.datanode.node import BLOCK, frame, name, running
 from tests.datanode.test_reporter import create, namenode, reporting

@@ -6,14 +6,14 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import GroupCommit
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.datanode.volumes.write_out import PIECE_BYTES, WriteOut
-from paxosblock.disk import OsDisk
+from paxosblock.host.disk import OsDisk
 from paxosblock.protocol.messages import Finalized, Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Reason
-from paxosblock.units import MIB
 from tests.datanode.node import frame, name, refusal, running
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import FileHandle, OsDisk
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import StorageError
+from paxosblock.host.disk import FileHandle, OsDisk
 
 
 class CutShort(OsDisk):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import FileHandle, Room
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
+from paxosblock.host.disk import FileHandle, Room
 from tests.disks.faults import Fault, FaultPlan
 from tests.disks.power_cut import Cut, File, Files, Moment, Named, Wrote
 

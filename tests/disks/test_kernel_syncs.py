@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
+from paxosblock.host.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
 from paxosblock.protocol.messages import Vote
 from tests.datanode.node import running
 from tests.waiting import wait_until_async

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.disk import OsDisk, opened
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.host.disk import OsDisk, opened
 
 
 def test_every_new_folder_on_the_way_is_durable(

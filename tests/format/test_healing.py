@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.base.units import GIB
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.layout import ReplicaFiles
@@ -22,7 +23,6 @@ from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import Generation
-from paxosblock.units import GIB
 from tests.datanode.node import BLOCK, Holder, Node, chunk, name, running
 from tests.disks.power_cut import Files
 from tests.disks.simulated import SimulatedDisk

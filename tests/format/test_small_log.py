@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
@@ -22,8 +22,8 @@ from paxosblock.datanode.store.small_replicas import SmallPlace
 from paxosblock.datanode.store.small_segment import HEADER_BYTES, RecordKind
 from paxosblock.datanode.volumes import write_out
 from paxosblock.datanode.volumes.snapshot import roll_back
-from paxosblock.disk import FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
+from paxosblock.host.disk import FileHandle
 from paxosblock.net.wire import HEADER_BYTES as FRAME_HEADER_BYTES
 from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, Nack, Vote
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, Durability, Generation, Reason

@@ -21,9 +21,9 @@ from paxosblock.datanode.store.small_segment import (
     RECORD_BYTES,
     RecordKind,
 )
-from paxosblock.disk import OsDisk
-from paxosblock.durable_mark import read_mark
 from paxosblock.errors import StorageError
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.durable_mark import read_mark
 from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, LastVote, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason
 from tests.datanode.node import chunk, frame, name, refusal, running

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.store.damaged_file import decode_damaged, encode_damaged
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import Identity, decode_identity

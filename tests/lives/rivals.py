@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.rebuild import REBUILD_BLOCK
+from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlockError
-from paxosblock.replacement import OnFailure, Replacement
 from tests.lives.cluster import BLOCK_BYTES, Cluster
 from tests.lives.users import PATIENCE_S, File, all_ended
 from tests.lives.world import World

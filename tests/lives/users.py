@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
-from paxosblock.replacement import OnFailure, Replacement
 from tests.lives.cluster import BLOCK_BYTES, Cluster
 from tests.lives.world import World
 from tests.services.content import content, first_difference

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from paxosblock.chance import CHANCE
+from paxosblock.base.chance import CHANCE
 from paxosblock.client.session import core, transport
 from paxosblock.client.writing import next_block
 from paxosblock.datanode.volumes import volume

@@ -202,7 +202,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a file is replaced before its bytes are on the disk",
-        "disk.py",
+        "host/disk.py",
         "        disk.sync(file)\n        disk.rename(draft, path)\n",
         "        disk.rename(draft, path)\n",
         CRASH_STATES,
@@ -210,7 +210,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a file is replaced, but its folder is not synced",
-        "disk.py",
+        "host/disk.py",
         "            disk.rename(*moves)\n        disk.sync_folder(path.parent)\n",
         "            disk.rename(*moves)\n",
         CRASH_STATES,
@@ -521,14 +521,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "of chunks that are looked at together only the first ones are checked",
-        "even_run.py",
+        "base/even_run.py",
         "            if crc32c(data[first * stride : stop * stride]) != joined:\n",
         "            if not first and crc32c(data[: stop * stride]) != joined:\n",
         "tests/test_even_run.py",
     ),
     _store(
         "chunks of two lengths are looked at as if they were equally long",
-        "even_run.py",
+        "base/even_run.py",
         "                == (*range(offset + size, offset + count * size + 1, size),)\n",
         "                != ()\n",
         "tests/test_even_run.py",
@@ -1264,14 +1264,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "descriptors in reserve are given to nobody",
-        "descriptors.py",
+        "host/descriptors.py",
         "            if RESERVE.give():\n                continue\n",
         "",
         "tests/test_descriptors.py",
     ),
     _node(
         "a descriptor that was given is not taken back",
-        "descriptors.py",
+        "host/descriptors.py",
         "    os.close(file)\n    RESERVE.refill()\n",
         "    os.close(file)\n",
         "tests/test_descriptors.py",
@@ -1505,7 +1505,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a DataNode is replaced at two replicas",
-        "replacement.py",
+        "base/replacement.py",
         "return r >= 3 and",
         "return r >= 2 and",
         "tests/test_replacement.py",
@@ -1895,7 +1895,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a timer of uvloop is asked for its time, which it does not always know",
-        "net/due_timer.py",
+        "host/due_timer.py",
         "due_s < self._due_s:",
         "due_s < self._handle.when():",
         "tests/test_rpc.py",
@@ -1903,7 +1903,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a NameNode that stood still calls those dead that it did not hear meanwhile",
-        "stall.py",
+        "host/stall.py",
         "            self._still_s += now_s - self._seen_s\n",
         "            pass\n",
         "tests/test_stall.py",
@@ -1924,7 +1924,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "calls are given up before what came while the loop stood still is read",
-        "net/due_timer.py",
+        "host/due_timer.py",
         "        if self._stood_still:\n",
         "        if False:\n",
         "tests/test_due_timer.py",
@@ -2008,7 +2008,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "what is no text gets no answer",
-        "decoders.py",
+        "base/decoders.py",
         "(msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "(msgspec.DecodeError,)",
         "tests/test_stuck_peers.py",

@@ -35,6 +35,8 @@ from paxosblock.api.reports import (
     Register,
     StorageReport,
 )
+from paxosblock.api.transaction import TransactionOutcome
+from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import LIST_LIMIT, Service
 from paxosblock.namenode.catalog import namespace, transactions, tree
@@ -54,8 +56,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.rack import DEFAULT_RACK
-from paxosblock.transaction import TransactionOutcome
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 

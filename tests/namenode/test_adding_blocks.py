@@ -26,10 +26,10 @@ from paxosblock.api.namenode import (
     RenewLeases,
 )
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
+from paxosblock.base.rack import FAR_AWAY
 from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
 from paxosblock.protocol.types import FIRST_GENERATION as FIRST
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.rack import FAR_AWAY
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import ANN, ROOM_BYTES, Scene, new_scene
 

@@ -22,8 +22,8 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.status import NAMENODE_STATUS
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.logs import LineFormatter
-from paxosblock.metrics import NodeMetrics
+from paxosblock.host.logs import LineFormatter
+from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.calls import CALLS, By, Service, handled
 from paxosblock.namenode.node import NameNode
 from paxosblock.net.calls.rpc import RpcRouter

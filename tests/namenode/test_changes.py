@@ -22,6 +22,7 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
+from paxosblock.api.transaction import Delete, MakeDirectory
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     ExistsError,
@@ -32,7 +33,6 @@ from paxosblock.errors import (
 from paxosblock.namenode.catalog import changes
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.protocol.types import Durability, WriterId
-from paxosblock.transaction import Delete, MakeDirectory
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import NamedCatalog, create_request, new_catalog
 from tests.namenode.test_catalog_model import PATHS, ROOT, Model

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from paxosblock.api.reports import ALL_BLOCKS, Heartbeat, Register, StorageReport
+from paxosblock.base.rack import DEFAULT_RACK, FAR_AWAY, Location
 from paxosblock.errors import InvalidRequestError, NotReadyError
 from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.rack import DEFAULT_RACK, FAR_AWAY, Location
 
 S1, S2 = StorageId("s1"), StorageId("s2")
 BLOCK = BlockId(7)

@@ -18,12 +18,12 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
+from paxosblock.api.transaction import MakeDirectory
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.protocol.types import Durability
-from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,

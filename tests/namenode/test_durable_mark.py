@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.mark import DurableMark, read_mark

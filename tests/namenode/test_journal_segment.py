@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.segment import (
     BATCH_HEADER_BYTES,

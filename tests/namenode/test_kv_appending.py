@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import Disk, FileHandle, OsDisk
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import NoSpaceError, StorageError
-from paxosblock.kernel_syncs import Done, KernelSyncs
+from paxosblock.host.disk import Disk, FileHandle, OsDisk
+from paxosblock.host.kernel_syncs import Done, KernelSyncs
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Edit

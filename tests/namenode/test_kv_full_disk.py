@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.disk import OsDisk
 from paxosblock.errors import NoSpaceError, Outcome
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers

@@ -15,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from paxosblock.disk import Disk, FileHandle, OsDisk
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -25,6 +24,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import Disk, FileHandle, OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.folder import Limits

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paxosblock.disk import OsDisk, Room
+from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -24,6 +24,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import OsDisk, Room
 from paxosblock.namenode.kv import gaps, rocks_options, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.engine import SingleMemberStore
@@ -41,7 +42,6 @@ from paxosblock.namenode.kv.interface import (
 from paxosblock.namenode.kv.rocks_table import RocksTable
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
-from paxosblock.units import KIB, MIB
 from tests import memory_table
 from tests.disks.cut_short import CutShort
 from tests.memory_table import MemoryTable, open_memory

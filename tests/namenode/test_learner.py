@@ -24,8 +24,8 @@ from paxosblock.api.status import (
     SafeModeAction,
     SafeModeRequest,
 )
-from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError, SafeModeError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.backups import Backup, begin
 from paxosblock.namenode.blocks.replication.fsck import conditions
 from paxosblock.namenode.catalog import learning

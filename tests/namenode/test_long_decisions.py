@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock.api.namenode import ConcatFiles, MakeDirectories, Transact
-from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
-from paxosblock.namenode.catalog import changes, transactions
-from paxosblock.namenode.catalog.changes import SLICE_WORK
-from paxosblock.namenode.catalog.draft import Draft, Slices
-from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.protocol.types import Durability
-from paxosblock.transaction import (
+from paxosblock.api.transaction import (
     OPERATIONS_MAX,
     RECORDS_MAX,
     AssertAbsent,
@@ -34,6 +28,12 @@ from paxosblock.transaction import (
     Rename,
     TransactionOutcome,
 )
+from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
+from paxosblock.namenode.catalog import changes, transactions
+from paxosblock.namenode.catalog.changes import SLICE_WORK
+from paxosblock.namenode.catalog.draft import Draft, Slices
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.protocol.types import Durability
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import NamedCatalog, blocks_of, closed_file, create_request, new_catalog
 

@@ -29,6 +29,7 @@ from paxosblock.api.status import (
     SafeModeAction,
     SafeModeRequest,
 )
+from paxosblock.base.units import GIB
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.blocks.acceptors import Answer, Question
@@ -37,7 +38,6 @@ from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
 from paxosblock.protocol.messages import Delete, Finalize, Finalized
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId, WriterId
-from paxosblock.units import GIB
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import ANN, Scene, finalize_request, new_scene
 from tests.waiting import wait_until_async

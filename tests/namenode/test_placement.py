@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.blocks.placement import (
     Blame,
@@ -20,7 +21,6 @@ from paxosblock.namenode.blocks.placement import (
     shortfall,
 )
 from paxosblock.protocol.types import StorageId
-from paxosblock.rack import DEFAULT_RACK
 
 BLOCK = 100
 

@@ -29,6 +29,7 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
+from paxosblock.base.replacement import Failed, Policy, Replacement
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     FencedError,
@@ -46,7 +47,6 @@ from paxosblock.protocol.types import (
     Generation,
     StorageId,
 )
-from paxosblock.replacement import Failed, Policy, Replacement
 from tests.namenode.cluster import CHUNK_BYTES, Network
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, BOB, Scene, new_scene

@@ -24,6 +24,7 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
+from paxosblock.api.transaction import MakeDirectory
 from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
@@ -34,7 +35,6 @@ from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.net.calls.rpc import RpcRouter
 from paxosblock.protocol.types import Durability
-from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,

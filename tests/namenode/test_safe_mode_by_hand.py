@@ -46,12 +46,12 @@ from paxosblock.api.status import (
     SafeModeRequest,
     SafeModeStatus,
 )
+from paxosblock.api.transaction import MakeDirectory
 from paxosblock.errors import Outcome, SafeModeError
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, WriterId
-from paxosblock.transaction import MakeDirectory
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, BOB, Scene, create_request, new_catalog, new_scene

@@ -15,6 +15,19 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     Transact,
 )
+from paxosblock.api.transaction import (
+    BLOCKS_MOVED_MAX,
+    OPERATIONS_MAX,
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+    TransactionOutcome,
+)
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     ExistsError,
@@ -30,19 +43,6 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Committed, Conflict, Edit
 from paxosblock.protocol.types import BlockId, Durability
-from paxosblock.transaction import (
-    BLOCKS_MOVED_MAX,
-    OPERATIONS_MAX,
-    AssertAbsent,
-    AssertFile,
-    Concat,
-    Delete,
-    MakeDirectory,
-    Marker,
-    Operation,
-    Rename,
-    TransactionOutcome,
-)
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     NamedCatalog,

@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from paxosblock.api.namenode import ApplicationVersion, Kind, ListDirectory, Transact
-from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
-from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.records import decode_entry, decode_place
-from paxosblock.protocol.types import Durability
-from paxosblock.transaction import (
+from paxosblock.api.transaction import (
     AssertAbsent,
     AssertFile,
     Concat,
@@ -30,6 +26,10 @@ from paxosblock.transaction import (
     TransactionOutcome,
     Truncate,
 )
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.records import decode_entry, decode_place
+from paxosblock.protocol.types import Durability
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import blocks_of, closed_file, create_request, new_catalog

@@ -19,6 +19,14 @@ from paxosblock.api.namenode import (
     AppendFile,
     CloseFile,
 )
+from paxosblock.api.transaction import (
+    BLOCKS_MOVED_MAX,
+    AssertFile,
+    Concat,
+    Operation,
+    Rename,
+    Truncate,
+)
 from paxosblock.errors import (
     InvalidRequestError,
     IsDirectoryError,
@@ -39,14 +47,6 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.protocol.finalize import finalize_message
 from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.transaction import (
-    BLOCKS_MOVED_MAX,
-    AssertFile,
-    Concat,
-    Operation,
-    Rename,
-    Truncate,
-)
 from tests.namenode.cluster import CHUNK_BYTES, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (

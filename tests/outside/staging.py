@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paxosblock.base.path import STAGING
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.path import STAGING
 
 
 def staged(fs: PaxosBlockFileSystem) -> list[str]:

@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from paxosblock.base.path import STAGING
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.path import STAGING
 from tests.children import killed_at_the_end, without_slow_steps
 from tests.outside.staging import staged
 from tests.waiting import wait_until

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
+from paxosblock.base.units import MIB
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.units import MIB
 from tests.waiting import wait_until
 
 

@@ -11,11 +11,11 @@ import fsspec
 import pytest
 
 from paxosblock.api.namenode import Listing
+from paxosblock.api.transaction import Marker
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import ConfigError, UnavailableError
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.transaction import Marker
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ import fsspec
 import pandas as pd
 import pytest
 
+from paxosblock.base.path import STAGING
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.disk import OsDisk
 from paxosblock.errors import InvalidRequestError
+from paxosblock.host.disk import OsDisk
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.growing import ALONE
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import prefix_range
-from paxosblock.path import STAGING
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError, PaxosBlockError
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paxosblock.disk import Disk
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.state import StateMachine

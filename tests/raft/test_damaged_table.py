@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.disk import Disk
 from paxosblock.errors import CorruptionError, OutcomeUnknownError, UnavailableError
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Edit, Expect, Versioned
 from paxosblock.namenode.kv.table import Tables

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.raft.admission import Lineage, Newborn
 from paxosblock.namenode.raft.member_folder import check_member, make_member, write_newborn
 from paxosblock.namenode.raft.options import options_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.growing import CONVERTED, Grown, grow, grow_folder
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import Limits, open_store

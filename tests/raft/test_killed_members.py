@@ -16,14 +16,14 @@ from tempfile import TemporaryDirectory
 import pytest
 from rocksdict import Options as RocksOptions
 
-from paxosblock.disk import OsDisk
-from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.base.units import GIB
+from paxosblock.host.disk import OsDisk
+from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.rocks_options import database_options
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint, Flush, pieces
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.units import GIB
 from tests.disks.cut_short import CutShort
 from tests.raft.rig import OPTIONS, Rig
 from tests.raft.simulation import virtual_loop

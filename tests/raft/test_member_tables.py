@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from rocksdict import Rdict
 
-from paxosblock.checksum import crc32c
-from paxosblock.disk import OsDisk
+from paxosblock.base.checksum import crc32c
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -19,6 +18,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Edit, Expect, Versioned

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, ProtocolError, UnavailableError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint

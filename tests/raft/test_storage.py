@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.checksum import crc32c
-from paxosblock.disk import OsDisk
+from paxosblock.base.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.codec import decode_edit, encode_edit
 from paxosblock.namenode.kv.interface import Committed, Edit, Versioned
 from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot

@@ -27,8 +27,9 @@ from typing import Any, Final
 
 import msgspec
 
-from paxosblock import LocalCluster, kernel_syncs
-from paxosblock.kernel_syncs import Done, KernelSyncs
+from paxosblock import LocalCluster
+from paxosblock.host import kernel_syncs
+from paxosblock.host.kernel_syncs import Done, KernelSyncs
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from tests.disks.faults import Fault, FaultPlan

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from paxosblock import LocalCluster
-from paxosblock.descriptors import raise_limit
+from paxosblock.host.descriptors import raise_limit
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.net.calls.control import split_address
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from paxosblock import process
 from paxosblock.cli.main import main
+from paxosblock.host import process
 
 if __name__ == "__main__":
     process._BOOT_ID = Path(sys.argv.pop(1))

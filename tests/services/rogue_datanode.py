@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import STREAM_REPLIES, Chunks, Run
-from paxosblock.checksum import Buffer, crc32c
+from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.cli.main import main
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.streams.connection import FrameConnection

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.units import MIB
+from paxosblock.base.units import MIB
 
 SIZE_BYTES = 48 * MIB
 SHARED_MEMORY = Path("/dev/shm")

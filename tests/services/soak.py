@@ -25,10 +25,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from paxosblock import Client, LocalCluster, Marker
+from paxosblock.base.units import KIB, MIB
 from paxosblock.config import ClientConfig
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
-from paxosblock.units import KIB, MIB
 from tests.services.content import content
 from tests.waiting import wait_until
 

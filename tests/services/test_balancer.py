@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import MIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import Settings
-from paxosblock.units import MIB
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until
 

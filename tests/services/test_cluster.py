@@ -17,8 +17,8 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
+from paxosblock.host.process import identify
 from paxosblock.net.calls import control
-from paxosblock.process import identify
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.errors import UnavailableError
 from paxosblock.local.node_process import Node
 from tests.services.conftest import QUICK

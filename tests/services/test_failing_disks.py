@@ -14,13 +14,13 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client
+from paxosblock.base.units import MIB
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
 from paxosblock.local.node_process import Node
 from paxosblock.net.serving import DISK_FAILED
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import MIB
 from tests.disks.faults import CALLS, HELD, SYNCS, WRITES, Fault
 from tests.files import read, write
 from tests.services.faulty_node import FaultyCluster

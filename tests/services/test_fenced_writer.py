@@ -15,12 +15,12 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
+from paxosblock.base.replacement import Policy
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import FencedError
 from paxosblock.net.calls import control
 from paxosblock.protocol.types import Generation
-from paxosblock.replacement import Policy
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.files import read

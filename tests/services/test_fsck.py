@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import KIB
 from paxosblock.cli.main import run
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
-from paxosblock.units import KIB
 from tests.files import read
 from tests.services.test_leaving_nodes import QUICK, WITHIN_S, named, nodes, write
 from tests.waiting import wait_until

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
@@ -21,7 +22,6 @@ from paxosblock.errors import (
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
 from paxosblock.protocol.types import ChunkIndex, Generation, StorageId
-from paxosblock.units import MIB
 from tests.services.conftest import wait_other_leader
 from tests.services.small_disk import SmallDisk, small_disk
 from tests.waiting import wait_until

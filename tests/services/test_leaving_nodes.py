@@ -13,10 +13,10 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView
+from paxosblock.base.units import KIB
 from paxosblock.cli.main import run
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import NameNodes
-from paxosblock.units import KIB
 from tests.files import read
 from tests.waiting import wait_until
 

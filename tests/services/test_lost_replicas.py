@@ -16,11 +16,11 @@ from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView
 from paxosblock.api.status import ReplicationStatus
+from paxosblock.base.units import KIB, MIB
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
 from paxosblock.protocol.types import BlockId, ReplicaState
-from paxosblock.units import KIB, MIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.datanode.node import unadopted
 from tests.disks.faults import SYNCS, Fault

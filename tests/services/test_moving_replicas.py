@@ -17,10 +17,10 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.care import SET_ADMIN_STATE, AdminState, SetAdminState
+from paxosblock.base.units import KIB
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
-from paxosblock.units import KIB
 from tests.services.content import first_difference
 from tests.services.test_lost_replicas import QUICK, check, put, wait_whole
 from tests.waiting import wait_until

@@ -8,12 +8,12 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import AsyncClient, Client, LocalCluster
+from paxosblock.base.units import MIB
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.client.writing.next_block import AHEAD_FROM_BYTES
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import MIB
 from tests.services.content import content
 from tests.waiting import wait_until
 

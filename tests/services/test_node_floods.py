@@ -12,11 +12,11 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import STAT
-from paxosblock.descriptors import raise_limit
+from paxosblock.base.units import MIB
+from paxosblock.host.descriptors import raise_limit
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import split_address
-from paxosblock.units import MIB
 from tests.children import memory_bytes
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.flooding import HALF, Restricted, connections

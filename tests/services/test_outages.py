@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from paxosblock import AsyncClient, Client, LocalCluster
+from paxosblock.base.units import KIB
 from paxosblock.config import ClientConfig, with_settings
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
-from paxosblock.units import KIB
 from tests.children import killed_at_the_end
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.services.faulty_node import FaultyCluster

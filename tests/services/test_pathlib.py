@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from paxosblock import Client
-from paxosblock.errors import InvalidRequestError
-from paxosblock.transaction import (
+from paxosblock.api.transaction import (
     AssertAbsent,
     AssertFile,
     Concat,
@@ -18,6 +17,7 @@ from paxosblock.transaction import (
     Marker,
     Rename,
 )
+from paxosblock.errors import InvalidRequestError
 
 DIRECTORY = PurePosixPath("/pathlib")
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import StorageError
-from paxosblock.process import Child, ProcessId, identify, spawn
+from paxosblock.host.process import Child, ProcessId, identify, spawn
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()")
 DYING_SLEEPER = """
 import os, signal, sys
-from paxosblock.process import die_with
+from paxosblock.host.process import die_with
 die_with(int(sys.argv[1]))
 print(os.getpid(), flush=True)
 signal.pause()
@@ -30,7 +30,7 @@ signal.pause()
 PARENT = """
 import os, signal, sys
 from pathlib import Path
-from paxosblock.process import spawn
+from paxosblock.host.process import spawn
 spawn([sys.executable, "-c", sys.argv[1], str(os.getpid())], Path(sys.argv[2]))
 signal.pause()
 """

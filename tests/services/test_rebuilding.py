@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.units import KIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.services.content import content, first_difference
 from tests.waiting import wait_until

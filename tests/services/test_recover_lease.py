@@ -15,6 +15,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.datanode import ACCEPT, LIST_REPLICAS, Envelope, ListReplicas
+from paxosblock.base.units import KIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry, Role
 from paxosblock.net.calls import control
@@ -28,7 +29,6 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from paxosblock.units import KIB
 from tests.services.content import content
 
 QUICK = ClientConfig(chunk_size_bytes=16 * KIB, rpc_timeout_s=2.0, retry_for_s=20.0)

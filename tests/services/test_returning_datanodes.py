@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import KIB
 from tests.waiting import wait_until
 
 PIECE = 16 * KIB

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.protocol.types import StorageId
-from paxosblock.units import KIB
 from tests.services.rogue_datanode import OPENING, READING, WRITING
 from tests.waiting import wait_until
 

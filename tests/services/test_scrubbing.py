@@ -10,14 +10,14 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, ReplicationStatus
+from paxosblock.base.units import MIB
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.datanode.volumes.cursor import SCRUB, read_cursor
-from paxosblock.disk import OsDisk
 from paxosblock.errors import PaxosBlockError
+from paxosblock.host.disk import OsDisk
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import call
-from paxosblock.units import MIB
 from tests.waiting import wait_until
 
 SETTINGS = {

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.transaction import MakeDirectory
+from paxosblock.base.units import MIB
 from paxosblock.local.node_process import Node
-from paxosblock.transaction import MakeDirectory
-from paxosblock.units import MIB
 from tests.services.conftest import QUICK
 from tests.waiting import wait_until
 

@@ -10,10 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import TRANSACT, ApplicationVersion, Transact
-from paxosblock.errors import DeadlineError, NotLeaderError, OutcomeUnknownError
-from paxosblock.net.calls import control
-from paxosblock.protocol.types import Durability
-from paxosblock.transaction import (
+from paxosblock.api.transaction import (
     OPERATIONS_MAX,
     AssertAbsent,
     AssertFile,
@@ -22,6 +19,9 @@ from paxosblock.transaction import (
     Rename,
     TransactionOutcome,
 )
+from paxosblock.errors import DeadlineError, NotLeaderError, OutcomeUnknownError
+from paxosblock.net.calls import control
+from paxosblock.protocol.types import Durability
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.waiting import wait_until
 

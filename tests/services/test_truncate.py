@@ -13,6 +13,14 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import TRANSACT, Transact
+from paxosblock.api.transaction import (
+    AssertFile,
+    Concat,
+    Operation,
+    Rename,
+    TransactionOutcome,
+    Truncate,
+)
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.names import truncating
 from paxosblock.config import ClientConfig
@@ -23,14 +31,6 @@ from paxosblock.errors import (
     TruncatedError,
 )
 from paxosblock.protocol.types import BlockId, Durability
-from paxosblock.transaction import (
-    AssertFile,
-    Concat,
-    Operation,
-    Rename,
-    TransactionOutcome,
-    Truncate,
-)
 from tests.files import read
 from tests.waiting import wait_until
 

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import KIB
 from paxosblock.cli.main import run
 from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.source import plan
 from paxosblock.config import ClientConfig
 from paxosblock.errors import PaxosBlockError, UnavailableError
-from paxosblock.units import KIB
 
 FINALIZED = b"one line of a log that is being written\n" * 2048
 TAIL = b"and some that are in its last block\n" * 100

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
+from paxosblock.base.units import MIB
 from paxosblock.cli.spark_reports import fsck_lines
 from paxosblock.client.check import ReplicaHealth
 from paxosblock.client.spark.jobs import fsck as job
 from paxosblock.client.spark.jobs.fsck import Checked, FsckReport, Verdict, check_units, units_of
 from paxosblock.errors import NotFoundError
-from paxosblock.units import MIB
 from tests.spark.unstarted import no_spark
 from tests.waiting import wait_until
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.units import MIB
 from paxosblock.client.spark.options import OPTIONS, FileFormat, Layout, Options, Use, parse_options
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.units import MIB
 
 HERE = {"path": "/a", "namenodes": "nn:1"}
 CSV = HERE | {"fileFormat": "csv"}

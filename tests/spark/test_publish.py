@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.client.spark.attempts import WrittenFile
-from paxosblock.client.spark.publish import FILES_MAX, add_files, append_files, replace_files
-from paxosblock.errors import InvalidRequestError
-from paxosblock.transaction import (
+from paxosblock.api.transaction import (
     OPERATIONS_MAX,
     AssertAbsent,
     Concat,
@@ -16,6 +13,9 @@ from paxosblock.transaction import (
     Marker,
     Rename,
 )
+from paxosblock.client.spark.attempts import WrittenFile
+from paxosblock.client.spark.publish import FILES_MAX, add_files, append_files, replace_files
+from paxosblock.errors import InvalidRequestError
 
 
 def files(count: int) -> list[WrittenFile]:

@@ -38,12 +38,12 @@ from pyspark.sql.types import (
 )
 
 from paxosblock import Client
+from paxosblock.api.transaction import Delete, Marker, Operation, Rename
 from paxosblock.client.names.url import parse_url
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.source import PruningReader
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
-from paxosblock.transaction import Delete, Marker, Operation, Rename
 from tests.paging import changed_between_pages
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paxosblock.base.units import KIB
 from paxosblock.client.spark.lines import (
     first_byte,
     last_line_end,
@@ -18,7 +19,6 @@ from paxosblock.client.spark.lines import (
     whole_lines,
 )
 from paxosblock.client.spark.splits import PACK_BYTES, Split, cut, pack
-from paxosblock.units import KIB
 
 TEXTS = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b"\r\n", b"\xff"])).map(b"".join)
 

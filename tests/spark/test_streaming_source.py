@@ -21,12 +21,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.streaming.query import StreamingQuery
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.transaction import MakeDirectory, Rename
 from paxosblock.client.names.url import parse_url
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
 from paxosblock.client.spark.stream_reader import WAIT_S
 from paxosblock.client.spark.tail import TailReader
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, TruncatedError
-from paxosblock.transaction import MakeDirectory, Rename
 
 Offset = dict[str, Any]
 

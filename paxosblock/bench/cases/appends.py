@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench.cases.block_steps import Watch
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.stats import median
@@ -16,7 +17,6 @@ from paxosblock.bench.work import read_file, write_file
 from paxosblock.client import AsyncClient
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.units import GIB, KIB, MIB
 
 LINE: Final = KIB
 CHUNKS_UNDER_WAY: Final = 64

@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench import host
 from paxosblock.bench.cases.namenodes import fill
 from paxosblock.bench.peers.beside import ask, clients, emit_acts, emit_answer, peer
@@ -27,7 +28,6 @@ from paxosblock.bench.suite import Bench, Spent, case
 from paxosblock.bench.work import DURABILITIES, read_file, write_file
 from paxosblock.client import AsyncClient
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.units import GIB, KIB, MIB
 
 CLIENTS: Final = 64
 REPLICAS: Final = 3

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench.cases.beside_hdfs import CLIENTS, acts_on_names
 from paxosblock.bench.cases.outages import Activity, Fails, outage_s
 from paxosblock.bench.peers.beside import (
@@ -37,7 +38,6 @@ from paxosblock.client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
-from paxosblock.units import GIB, KIB, MIB
 
 ENTRY_BYTES: Final = KIB
 WRITERS: Final = (1, 20)

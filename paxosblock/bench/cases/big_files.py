@@ -46,8 +46,23 @@ from paxosblock.api.namenode import (
     TakeOver,
     Transact,
 )
+from paxosblock.api.transaction import (
+    BLOCKS_MOVED_MAX,
+    OPERATIONS_MAX,
+    RECORDS_MAX,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+)
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench.suite import LEADER, Bench, case
 from paxosblock.config import NameNodeConfig
+from paxosblock.host.stall import TICK_S, StallWatch
+from paxosblock.host.startup import collect_seldom
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Draft
@@ -63,21 +78,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.stall import TICK_S, StallWatch
-from paxosblock.startup import collect_seldom
-from paxosblock.transaction import (
-    BLOCKS_MOVED_MAX,
-    OPERATIONS_MAX,
-    RECORDS_MAX,
-    AssertFile,
-    Concat,
-    Delete,
-    MakeDirectory,
-    Marker,
-    Operation,
-    Rename,
-)
-from paxosblock.units import GIB, MIB
 
 Q = TypeVar("Q")
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench.suite import Bench, case
 from paxosblock.bench.work import DURABILITIES
 from paxosblock.client import AsyncClient
@@ -16,7 +17,6 @@ from paxosblock.client.writing.chunks import Chunk
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.net.wire import Header
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.units import GIB, KIB, MIB
 
 TAKEN_OVER_MIB: Final = (1, 4, 16, 64, 128)
 

@@ -27,13 +27,13 @@ from paxosblock.api.namenode import (
     PathRequest,
     Rename,
 )
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench import limit
 from paxosblock.bench.call_load import run_load
 from paxosblock.bench.stats import counted
 from paxosblock.bench.suite import Bench, case
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.protocol.types import Durability, WriterId
-from paxosblock.units import GIB, MIB
 
 CLIENTS: Final = (1, 64)
 MESSAGE_BYTES: Final = 160

@@ -14,8 +14,8 @@ from typing import Final, cast
 
 import uvloop
 
+from paxosblock.base.units import KIB, format_size
 from paxosblock.bench.suite import Bench, case
-from paxosblock.units import KIB, format_size
 
 MESSAGE_BYTES: Final = (100, 512 * KIB)
 

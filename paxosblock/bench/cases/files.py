@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench import limit
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.stats import counted
@@ -28,7 +29,6 @@ from paxosblock.bench.work import (
 )
 from paxosblock.client import AsyncClient
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.units import GIB, KIB, MIB
 
 STREAMS: Final = (1, 4)
 WRITERS: Final = (1, 20)

@@ -26,6 +26,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench.cases.scale_model import REPLICATION, Healing, Scale
 from paxosblock.bench.host import processor_s
 from paxosblock.bench.limit import measure_write_limit
@@ -36,7 +37,6 @@ from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import GIB, KIB, MIB
 
 DATANODES: Final = 6
 MODELLED: Final = (4, 6, 8)

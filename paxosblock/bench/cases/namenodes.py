@@ -21,6 +21,8 @@ from paxosblock.api.namenode import (
     PathRequest,
     Transact,
 )
+from paxosblock.api.transaction import Marker
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench.call_load import connect, run_load
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.stats import counted
@@ -29,8 +31,6 @@ from paxosblock.client import AsyncClient
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId
-from paxosblock.transaction import Marker
-from paxosblock.units import GIB, MIB
 
 CLIENTS: Final = 64
 FILES: Final = (25_000, 50_000, 100_000, 200_000, 500_000, 10**6, 2 * 10**6, 5 * 10**6, 10**7)

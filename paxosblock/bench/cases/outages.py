@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench.cases.namenodes import wait_level
 from paxosblock.bench.host import progress
 from paxosblock.bench.suite import Bench, case
@@ -38,8 +40,6 @@ from paxosblock.client.writing.receipt import FlushReceipt
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.units import GIB, KIB, MIB
 
 PIECE: Final = bytes(16 * KIB)
 DATANODES: Final = 4

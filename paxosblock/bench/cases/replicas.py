@@ -24,18 +24,19 @@ from urllib.request import urlopen
 
 from msgspec.structs import replace
 
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import GIB, KIB
 from paxosblock.bench.host import processor_s, resident_bytes
 from paxosblock.bench.suite import DATANODE, Bench, case
-from paxosblock.checksum import crc32c
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import begin_small, give_identity
 from paxosblock.datanode.store.layout import CURRENT, data_name, make_folders, meta_name
 from paxosblock.datanode.store.meta import describe
-from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import UnavailableError
+from paxosblock.host.disk import FileHandle, OsDisk
+from paxosblock.host.process import boot_id
 from paxosblock.net.calls import control
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.process import boot_id
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
@@ -50,7 +51,6 @@ from paxosblock.protocol.types import (
     Registers,
     ReplicaState,
 )
-from paxosblock.units import GIB, KIB
 
 NODE: Final = "many"
 NOBODY: Final = "127.0.0.1:1"

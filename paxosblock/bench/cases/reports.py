@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
+from paxosblock.base.units import GIB
 from paxosblock.bench.cases.namenodes import LONGEST_TURN_GOAL_MS, longest_turn_s
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.suite import Bench, case
@@ -32,7 +33,7 @@ from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volumes.volume import Volume, open_volume
-from paxosblock.disk import OsDisk
+from paxosblock.host.disk import OsDisk
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -55,7 +56,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.units import GIB
 
 NODE = "many"
 """The DataNode's name."""

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench.cases.reports import LOADED_WITHIN_S, NODE, Many, Watch, fill
 from paxosblock.bench.host import processor_s, resident_bytes
 from paxosblock.bench.record import OURS
@@ -35,11 +36,10 @@ from paxosblock.bench.suite import Bench, case
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volumes.volume import open_volume
-from paxosblock.disk import OsDisk
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.blocks.reports import REPORTED_PER_S
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import StorageId
-from paxosblock.units import GIB, MIB
 
 REPLICATION: Final = 3
 LOOK_AHEAD: Final = 16

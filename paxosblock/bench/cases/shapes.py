@@ -7,11 +7,11 @@ import os
 import time
 from typing import Any, Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench import limit
 from paxosblock.bench.suite import Bench, case
 from paxosblock.bench.work import AS_SHIPPED, DURABILITIES, SHIPPED, write_file
 from paxosblock.client import AsyncClient
-from paxosblock.units import GIB, KIB, MIB
 
 BLOCK_MIB: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 MOST_REPLICAS: Final = 5

@@ -7,9 +7,9 @@ import os
 from importlib import import_module
 from types import ModuleType
 
+from paxosblock.base.units import GIB
 from paxosblock.bench.peers.fetch import need
 from paxosblock.bench.suite import Bench, SkipError, case
-from paxosblock.units import GIB
 
 
 @case("spark", usual=False, room_bytes=12 * GIB)

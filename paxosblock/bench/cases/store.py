@@ -15,16 +15,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.stats import counted
 from paxosblock.bench.suite import CLIENT, Bench, case
-from paxosblock.disk import OsDisk
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Committed, Edit, Expect
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint, pieces
-from paxosblock.units import GIB, MIB
 
 VALUE: Final = bytes(100)
 CLIENTS: Final = (1, 64, 256)

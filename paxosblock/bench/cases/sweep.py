@@ -24,9 +24,11 @@ from paxosblock.api.care import AdminState, Balance
 from paxosblock.api.datanode import FindChunk
 from paxosblock.api.fsck import CheckFiles, Cursor
 from paxosblock.api.reports import ALL_BLOCKS, REGISTER, Register, StorageReport
+from paxosblock.base.units import GIB, MIB
 from paxosblock.bench.host import resident_bytes
 from paxosblock.bench.suite import LEADER, Bench, case
 from paxosblock.config import NameNodeConfig
+from paxosblock.host.stall import StallWatch
 from paxosblock.namenode.blocks.acceptors import Question
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.balancer import Balancer
@@ -54,8 +56,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.stall import StallWatch
-from paxosblock.units import GIB, MIB
 
 DATANODES: Final = 5
 REPLICATION: Final = 3

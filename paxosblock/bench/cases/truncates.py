@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.bench.suite import Bench, case
 from paxosblock.bench.work import write_file
 from paxosblock.client import AsyncClient
 from paxosblock.config import ClientConfig
-from paxosblock.units import GIB, KIB, MIB
 
 BLOCK: Final = 4 * MIB
 CHUNK: Final = 256 * KIB

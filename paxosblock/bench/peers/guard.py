@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from paxosblock.process import die_with
+from paxosblock.host.process import die_with
 
 
 def main() -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from paxosblock.errors import UnavailableError
+from paxosblock.host.process import Child, ProcessId, identify, spawn
 from paxosblock.local.cluster_folder import last_words
 from paxosblock.local.node_process import wait_until
-from paxosblock.process import Child, ProcessId, identify, spawn
 
 START_TIMEOUT_S: Final = 120.0
 ANSWER_TIMEOUT_S: Final = 300.0

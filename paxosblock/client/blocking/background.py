@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from paxosblock.errors import InvalidRequestError
-from paxosblock.loop import new_event_loop
+from paxosblock.host.loop import new_event_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,17 +9,17 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
-from paxosblock.checksum import Buffer
+from paxosblock.api.transaction import Operation, TransactionOutcome
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.path import AnyPath
+from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.blocking.sync_base import ClientBase, DataNodeBase
 from paxosblock.client.blocking.sync_files import FileReader, FileWriter
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.reading.length import Consistency
 from paxosblock.client.reading.locations import BlockLocation
-from paxosblock.path import AnyPath
 from paxosblock.protocol.messages import LastVote, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.transaction import Operation, TransactionOutcome
 
 
 class Client(ClientBase):
@@ -392,7 +392,7 @@ class Client(ClientBase):
         transaction: tuple[str, int] | None = None,
         keep_for_s: float | None = None,
     ) -> TransactionOutcome:
-        """Apply all operations (`paxosblock.transaction`) in one step, or none of them.
+        """Apply all operations (such as `paxosblock.Rename`) in one step, or none of them.
 
         Args:
             ops: each sees the effects of those before it; OPERATIONS_MAX and RECORDS_MAX at most.

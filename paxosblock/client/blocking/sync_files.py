@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import MIB
 from paxosblock.client.blocking.background import OtherLoop, Running
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.units import MIB
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import LeaseError, PaxosBlockError

@@ -15,6 +15,7 @@ from fsspec.asyn import AsyncFileSystem, sync_wrapper
 from fsspec.spec import make_instance
 from fsspec.transaction import Transaction
 
+from paxosblock.base.units import parse_duration
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocking.background import STOP_WITHIN_S, OtherLoop
 from paxosblock.client.fsspec.files import AsyncWriteFile, WriteFile
@@ -24,7 +25,6 @@ from paxosblock.client.names.own_hosts import OwnHosts, is_url
 from paxosblock.client.names.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
 from paxosblock.config import ClientConfig
 from paxosblock.errors import InvalidRequestError
-from paxosblock.units import parse_duration
 
 _INHERITED: list[object] = []
 """Objects that a forked process must not clean up."""

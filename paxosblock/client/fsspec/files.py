@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from fsspec.asyn import AbstractAsyncStreamedFile
 from fsspec.spec import AbstractBufferedFile
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import KIB
 from paxosblock.client.blocking.background import OtherLoop
 from paxosblock.client.blocking.sync_files import FileReader, SinkWriter
 from paxosblock.client.fsspec.dropping import (
@@ -31,7 +32,6 @@ from paxosblock.client.fsspec.dropping import (
 from paxosblock.client.fsspec.info import Info, info_of
 from paxosblock.client.fsspec.staging import StagedFile, publish
 from paxosblock.client.reading.file_reader import AsyncFileReader
-from paxosblock.units import KIB
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

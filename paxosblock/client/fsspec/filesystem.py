@@ -14,6 +14,9 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.utils import isfilelike
 
+from paxosblock.api.transaction import Marker
+from paxosblock.base.settings import did_you_mean
+from paxosblock.base.units import MIB
 from paxosblock.client.fsspec.appending import Addition
 from paxosblock.client.fsspec.files import (
     AsyncReadFile,
@@ -29,9 +32,6 @@ from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import ConfigError, InvalidRequestError
-from paxosblock.settings import did_you_mean
-from paxosblock.transaction import Marker
-from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 2 * MIB
 """Bytes of a local file that are read at once."""

@@ -11,6 +11,8 @@ from typing import Any
 from fsspec.asyn import sync_wrapper
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import AssertAbsent, Delete, MakeDirectory, Operation, Rename
+from paxosblock.base.path import STAGING
 from paxosblock.client.fsspec.base import ClusterFileSystem
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
 from paxosblock.client.names.walk import base_name, join
@@ -20,8 +22,6 @@ from paxosblock.errors import (
     NotDirectoryError,
     NotFoundError,
 )
-from paxosblock.path import STAGING
-from paxosblock.transaction import AssertAbsent, Delete, MakeDirectory, Operation, Rename
 
 _MISSING = (NotFoundError, NotDirectoryError)
 

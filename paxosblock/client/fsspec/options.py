@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
+from paxosblock.base.settings import did_you_mean, settings_of
 from paxosblock.client.names.url import SCHEME, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
-from paxosblock.settings import did_you_mean, settings_of
 
 NAMENODES: Final = "namenodes"
 STAGING_TTL: Final = "staging_ttl"

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import Concat, MakeDirectory, Operation, Rename
+from paxosblock.base.path import STAGING
+from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec.appending import Addition, until_free
 from paxosblock.client.writing.failures import handling
@@ -24,10 +27,7 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.path import STAGING
 from paxosblock.protocol.types import Durability
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
 
 _log = logging.getLogger(__name__)
 

@@ -30,12 +30,12 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
+from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
+from paxosblock.base.path import AnyPath, text_of
 from paxosblock.client.names.walk import glob, pages, walk
 from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
-from paxosblock.path import AnyPath, text_of
-from paxosblock.transaction import Operation, TransactionOutcome, Truncate
-from paxosblock.user import current_user
+from paxosblock.host.user import current_user
 
 
 class AsyncNames:
@@ -202,7 +202,7 @@ class AsyncNames:
         transaction: tuple[str, int] | None = None,
         keep_for_s: float | None = None,
     ) -> TransactionOutcome:
-        """Apply all operations (`paxosblock.transaction`) in one step, or none of them.
+        """Apply all operations (such as `paxosblock.Rename`) in one step, or none of them.
 
         Args:
             ops: each sees the effects of those before it; OPERATIONS_MAX and RECORDS_MAX at most.

@@ -27,6 +27,8 @@ from paxosblock.api.namenode import (
     FirstBlock,
     MakeDirectories,
 )
+from paxosblock.api.transaction import AssertFile, Concat, Operation, TransactionOutcome, Truncate
+from paxosblock.base.path import STAGING
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency, readable_file
 from paxosblock.client.session.core import ClientCore
@@ -37,10 +39,8 @@ from paxosblock.errors import (
     Outcome,
     PaxosBlockError,
 )
-from paxosblock.path import STAGING
+from paxosblock.host.user import current_user
 from paxosblock.protocol.types import WriterId
-from paxosblock.transaction import AssertFile, Concat, Operation, TransactionOutcome, Truncate
-from paxosblock.user import current_user
 
 TTL_S: Final = 600.0
 """Seconds for which the hidden file stays when its client dies: longer than it takes."""

@@ -21,8 +21,9 @@ from paxosblock.api.namenode import (
     BlockView,
     FileStatus,
 )
-from paxosblock.chance import CHANCE
-from paxosblock.checksum import crc32c
+from paxosblock.base.chance import CHANCE
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.even_run import EvenRun
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import (
@@ -33,7 +34,6 @@ from paxosblock.errors import (
     TruncatedError,
     UnavailableError,
 )
-from paxosblock.even_run import EvenRun
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import Nack

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.client.reading.block_reader import check_same, taken_back
 from paxosblock.client.reading.blocks import Blocks
 from paxosblock.client.reading.length import (

@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from paxosblock.base.units import MIB
 from paxosblock.client.reading.blocks import Blocks
 from paxosblock.net.streams.buffers import BufferPool
-from paxosblock.units import MIB
 
 REQUEST_BYTES: Final = 2 * MIB
 """About how much one request asks for."""

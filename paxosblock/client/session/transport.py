@@ -17,8 +17,8 @@ from paxosblock.api.datanode import (
     Run,
     Watch,
 )
-from paxosblock.checksum import Buffer
-from paxosblock.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access

@@ -17,8 +17,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from paxosblock.base.units import KIB
 from paxosblock.errors import InvalidRequestError
-from paxosblock.units import KIB
 
 Pread = Callable[[int, int], bytes]
 

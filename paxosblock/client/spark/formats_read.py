@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.blocking.sync_files import FileReader
 from paxosblock.client.spark.arrow_frames import Place, last_place
@@ -55,7 +56,6 @@ from paxosblock.client.spark.read_types import (
 )
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.units import MIB
 
 TEXT_SCHEMA: Final = StructType([StructField("value", StringType())])
 BINARY_SCHEMA: Final = StructType(

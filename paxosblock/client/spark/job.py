@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from paxosblock.api.transaction import MakeDirectory, Operation
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.attempts import Attempt, Job, WrittenFile, write_file
@@ -23,7 +24,6 @@ from paxosblock.client.spark.formats_write import check_schema
 from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.publish import add_files, replace_files
 from paxosblock.client.spark.target import check_target
-from paxosblock.transaction import MakeDirectory, Operation
 
 _log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paxosblock.base.units import KIB
 from paxosblock.client.spark.splits import Split
 from paxosblock.errors import InvalidRequestError
-from paxosblock.units import KIB
 
 NEWLINE: Final = b"\n"
 _LOOK_BYTES: Final = 64 * KIB

@@ -14,15 +14,15 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
+from paxosblock.base.decoders import json_decoder
+from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.settings import did_you_mean
+from paxosblock.base.units import DURATIONS, MIB, parse_duration, parse_size
 from paxosblock.client.names.own_hosts import same_hosts
 from paxosblock.client.names.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.config import ClientConfig, load_config
-from paxosblock.decoders import json_decoder
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
-from paxosblock.replacement import OnFailure, Replacement
-from paxosblock.settings import did_you_mean
-from paxosblock.units import DURATIONS, MIB, parse_duration, parse_size
 
 
 class Use(enum.Flag):

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.spark.attempts import TEMPORARY, WrittenFile
-from paxosblock.errors import InvalidRequestError
-from paxosblock.transaction import (
+from paxosblock.api.transaction import (
     OPERATIONS_MAX,
     AssertAbsent,
     AssertFile,
@@ -19,6 +17,8 @@ from paxosblock.transaction import (
     Operation,
     Rename,
 )
+from paxosblock.client.spark.attempts import TEMPORARY, WrittenFile
+from paxosblock.errors import InvalidRequestError
 
 FILES_MAX: Final = OPERATIONS_MAX - 8
 """The most files that one transaction publishes, besides what else it does."""

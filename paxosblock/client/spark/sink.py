@@ -18,6 +18,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from paxosblock.api.transaction import Marker, Operation
+from paxosblock.base.units import DURATIONS
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, first_rows
 from paxosblock.client.spark.job import JobWriter, Written, written_of
@@ -25,8 +27,6 @@ from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
-from paxosblock.transaction import Marker, Operation
-from paxosblock.units import DURATIONS
 
 _log = logging.getLogger(__name__)
 

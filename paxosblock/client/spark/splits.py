@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.units import MIB
+from paxosblock.base.units import MIB
 
 PACK_BYTES: Final = 16 * MIB
 """One task reads small files until they amount to this many bytes together."""

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.transaction import TransactionOutcome
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, WrittenFile, first_rows
 from paxosblock.client.spark.formats_write import codec_of
@@ -29,7 +30,6 @@ from paxosblock.client.spark.publish import append_files
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
-from paxosblock.transaction import TransactionOutcome
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paxosblock.checksum import Buffer, crc32c
+from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.messages import Write
 

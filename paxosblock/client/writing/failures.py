@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
+from paxosblock.base.replacement import Failed, OnFailure, Policy, Replacement
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.core import ClientCore
 from paxosblock.client.session.leases import Fence
@@ -29,7 +30,6 @@ from paxosblock.errors import (
     PaxosBlockError,
 )
 from paxosblock.protocol.types import FIRST_GENERATION, WriterId
-from paxosblock.replacement import Failed, OnFailure, Policy, Replacement
 
 REBUILD_FOR_S: Final = 10.0
 """Seconds after which a block that cannot be rebuilt, though the policy would allow it, is sealed.

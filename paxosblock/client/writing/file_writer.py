@@ -24,7 +24,7 @@ from paxosblock.api.namenode import (
     FileStatus,
     OpenBlock,
 )
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.client.session.core import ClientCore
 from paxosblock.client.session.leases import Fence
 from paxosblock.client.session.tender import Tender

@@ -23,6 +23,8 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     ReopenBlock,
 )
+from paxosblock.base.replacement import Failed
+from paxosblock.base.units import MIB
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.core import ClientCore
 from paxosblock.client.writing.block_writer import BlockWriter
@@ -32,8 +34,6 @@ from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.progress import Unopened
 from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, StorageId, WriterId
-from paxosblock.replacement import Failed
-from paxosblock.units import MIB
 
 AHEAD_FROM_BYTES: Final = 16 * MIB
 """Smaller blocks are not made ahead: more would be made than are filled."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from paxosblock.checksum import crc32c
-from paxosblock.disk import Disk, publish, read_file
-from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import FROM_A_SNAPSHOT, refuse_later
+from paxosblock.host.disk import Disk, publish, read_file
 from paxosblock.protocol.types import BlockId
 
 FORMAT: Final = 1

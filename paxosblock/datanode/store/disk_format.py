@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.even_run import EvenRun
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.removals import Removals
-from paxosblock.disk import Room
-from paxosblock.even_run import EvenRun
+from paxosblock.host.disk import Room
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
 from paxosblock.protocol.log import ChunkLog

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import Disk, FileHandle, is_gone, publish_open
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.host.disk import Disk, FileHandle, is_gone, publish_open
 
 KEPT_MAX: Final = 8
 """Files that are kept of one folder; others are removed."""

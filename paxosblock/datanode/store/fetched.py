@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.datanode.store.records import check_records
-from paxosblock.disk import Disk, FileHandle
+from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.types import BlockId, ChunkName
 

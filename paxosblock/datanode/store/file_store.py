@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.store.damaged_file import write_damaged
 from paxosblock.datanode.store.disk_format import FetchedChunks, Found, Loaded, Records, Stored
 from paxosblock.datanode.store.drafts import Drafts
@@ -41,7 +42,8 @@ from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.records import checked, record_start
 from paxosblock.datanode.store.removals import Removals
 from paxosblock.datanode.store.small_replicas import SmallPlace, SmallReplicas
-from paxosblock.disk import (
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.host.disk import (
     Disk,
     FileHandle,
     Room,
@@ -51,14 +53,12 @@ from paxosblock.disk import (
     prove,
     publish_open,
 )
-from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.kept_room import KeptRoom
+from paxosblock.host.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, Effect
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState
-from paxosblock.units import KIB, MIB
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple
 
+from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.datanode.store.disk_format import Loaded
 from paxosblock.datanode.store.layout import ReplicaFiles, data_name
 from paxosblock.datanode.store.small_index import RowRegisters
-from paxosblock.decoders import msgpack_decoder
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica

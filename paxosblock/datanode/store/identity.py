@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import FROM_A_SNAPSHOT, refuse_later
 from paxosblock.datanode.store.disk_format import Forgot
 from paxosblock.datanode.store.layout import SMALL
-from paxosblock.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
-from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later
+from paxosblock.host.disk import Disk, publish, read_file
 from paxosblock.protocol.types import BlockId, StorageId
 
 FORMAT: Final = 5

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from paxosblock.datanode.store.disk_format import Stored
-from paxosblock.disk import Disk
+from paxosblock.host.disk import Disk
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, ReplicaState
 
 RBW: Final = "rbw"

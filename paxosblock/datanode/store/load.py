@@ -36,9 +36,9 @@ from paxosblock.datanode.store.layout import (
 from paxosblock.datanode.store.meta import Metadata, decode_metadata
 from paxosblock.datanode.store.records import record_start, scan
 from paxosblock.datanode.store.small_replicas import SmallLoaded, SmallPlace
-from paxosblock.disk import Disk, is_shortage, opened, read_file
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from paxosblock.logs import facts
+from paxosblock.host.disk import Disk, is_shortage, opened, read_file
+from paxosblock.host.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
-from paxosblock.checksum import crc32c
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.errors import CorruptionError
-from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Registers, ReplicaState

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import Disk, FileHandle
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import PaxosBlockError, StorageError
-from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.host.disk import Disk, FileHandle
+from paxosblock.host.kernel_syncs import KernelSyncs
 
 
 class OpenFile:

@@ -11,16 +11,16 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.checksum import Buffer, crc32c
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.even_run import EvenRun
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.disk_format import Records
 from paxosblock.datanode.store.meta import Metadata
-from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
-from paxosblock.even_run import EvenRun
+from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, acknowledged_before, read_entries
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
-from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 4 * MIB
 _ANY_HEADER: Final = crc32c(Header(FrameKind.CHUNK).pack())

@@ -12,8 +12,8 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import Disk, is_gone, opened
 from paxosblock.errors import StorageError
+from paxosblock.host.disk import Disk, is_gone, opened
 
 DELETED: Final = "deleted-"
 """Each name is this and a number."""

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.datanode.store.meta import Metadata, decode_metadata
 from paxosblock.datanode.store.small_segment import (
     RECORD_BYTES,
@@ -24,7 +25,6 @@ from paxosblock.datanode.store.small_segment import (
     Record,
     RecordKind,
 )
-from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.invariants import InvariantError

@@ -17,7 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
-from paxosblock.checksum import Buffer, crc32c
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.small_index import Index, decode_index, make_index
 from paxosblock.datanode.store.small_segment import (
@@ -40,13 +41,12 @@ from paxosblock.datanode.store.small_segment import (
     segment_name,
     segment_numbers,
 )
-from paxosblock.disk import Disk, FileHandle, publish, publish_open, read_file
-from paxosblock.durable_mark import Mark, read_mark
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.kernel_syncs import KernelSyncs
-from paxosblock.logs import facts
+from paxosblock.host.disk import Disk, FileHandle, publish, publish_open, read_file
+from paxosblock.host.durable_mark import Mark, read_mark
+from paxosblock.host.kernel_syncs import KernelSyncs
+from paxosblock.host.logs import facts
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import MIB
 
 SEGMENT_BYTES: Final = 64 * MIB
 """A control step begins a new segment once the last one has so many bytes."""

@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.disk_format import Forgot, Stored
 from paxosblock.datanode.store.layout import SMALL
 from paxosblock.datanode.store.meta import Metadata, decode_metadata, describe
@@ -34,15 +35,14 @@ from paxosblock.datanode.store.small_index import (
 )
 from paxosblock.datanode.store.small_log import NO_BLOCK, NONE, SegmentRemoved, SmallLog
 from paxosblock.datanode.store.small_segment import RECORD_BYTES, Position, Record, RecordKind
-from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from paxosblock.logs import facts
+from paxosblock.host.disk import Disk, FileHandle
+from paxosblock.host.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Header
 from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, ReplicaState
-from paxosblock.units import MIB
 
 MOVED_BYTES: Final = 8 * MIB
 """At most this much is copied out of the oldest segment at a time."""

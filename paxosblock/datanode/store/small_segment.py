@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from paxosblock.checksum import Buffer, crc32c
-from paxosblock.disk import FileHandle
-from paxosblock.durable_mark import MarkFormat
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.errors import CorruptionError
-from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later_magic
+from paxosblock.host.disk import FileHandle
+from paxosblock.host.durable_mark import MarkFormat
 from paxosblock.protocol.types import BlockId
 
 MAGIC: Final = b"PXL1"

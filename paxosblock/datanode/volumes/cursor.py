@@ -12,8 +12,8 @@ from typing import Final
 
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import LAST_BLOCK
-from paxosblock.checksum import crc32c
-from paxosblock.disk import Disk, publish, read_file
+from paxosblock.base.checksum import crc32c
+from paxosblock.host.disk import Disk, publish, read_file
 from paxosblock.protocol.types import BlockId
 
 FORMAT: Final = 1

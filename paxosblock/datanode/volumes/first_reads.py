@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.disk import is_shortage
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
-from paxosblock.logs import facts
+from paxosblock.host.disk import is_shortage
+from paxosblock.host.logs import facts
 from paxosblock.protocol.types import BlockId
 
 SLICE: Final = 64

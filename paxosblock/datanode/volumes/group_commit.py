@@ -15,7 +15,7 @@ from functools import partial
 
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.errors import PaxosBlockError
-from paxosblock.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
+from paxosblock.host.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
 
 Done = Callable[[PaxosBlockError | None], None]
 """Called on the event loop once the bytes are on stable storage, or with the error because of which

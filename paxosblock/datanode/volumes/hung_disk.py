@@ -19,9 +19,9 @@ from typing import Final
 
 from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.store.identity import VERSION
-from paxosblock.disk import Disk, opened
 from paxosblock.errors import StorageError
-from paxosblock.logs import facts
+from paxosblock.host.disk import Disk, opened
+from paxosblock.host.logs import facts
 from paxosblock.protocol.types import StorageId
 
 _log = logging.getLogger(__name__)

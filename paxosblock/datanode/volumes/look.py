@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 
 PATIENCE_S: Final = 0.5
 """Seconds that a heartbeat waits for a look; after that it reports what the look before saw."""

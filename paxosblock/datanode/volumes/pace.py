@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from paxosblock.units import MIB
+from paxosblock.base.units import MIB
 
 GIVES_WAY: Final = 4
 """The rate is divided by this while it gives way: a copy never stands still."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+from paxosblock.base.units import KIB
 from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import StorageError
-from paxosblock.units import KIB
 
 FILE_BYTES: Final = 64 * KIB
 """A file counts as at least this much: its name, too, is work for the file system."""

@@ -30,9 +30,9 @@ from paxosblock.datanode.store.layout import CURRENT, RBW, REPLICA_FOLDERS, SMAL
 from paxosblock.datanode.store.layout import LOCK as VOLUME_LOCK
 from paxosblock.datanode.store.small_segment import MARK, segment_name, segment_numbers
 from paxosblock.datanode.volumes.cursor import SCRUB
-from paxosblock.disk import Disk, copy_file, is_gone, opened, publish, read_file
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
-from paxosblock.logs import facts
+from paxosblock.host.disk import Disk, copy_file, is_gone, opened, publish, read_file
+from paxosblock.host.logs import facts
 
 PREVIOUS: Final = "previous"
 ROLLBACK: Final = "ROLLBACK"

@@ -36,8 +36,6 @@ from paxosblock.datanode.volumes.group_commit import Done, GroupCommit
 from paxosblock.datanode.volumes.hung_disk import Standstill, answers, hangs
 from paxosblock.datanode.volumes.snapshot import is_kept, settle
 from paxosblock.datanode.volumes.write_out import WriteOut
-from paxosblock.descriptors import scarce
-from paxosblock.disk import Disk, FileHandle, Room, blamed, is_shortage
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -45,7 +43,9 @@ from paxosblock.errors import (
     PaxosBlockError,
     StorageError,
 )
-from paxosblock.logs import facts
+from paxosblock.host.descriptors import scarce
+from paxosblock.host.disk import Disk, FileHandle, Room, blamed, is_shortage
+from paxosblock.host.logs import facts
 from paxosblock.protocol.effects import Effect
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, StorageId

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import Done, GroupCommit
 from paxosblock.errors import PaxosBlockError
-from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 8 * MIB
 """Bytes of one file that are written out together."""

@@ -14,12 +14,12 @@ from typing import Final
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, BlockMember, Excluded
 from paxosblock.api.reports import LAST_BLOCK, BlockRange, Heartbeat, Register, StorageReport
+from paxosblock.base.rack import FAR_AWAY, Location, distance
 from paxosblock.errors import InvalidRequestError, NotReadyError
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.namenode.blocks.admin_states import AdminStates
 from paxosblock.namenode.blocks.placement import Blame, Candidate
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.rack import FAR_AWAY, Location, distance
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.status import VoteLine
-from paxosblock.logs import facts, log_event
+from paxosblock.host.logs import facts, log_event
 from paxosblock.protocol.messages import (
     Deleted,
     Finalized,

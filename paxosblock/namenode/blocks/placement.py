@@ -25,9 +25,9 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.care import AdminState
+from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import StorageId
-from paxosblock.rack import DEFAULT_RACK
 
 NODES_NAMED_MAX: Final = 3
 """DataNodes named in the reason why a block has no more members."""

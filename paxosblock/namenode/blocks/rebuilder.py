@@ -15,6 +15,7 @@ from typing import Final
 
 from paxosblock.api.namenode import Excluded
 from paxosblock.api.rebuild import RebuildBlock
+from paxosblock.base.replacement import Failed
 from paxosblock.errors import FencedError, NotReadyError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes
@@ -29,7 +30,6 @@ from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import Refused
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId, WriterId
-from paxosblock.replacement import Failed
 
 BACKOFF_S: Final = 0.1
 

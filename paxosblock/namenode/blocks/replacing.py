@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from paxosblock.base.replacement import Failed
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place
 from paxosblock.protocol.types import StorageId
-from paxosblock.replacement import Failed
 
 
 def members_after(

@@ -25,7 +25,7 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.errors import NotFoundError, NotReadyError
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
@@ -18,7 +19,6 @@ from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, R
 from paxosblock.protocol.quorum import Tally, tally
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
 from paxosblock.protocol.types import NO_GENERATION, StorageId
-from paxosblock.units import MIB
 
 RESEND_S: Final = 0.2
 """Pause before a member that did not answer, or refused, is asked again (P1, P4)."""

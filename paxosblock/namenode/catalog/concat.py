@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import msgspec
 
+from paxosblock.api.transaction import BLOCKS_MOVED_MAX
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, namespace, paths, tree
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
 from paxosblock.namenode.catalog.refusals import check_learned
-from paxosblock.transaction import BLOCKS_MOVED_MAX
 
 
 def concat(

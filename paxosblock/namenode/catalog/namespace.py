@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from paxosblock import transaction
+from paxosblock.api import transaction
 from paxosblock.api.care import SetReplication
 from paxosblock.api.namenode import (
     NO_BLOCK,

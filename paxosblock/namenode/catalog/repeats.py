@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Raw, Struct
 
 from paxosblock.api.methods import Once, encode
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, records
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices

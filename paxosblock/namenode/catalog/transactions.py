@@ -8,6 +8,20 @@ transaction that is sent twice, by anybody and to any NameNode, is applied once.
 from __future__ import annotations
 
 from paxosblock.api.namenode import ApplicationVersion, CreateFile, DeletePath, Transact
+from paxosblock.api.transaction import (
+    BLOCKS_MOVED_MAX,
+    RECORDS_MAX,
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+    TransactionOutcome,
+    Truncate,
+)
 from paxosblock.errors import (
     InvalidRequestError,
     NotDirectoryError,
@@ -27,20 +41,6 @@ from paxosblock.namenode.catalog.records import (
 )
 from paxosblock.namenode.catalog.truncate import truncate
 from paxosblock.protocol.types import NO_WRITER
-from paxosblock.transaction import (
-    BLOCKS_MOVED_MAX,
-    RECORDS_MAX,
-    AssertAbsent,
-    AssertFile,
-    Concat,
-    Delete,
-    MakeDirectory,
-    Marker,
-    Operation,
-    Rename,
-    TransactionOutcome,
-    Truncate,
-)
 
 MARKER_PERMISSION = 0o644
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
+from paxosblock.api.transaction import BLOCKS_MOVED_MAX, Truncate
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
@@ -26,7 +27,6 @@ from paxosblock.namenode.catalog.refusals import check_learned
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import Refused
-from paxosblock.transaction import BLOCKS_MOVED_MAX, Truncate
 
 
 def truncate(

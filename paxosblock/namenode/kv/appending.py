@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
-from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 import msgspec
 
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.units import KIB
 from paxosblock.errors import CorruptionError, InvalidRequestError
 from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty, Versioned
-from paxosblock.units import KIB
 
 LONG_BYTES = 512 * KIB
 """Length from which encoding or decoding takes some milliseconds."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from paxosblock.disk import Disk, OsDisk, blamed, is_shortage
+from paxosblock.base.units import MIB
 from paxosblock.errors import (
     CorruptionError,
     NoSpaceError,
@@ -27,6 +27,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import Disk, OsDisk, blamed, is_shortage
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
@@ -34,7 +35,6 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.state import StateMachine, Unopened
 from paxosblock.namenode.kv.table import Checkpoint, OpenTable
-from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
 """A batch takes no further edit once it has this many bytes."""

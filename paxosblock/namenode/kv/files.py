@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from paxosblock import disk as disks
-from paxosblock.checksum import Buffer
-from paxosblock.disk import Disk, FileHandle
+from paxosblock.base.checksum import Buffer
+from paxosblock.host import disk as disks
+from paxosblock.host.disk import Disk, FileHandle
 
 _DRAFT = ".tmp"
 

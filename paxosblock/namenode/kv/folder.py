@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.disk import Disk, FileHandle
+from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError
+from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.namenode.kv.codec import decode_edit
 from paxosblock.namenode.kv.files import remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
@@ -21,7 +22,6 @@ from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.segment import ALONE_BYTES
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import Flush, OpenTable
-from paxosblock.units import MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import msgspec
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import PaxosBlockError, StorageError
-from paxosblock.units import MIB
 
 ABSENT_REVISION = 0
 """The revision of a key that is not there. Log entries count from 1."""

@@ -12,9 +12,10 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from paxosblock.disk import Disk, FileHandle, cut_file, opened, read_file
+from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.host.disk import Disk, FileHandle, cut_file, opened, read_file
+from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.files import numbered, numbers, publish_open
 from paxosblock.namenode.kv.mark import DurableMark, read_mark
 from paxosblock.namenode.kv.segment import (
@@ -26,7 +27,6 @@ from paxosblock.namenode.kv.segment import (
     encode_header,
     read_segment,
 )
-from paxosblock.units import KIB, MIB
 
 _KIND = "journal"
 

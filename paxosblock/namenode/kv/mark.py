@@ -9,9 +9,9 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import Disk
-from paxosblock.durable_mark import Mark, MarkFormat
-from paxosblock.durable_mark import read_mark as read_numbers
+from paxosblock.host.disk import Disk
+from paxosblock.host.durable_mark import Mark, MarkFormat
+from paxosblock.host.durable_mark import read_mark as read_numbers
 from paxosblock.namenode.kv.files import draft_of
 
 NAME: Final = "durable"

@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import OsDisk
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -23,6 +22,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import OsDisk
 
 _KINDS: Final = {
     kind.__name__: kind for kind in (ConfigError, CorruptionError, NoSpaceError, StorageError)

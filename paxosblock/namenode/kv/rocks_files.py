@@ -22,13 +22,13 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.checksum import Buffer, crc32c
-from paxosblock.decoders import msgpack_decoder
-from paxosblock.disk import Disk, FileHandle, is_gone, opened, read_file
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.formats import refuse_later_magic
+from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, StorageError
-from paxosblock.formats import refuse_later_magic
+from paxosblock.host.disk import Disk, FileHandle, is_gone, opened, read_file
 from paxosblock.namenode.kv.files import publish
-from paxosblock.units import MIB
 
 _MAGIC: Final = b"PBKFILE1"
 _HEAD = struct.Struct(">8sI")

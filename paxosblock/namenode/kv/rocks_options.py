@@ -7,8 +7,8 @@ from typing import Final
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.units import MIB
 
 BLOCKS_BYTES: Final = 64 * MIB
 """Blocks of the database's files that are kept in memory; the system keeps more."""

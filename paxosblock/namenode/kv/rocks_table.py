@@ -28,11 +28,12 @@ from typing import Final
 import msgspec
 from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch, WriteOptions
 
-from paxosblock.checksum import Buffer
-from paxosblock.decoders import msgpack_decoder
-from paxosblock.disk import Disk
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.formats import FROM_A_COPY, refuse_later
+from paxosblock.base.units import KIB
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.formats import FROM_A_COPY, refuse_later
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.files import numbered, numbers
 from paxosblock.namenode.kv.gaps import Gaps
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
@@ -55,7 +56,6 @@ from paxosblock.namenode.kv.table import (
     Tables,
     as_it_is,
 )
-from paxosblock.units import KIB
 
 NAME: Final = "db"
 _DRAFT: Final = "db.new"

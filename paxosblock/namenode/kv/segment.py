@@ -18,9 +18,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import refuse_later_magic
 from paxosblock.errors import ConfigError, CorruptionError
-from paxosblock.formats import refuse_later_magic
 
 _MAGIC = b"PBKJRNL2"
 _HEADER = struct.Struct(">8sQ8s")

@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.checksum import crc32c
-from paxosblock.disk import Disk, read_file
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import refuse_later_magic
 from paxosblock.errors import ConfigError, CorruptionError
-from paxosblock.formats import refuse_later_magic
+from paxosblock.host.disk import Disk, read_file
 from paxosblock.namenode.kv.codec import Items, decode_items
 from paxosblock.namenode.kv.files import numbered, numbers
 from paxosblock.namenode.kv.segment import OTHER_VERSION

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import Disk
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import CorruptionError, PaxosBlockError
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.interface import Item, Versioned
 
 Changes = dict[bytes, Versioned]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import Disk
+from paxosblock.host.disk import Disk
 from paxosblock.namenode.raft.admission import Admissions
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
 

@@ -20,9 +20,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from paxosblock.decoders import json_decoder
-from paxosblock.disk import OsDisk
+from paxosblock.base.decoders import json_decoder
 from paxosblock.errors import AccessDeniedError, ConfigError
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.raft.admission import (
     Born,
     Lineage,

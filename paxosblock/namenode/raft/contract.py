@@ -15,7 +15,7 @@ from raftos import state
 from raftos.storage import FileStorage, Log
 
 from paxosblock.errors import NoSpaceError, StorageError
-from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog, Tail

@@ -18,6 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
@@ -33,7 +34,6 @@ from paxosblock.net.port.handshake import (
     header_bytes,
     nonce_of,
 )
-from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
 UPGRADE: Final = "paxosblock-raft/4"

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from paxosblock.disk import Disk
+from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, NoSpaceError
-from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.host.disk import Disk
+from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.journal import Journal, replay
@@ -32,7 +33,6 @@ from paxosblock.namenode.raft.entry import (
     encode_base,
     encode_entry,
 )
-from paxosblock.units import MIB
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import Disk, FileHandle, OsDisk, read_file
+from paxosblock.base.formats import FROM_A_COPY, refuse_later
+from paxosblock.base.units import MIB
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from paxosblock.formats import FROM_A_COPY, refuse_later
+from paxosblock.host.disk import Disk, FileHandle, OsDisk, read_file
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.files import publish, remove_drafts
 from paxosblock.namenode.kv.folder import opening
@@ -38,7 +39,6 @@ from paxosblock.namenode.raft.admission import LOST, NOBODYS, Lineage, Newborn
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
-from paxosblock.units import MIB
 
 WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
 LINEAGE: Final = "lineage"

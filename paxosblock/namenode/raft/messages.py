@@ -14,7 +14,7 @@ from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
 
-from paxosblock.decoders import msgpack_decoder
+from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.errors import ProtocolError
 from paxosblock.namenode.raft.entry import Entry
 

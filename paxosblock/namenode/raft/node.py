@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from raftos.server import Node
 
-from paxosblock.disk import blamed
 from paxosblock.errors import (
     CorruptionError,
     NoSpaceError,
@@ -21,6 +20,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import blamed
 from paxosblock.namenode.kv.engine import disk_full
 from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError

@@ -7,10 +7,10 @@ from __future__ import annotations
 import importlib.metadata
 from dataclasses import dataclass, field
 
+from paxosblock.base.units import KIB, MIB
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.units import KIB, MIB
 
 RAFTOS = "0.2.6"
 """The engine overrides methods of raftos and relies on the others: no other version will do."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from paxosblock.disk import Disk, FileHandle
+from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.rocks_files import remove_database
 from paxosblock.namenode.kv.rocks_table import NAME as DATABASE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.metrics import NodeMetrics
+from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.raft.http_transport import HttpTransport, TransportCounters
 from paxosblock.namenode.raft.store import ReplicatedStore, Status
 

@@ -14,8 +14,8 @@ import hmac
 import struct
 from collections.abc import Iterator
 
+from paxosblock.base.units import MIB
 from paxosblock.errors import ProtocolError
-from paxosblock.units import MIB
 
 TAG_BYTES = 16
 FRAME_BYTES_MAX = 32 * MIB

@@ -23,7 +23,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from paxosblock.disk import OsDisk
+from paxosblock.base.units import KIB
 from paxosblock.errors import (
     AccessDeniedError,
     ConfigError,
@@ -34,6 +34,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
 from paxosblock.namenode.raft.admission import (
     LOST,
@@ -48,7 +49,6 @@ from paxosblock.namenode.raft.admission import (
 from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
 from paxosblock.namenode.raft.question import Question
 from paxosblock.net.port.access_server import add_without_token
-from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"
 JOIN_WITHIN_S: Final = 30.0

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.disk import Disk, OsDisk, blamed
 from paxosblock.errors import (
     ConfigError,
     DeadlineError,
@@ -21,6 +20,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.host.disk import Disk, OsDisk, blamed
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import ROCKS

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paxosblock.checksum import crc32c
-from paxosblock.disk import Disk, read_file
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import refuse_later_magic
+from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.formats import refuse_later_magic
-from paxosblock.kept_room import KeptRoom
+from paxosblock.host.disk import Disk, read_file
+from paxosblock.host.kept_room import KeptRoom
 from paxosblock.namenode.kv.files import publish
-from paxosblock.units import KIB, MIB
 
 _MAGIC = b"PBKVOTE1"
 _HEAD = struct.Struct(">8sQH")

@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.net.wire import MAX_BODY_BYTES
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from paxosblock.decoders import MALFORMED
+from paxosblock.base.decoders import MALFORMED
 from paxosblock.errors import (
     DeadlineError,
     OutcomeUnknownError,
@@ -17,6 +17,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.host.due_timer import DueTimer
 from paxosblock.net.calls.call_frames import (
     CALLS_PATH,
     NAME_BYTES_MAX,
@@ -28,7 +29,6 @@ from paxosblock.net.calls.call_frames import (
     pack,
 )
 from paxosblock.net.calls.control import split_address
-from paxosblock.net.due_timer import DueTimer
 from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.wire import decode_error

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
+from paxosblock.base.units import KIB
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.calls.call_frames import (
     CALLS_PATH,
@@ -33,7 +34,6 @@ from paxosblock.net.port.bodies import PROGRESS_BYTES, Bodies
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.wire import encode_error
-from paxosblock.units import KIB
 
 UNDER_WAY_MAX: Final = 1024
 """Calls of one connection that are answered at a time."""

@@ -15,7 +15,7 @@ from concurrent import futures
 from typing import Any, Final, Self, TypeVar
 
 from paxosblock.api.methods import Method, Once, encode
-from paxosblock.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.decoders import MALFORMED, msgpack_decoder
 from paxosblock.errors import (
     DeadlineError,
     Outcome,

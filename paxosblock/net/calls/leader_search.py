@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
-from paxosblock.chance import CHANCE
+from paxosblock.base.chance import CHANCE
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,

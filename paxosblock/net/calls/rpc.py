@@ -17,7 +17,8 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from paxosblock.api.methods import encode
-from paxosblock.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.units import MIB
 from paxosblock.errors import (
     InvalidRequestError,
     Outcome,
@@ -29,7 +30,6 @@ from paxosblock.errors import (
 from paxosblock.net.calls.call_link import CallLink, Question, open_link
 from paxosblock.net.calls.call_names import new_name
 from paxosblock.net.port.access import OPEN, Access
-from paxosblock.units import MIB
 
 Q = TypeVar("Q")
 A = TypeVar("A")

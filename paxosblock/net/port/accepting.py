@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from paxosblock.descriptors import is_shortage
+from paxosblock.host.descriptors import is_shortage
 from paxosblock.net.port.admission import Admission, Slot
 from paxosblock.net.port.refusals import Refusal, Refusals
 

@@ -12,7 +12,7 @@ from paxosblock.net.port.own_names import OwnNames
 from paxosblock.net.port.refusals import Refusal, Refusals
 
 if TYPE_CHECKING:
-    from paxosblock.metrics import NodeMetrics
+    from paxosblock.host.metrics import NodeMetrics
 
 CONNECTIONS: Final = 8192
 CONNECTIONS_PER_ADDRESS: Final = 4096

@@ -12,9 +12,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from paxosblock.base.units import KIB
 from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.refusals import Refusal, Refusals
-from paxosblock.units import KIB
 
 STALL_S: Final = 10.0
 """Seconds for which a peer may send or read nothing of what is under way."""

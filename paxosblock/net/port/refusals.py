@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from paxosblock.logs import facts
+from paxosblock.host.logs import facts
 
 LOG_EVERY_S: Final = 5.0
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from paxosblock.base.units import KIB
 from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
-from paxosblock.units import KIB
 
 ERROR_TYPE: Final = "application/msgpack"
 MAX_HANDSHAKE_BYTES: Final = 16 * KIB

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
-from paxosblock.logs import error_for_peer
+from paxosblock.host.logs import error_for_peer
 from paxosblock.net.wire import (
     HEADER_BYTES,
     FrameKind,
@@ -25,7 +26,6 @@ from paxosblock.net.wire import (
     encode_error,
     verify_payload,
 )
-from paxosblock.units import KIB, MIB
 
 SOCKET_BUFFER_BYTES: Final = 4 * MIB
 HIGH_WATER_BYTES: Final = 4 * MIB

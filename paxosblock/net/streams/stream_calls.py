@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from paxosblock.checksum import Buffer
+from paxosblock.base.checksum import Buffer
 from paxosblock.errors import (
     DeadlineError,
     OutcomeUnknownError,
@@ -23,8 +23,8 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.logs import error_for_peer
-from paxosblock.net.due_timer import DueTimer
+from paxosblock.host.due_timer import DueTimer
+from paxosblock.host.logs import error_for_peer
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import connect

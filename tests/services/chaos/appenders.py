@@ -29,8 +29,8 @@ from typing import Final
 import msgspec
 
 from paxosblock import Client
+from paxosblock.api.transaction import AssertFile, Truncate
 from paxosblock.errors import LeaseError, NotReadyError, Outcome, PaxosBlockError
-from paxosblock.transaction import AssertFile, Truncate
 from tests.services.chaos.writers import PATIENCE_S
 from tests.waiting import wait_until
 

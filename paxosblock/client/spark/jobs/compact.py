@@ -16,6 +16,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
+from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
@@ -35,8 +37,6 @@ from paxosblock.errors import (
     NotDirectoryError,
     PaxosBlockError,
 )
-from paxosblock.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
-from paxosblock.units import MIB
 
 FILES_AT_ONCE: Final = OPERATIONS_MAX // 3
 """At most this many files of one directory, so that its change fits one transaction; the next run

@@ -9,12 +9,12 @@ from typing import BinaryIO, Final, Protocol
 
 from fsspec import AbstractFileSystem, filesystem
 
-from paxosblock.checksum import crc32c
+from paxosblock.api.transaction import Operation, Rename
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.blocking.sync_files import FileReader
 from paxosblock.errors import CorruptionError, PaxosBlockError
-from paxosblock.transaction import Operation, Rename
-from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 4 * MIB
 """Bytes to copy at a time."""

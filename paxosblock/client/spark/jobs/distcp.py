@@ -17,6 +17,8 @@ from typing import Any, Final
 from fsspec.core import url_to_fs
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import Concat, Operation, Rename
+from paxosblock.base.units import GIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.client.spark.jobs.copying import (
@@ -35,8 +37,6 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.transaction import Concat, Operation, Rename
-from paxosblock.units import GIB
 
 PART_BYTES: Final = GIB
 """A longer file is copied in parts by several tasks; `concat` joins them."""

@@ -15,12 +15,12 @@ from functools import partial
 from typing import Final
 
 from paxosblock.api.namenode import NO_BLOCK, FileStatus, Kind
+from paxosblock.base.units import GIB, MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
 from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.errors import NotFoundError, PaxosBlockError
-from paxosblock.units import GIB, MIB
 
 UNIT_BYTES: Final = GIB
 """Bytes of a file that one task checks; several tasks check a longer one."""

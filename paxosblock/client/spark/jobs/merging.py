@@ -12,14 +12,14 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.blocking.sync_files import FileReader, FileWriter
 from paxosblock.client.spark.formats_write import RowGroups
 from paxosblock.client.spark.jobs.copying import in_one_line, size_and_crc
 from paxosblock.client.spark.jobs.folder import unfinished
 from paxosblock.errors import CorruptionError, InvalidRequestError
-from paxosblock.units import MIB
 
 ROW_GROUP_BYTES: Final = 64 * MIB
 """Arrow bytes in a row group of the merged file; the small ones come with small groups."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
+from paxosblock.base.rack import is_host, is_rack
+from paxosblock.base.units import parse_duration, parse_rate, parse_size
 from paxosblock.errors import ConfigError
-from paxosblock.rack import is_host, is_rack
-from paxosblock.units import parse_duration, parse_rate, parse_size
 
 
 def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:

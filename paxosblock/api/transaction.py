@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from paxosblock.path import AnyPath, text_of
+from paxosblock.base.path import AnyPath, text_of
 
 OPERATIONS_MAX = 4096
 """Operations of one transaction."""
@@ -173,8 +172,7 @@ Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Trunca
 """One step of a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionOutcome:
+class TransactionOutcome(msgspec.Struct, frozen=True):
     """The outcome of a transaction that was not refused.
 
     `applied` is False when this version of the application, or a later one, had been applied

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.checksum import crc32c
-from paxosblock.disk import Disk, publish, read_file
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import FROM_A_COPY, refuse_later_magic
 from paxosblock.errors import NoSpaceError, StorageError
-from paxosblock.formats import FROM_A_COPY, refuse_later_magic
+from paxosblock.host.disk import Disk, publish, read_file
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from paxosblock.disk import Disk, FileHandle, cut_file, is_shortage
 from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.host.disk import Disk, FileHandle, cut_file, is_shortage
 
 T = TypeVar("T")
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NewType, Protocol
 
-from paxosblock import descriptors
-from paxosblock.checksum import Buffer
-from paxosblock.descriptors import opening
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import MIB
 from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.units import MIB
+from paxosblock.host import descriptors
+from paxosblock.host.descriptors import opening
 
 if TYPE_CHECKING:
-    from paxosblock.kernel_syncs import KernelSyncs
+    from paxosblock.host.kernel_syncs import KernelSyncs
 
 FileHandle = NewType("FileHandle", int)
 
@@ -233,13 +233,13 @@ class OsDisk:
             os.fdatasync(file)
 
     def write_out(self, file: FileHandle) -> None:
-        from paxosblock.kernel_syncs import write_out  # noqa: PLC0415 - ctypes: 10 ms
+        from paxosblock.host.kernel_syncs import write_out  # noqa: PLC0415 - ctypes: 10 ms
 
         with _translated("cannot write out"):
             write_out(file)
 
     def kernel_syncs(self) -> KernelSyncs | None:
-        from paxosblock.kernel_syncs import KernelSyncs  # noqa: PLC0415 - ctypes: 10 ms
+        from paxosblock.host.kernel_syncs import KernelSyncs  # noqa: PLC0415 - ctypes: 10 ms
 
         try:
             return KernelSyncs()

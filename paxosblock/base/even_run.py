@@ -11,9 +11,9 @@ import functools
 import struct
 from typing import Final, NamedTuple
 
-from paxosblock.checksum import crc32c
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.units import KIB
 from paxosblock.protocol.log import ENTRY_BYTES
-from paxosblock.units import KIB
 
 AT_LEAST: Final = 16
 """Fewer chunks are not worth it."""

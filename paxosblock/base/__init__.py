@@ -1,0 +1,1 @@
+"""Common ground, without I/O: units, settings, formats, checksums."""
