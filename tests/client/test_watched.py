@@ -17,8 +17,8 @@ from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId, ChunkIndex
+from tests.net.streams import feed
 from tests.raft.virtual_time import VirtualTimeLoop
-from tests.streams import feed
 
 BLOCK = BlockId(7)
 HUNG_S = 0.6

@@ -27,7 +27,7 @@ from paxosblock.protocol.types import NO_GENERATION, Durability, Generation
 from tests.datanode.node import BLOCK, WINDOW, Node, Notes, frame, name, running
 from tests.datanode.test_transfer import HOLDER, Holder
 from tests.disks.simulated import SimulatedDisk
-from tests.streams import HOST, node
+from tests.net.streams import HOST, node
 from tests.waiting import wait_until_async
 
 CHUNKS = 3

@@ -23,7 +23,7 @@ from paxosblock.net.wire import Header, MessageTable
 from paxosblock.protocol.messages import Finalize
 from paxosblock.protocol.types import Durability, Generation, StorageId
 from tests.datanode.node import BLOCK, WINDOW, Node, frame, name, running
-from tests.streams import HOST, Recorder, node
+from tests.net.streams import HOST, Recorder, node
 
 HOLDER = StorageId("H")
 ABSURD = 1 << 40

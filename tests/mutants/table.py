@@ -126,8 +126,8 @@ JOURNAL_CRASH_STATES = "tests/namenode/test_journal_crash_states.py"
 FULL_STORE = "tests/namenode/test_kv_full_disk.py"
 FULL_MEMBER = "tests/raft/test_full_disk.py"
 DAMAGED_MEMBER = "tests/raft/test_damaged_table.py"
-CALL_SERVER = "tests/test_call_server.py"
-FLOODS = "tests/test_floods.py"
+CALL_SERVER = "tests/net/test_call_server.py"
+FLOODS = "tests/net/test_floods.py"
 LOST_DATANODES = "tests/client/test_lost_datanodes.py"
 WATCHED = "tests/client/test_watched.py"
 TRUNCATE = "tests/namenode/test_truncate.py"
@@ -524,14 +524,14 @@ SOURCE: tuple[Mutant, ...] = (
         "base/even_run.py",
         "            if crc32c(data[first * stride : stop * stride]) != joined:\n",
         "            if not first and crc32c(data[: stop * stride]) != joined:\n",
-        "tests/test_even_run.py",
+        "tests/base/test_even_run.py",
     ),
     _store(
         "chunks of two lengths are looked at as if they were equally long",
         "base/even_run.py",
         "                == (*range(offset + size, offset + count * size + 1, size),)\n",
         "                != ()\n",
-        "tests/test_even_run.py",
+        "tests/base/test_even_run.py",
     ),
     _store(
         "a part of a chunk that was checked before is served unchecked",
@@ -1267,14 +1267,14 @@ SOURCE: tuple[Mutant, ...] = (
         "host/descriptors.py",
         "            if RESERVE.give():\n                continue\n",
         "",
-        "tests/test_descriptors.py",
+        "tests/host/test_descriptors.py",
     ),
     _node(
         "a descriptor that was given is not taken back",
         "host/descriptors.py",
         "    os.close(file)\n    RESERVE.refill()\n",
         "    os.close(file)\n",
-        "tests/test_descriptors.py",
+        "tests/host/test_descriptors.py",
     ),
     _node(
         "a body may come as slowly as it likes",
@@ -1337,21 +1337,21 @@ SOURCE: tuple[Mutant, ...] = (
         "net/port/admission.py",
         "        if len(own) >= self._caps.address:\n",
         "        if len(own) > self._caps.node:\n",
-        "tests/test_admission.py",
+        "tests/net/test_admission.py",
     ),
     _node(
         "each connection of a flood searches for an idle one",
         "net/port/admission.py",
         "self._clock_s() < before_s + SEARCH_AGAIN_S",
         "self._clock_s() < before_s",
-        "tests/test_admission.py",
+        "tests/net/test_admission.py",
     ),
     _node(
         "a connection in use gives way",
         "net/port/admission.py",
         "if holder is not None and holder.idle]",
         "if holder is not None]",
-        "tests/test_admission.py",
+        "tests/net/test_admission.py",
     ),
     _recovery(
         "a DataNode that failed a writer is left out though it was heard of since",
@@ -1508,7 +1508,7 @@ SOURCE: tuple[Mutant, ...] = (
         "base/replacement.py",
         "return r >= 3 and",
         "return r >= 2 and",
-        "tests/test_replacement.py",
+        "tests/base/test_replacement.py",
     ),
     _client(
         "what is not acknowledged is not sent again after a Grant",
@@ -1898,15 +1898,15 @@ SOURCE: tuple[Mutant, ...] = (
         "host/due_timer.py",
         "due_s < self._due_s:",
         "due_s < self._handle.when():",
-        "tests/test_rpc.py",
-        "tests/test_calls.py",
+        "tests/net/test_rpc.py",
+        "tests/net/test_calls.py",
     ),
     _node(
         "a NameNode that stood still calls those dead that it did not hear meanwhile",
         "host/stall.py",
         "            self._still_s += now_s - self._seen_s\n",
         "            pass\n",
-        "tests/test_stall.py",
+        "tests/host/test_stall.py",
     ),
     _client(
         "a node on a busy machine must answer as soon as on an idle one",
@@ -1927,7 +1927,7 @@ SOURCE: tuple[Mutant, ...] = (
         "host/due_timer.py",
         "        if self._stood_still:\n",
         "        if False:\n",
-        "tests/test_due_timer.py",
+        "tests/host/test_due_timer.py",
     ),
     _node(
         "two requests of a session have one name",
@@ -1948,7 +1948,7 @@ SOURCE: tuple[Mutant, ...] = (
         "net/port/own_names.py",
         "        return name in self._addresses\n",
         "        return True\n",
-        "tests/test_access.py",
+        "tests/net/test_access.py",
     ),
     _node(
         "fsck passes by a block of a backup that was open",
@@ -1969,49 +1969,49 @@ SOURCE: tuple[Mutant, ...] = (
         "net/port/access_server.py",
         '    if "Origin" in request.headers:\n',
         '    if "Origin " in request.headers:\n',
-        "tests/test_rpc.py",
+        "tests/net/test_rpc.py",
     ),
     _node(
         "a page in a browser may call under a name of its own",
         "net/port/own_names.py",
         "        return host in self._hosts\n",
         "        return True\n",
-        "tests/test_rpc.py",
+        "tests/net/test_rpc.py",
     ),
     _node(
         "a phrase in the access file is a secret",
         "net/port/access.py",
         "            if secret is None:\n",
         "            if number is None:\n",
-        "tests/test_access.py",
+        "tests/net/test_access.py",
     ),
     _node(
         "a body that drips keeps its place",
         "net/port/http_server.py",
         "        return self.reads_body or not (self._request_in_progress or self._messages)\n",
         "        return not (self._request_in_progress or self._messages)\n",
-        "tests/test_stuck_peers.py",
+        "tests/net/test_stuck_peers.py",
     ),
     _node(
         "a stream without a frame keeps its place",
         "net/streams/stream_server.py",
         "        return self._connection.received_bytes == 0\n",
         "        return False\n",
-        "tests/test_stuck_peers.py",
+        "tests/net/test_stuck_peers.py",
     ),
     _node(
         "an answer that nobody reads keeps its place",
         "net/port/http_server.py",
         "        self._unread = self._loop.call_later(self._stall_s, self._give_up_unread)\n",
         "        self._unread = self._loop.call_later(1e6, self._give_up_unread)\n",
-        "tests/test_stuck_peers.py",
+        "tests/net/test_stuck_peers.py",
     ),
     _node(
         "what is no text gets no answer",
         "base/decoders.py",
         "(msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "(msgspec.DecodeError,)",
-        "tests/test_stuck_peers.py",
+        "tests/net/test_stuck_peers.py",
     ),
     _node(
         "a refusal hides that an earlier try may have been done",

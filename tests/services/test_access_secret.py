@@ -20,7 +20,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
 from paxosblock.namenode.backups import take_backup
 from paxosblock.net.port.access import Access
-from tests.relay import relay_in_thread
+from tests.net.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 

@@ -18,9 +18,9 @@ from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import split_address
 from tests.children import memory_bytes
+from tests.net.test_floods import GARBAGE, post
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.flooding import HALF, Restricted, connections
-from tests.test_floods import GARBAGE, post
 from tests.waiting import wait_until
 
 IMPATIENT: Settings = {

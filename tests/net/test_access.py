@@ -31,10 +31,10 @@ from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.streams.stream import STREAM_PATH, connect
 from paxosblock.net.streams.stream import UPGRADE as STREAM
 from paxosblock.net.wire import FrameKind, Header, decode_error
-from tests.relay import relay
-from tests.streams import Echo, Recorder
-from tests.streams import node as stream_node
-from tests.test_call_server import Text, node
+from tests.net.relay import relay
+from tests.net.streams import Echo, Recorder
+from tests.net.streams import node as stream_node
+from tests.net.test_call_server import Text, node
 from tests.waiting import wait_until_async
 
 A, B = b"the secret of the first cluster.", b"that of another one, or the next"

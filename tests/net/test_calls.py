@@ -25,7 +25,7 @@ from paxosblock.net.streams.stream_calls import Bulk, CallChannel, CallServer, o
 from paxosblock.net.wire import FrameKind, Header, MessageTable, encode_error, verify_payload
 from paxosblock.protocol.types import BlockId, ChunkIndex
 from tests.loops import on_both_loops
-from tests.streams import HOST, Recorder, chunk, feed, node, some_bytes
+from tests.net.streams import HOST, Recorder, chunk, feed, node, some_bytes
 from tests.waiting import wait_until_async
 
 

@@ -30,7 +30,7 @@ from paxosblock.net.streams.stream import STREAM_PATH, connect
 from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.net.wire import MAX_BODY_BYTES
 from tests.loops import on_both_loops
-from tests.streams import Echo, Recorder, chunk
+from tests.net.streams import Echo, Recorder, chunk
 from tests.waiting import wait_until_async
 
 SHORT_S = 0.2

@@ -25,7 +25,7 @@ from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import connect
 from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
-from tests.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to
+from tests.net.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to
 from tests.waiting import wait_until_async
 
 # -- frames -------------------------------------------------------------------------------------

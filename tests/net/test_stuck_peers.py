@@ -22,8 +22,8 @@ from paxosblock.net.streams.stream import STREAM_PATH, connect
 from paxosblock.net.streams.stream import UPGRADE as STREAM
 from paxosblock.net.wire import decode_error
 from tests.loops import on_both_loops
-from tests.streams import Recorder, chunk
-from tests.test_floods import TYPE, Node, Text, node, post, rest
+from tests.net.streams import Recorder, chunk
+from tests.net.test_floods import TYPE, Node, Text, node, post, rest
 from tests.waiting import wait_until_async
 
 SHORT_S = 0.2

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = "tests/without_descriptors.py"
+TESTS = "tests/host/without_descriptors.py"
 
 
 def test_when_no_descriptor_is_left(repository: Path) -> None:
