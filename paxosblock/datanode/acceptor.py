@@ -23,8 +23,7 @@ from paxosblock.api.datanode import (
     Envelope,
     NoAnswer,
 )
-from paxosblock.datanode.block import Block
-from paxosblock.datanode.held import FORGOTTEN
+from paxosblock.datanode.block import FORGOTTEN, Block
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
