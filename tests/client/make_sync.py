@@ -21,7 +21,7 @@ TARGET: Final = PACKAGE / "blocking" / "sync.py"
 
 HEAD: Final = '''"""`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
 
-Made by `make generate` from `async_client.py`, `async_names.py` and `block_verbs.py`: change those.
+Made by `make generate` from `async_client.py` and `block_verbs.py`: change those.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DATANODE: Final = '''
 class DataNode(DataNodeBase):
     """The calls of the seed to one DataNode. Made by `Client.datanode`."""
 '''
-SOURCES: Final = ("async_client.py", "names/async_names.py", "block_verbs.py")
+SOURCES: Final = ("async_client.py", "block_verbs.py")
 IN_THE_BASE: Final = {"close", "config", "retry_for"}
 
 WORDS: Final = (
@@ -67,10 +67,10 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def made() -> str:
     """Return the text of the module."""
-    client, names, verbs = map(_source, SOURCES)
-    body = CLIENT + "".join([*_methods(client, "Client"), *_methods(names, "AsyncNames")])
+    client, verbs = map(_source, SOURCES)
+    body = CLIENT + "".join(_methods(client, "Client"))
     body += DATANODE + "".join(_methods(verbs, "DataNode"))
-    imports = sorted({line for source in (client, names, verbs) for line in _imports(source, body)})
+    imports = sorted({line for source in (client, verbs) for line in _imports(source, body)})
     return _tidy(HEAD + "".join(imports) + OURS + body)
 
 

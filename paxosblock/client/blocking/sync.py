@@ -1,6 +1,6 @@
 """`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
 
-Made by `make generate` from `async_client.py`, `async_names.py` and `block_verbs.py`: change those.
+Made by `make generate` from `async_client.py` and `block_verbs.py`: change those.
 """
 
 from __future__ import annotations
@@ -194,68 +194,6 @@ class Client(ClientBase):
         """
         return self._run(self._fs.locations, path, offset, length)
 
-    # -- blocks without files, the seed's verbs -------------------------------------------------
-
-    def add_block(
-        self,
-        replication: int | None = None,
-        durability: Durability | str | None = None,
-        window: int | None = None,
-    ) -> BlockView:
-        """AddBlock(): a new block that belongs to no file; this client may write it.
-
-        When this client is gone and its lease is over, the NameNode ends the block with what was
-        acknowledged. The block stays until `delete_block`.
-
-        Every member has an empty replica when this returns (see `datanode` for writing).
-
-        Raises:
-            NoSpaceError: too few DataNodes.
-            UnavailableError: a DataNode took no replica; the block is finalized, empty.
-        """
-        return self._run(self._fs.add_block, replication, durability, window)
-
-    def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
-        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
-
-        The view's record has the length that was decided.
-
-        Raises:
-            FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: not all replicas hold exactly that many chunks.
-        """
-        return self._run(self._fs.finalize_block, block, length)
-
-    def delete_block(self, block: BlockId) -> bool:
-        """Delete a block that belongs to no file; False when there is none (any more).
-
-        Raises InvalidRequestError when it belongs to a file.
-        """
-        return self._run(self._fs.delete_block, block)
-
-    def get_block(self, block: BlockId) -> BlockView:
-        """GetBlock(b): its record, linearizable, and the addresses of its members.
-
-        Raises NotFoundError when there is no such block.
-        """
-        return self._run(self._fs.get_block, block)
-
-    def check_block(self, block: BlockId) -> BlockCheck:
-        """Read and compare the whole of every replica of a finalized block.
-
-        Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
-
-        Raises:
-            NotFoundError: there is no such block.
-            NotReadyError: its length is not decided yet.
-        """
-        return self._run(self._fs.check_block, block)
-
-    def datanode(self, member: BlockMember) -> DataNode:
-        """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
-        there = self._fs.datanode(member)
-        return DataNode(self, self._background, there)
-
     # -- names ----------------------------------------------------------------------------------
 
     def stat(self, path: AnyPath) -> FileStatus:
@@ -429,6 +367,68 @@ class Client(ClientBase):
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""
         return self._run(self._fs.transaction_status, app_id)
+
+    # -- blocks without files, the seed's verbs -------------------------------------------------
+
+    def add_block(
+        self,
+        replication: int | None = None,
+        durability: Durability | str | None = None,
+        window: int | None = None,
+    ) -> BlockView:
+        """AddBlock(): a new block that belongs to no file; this client may write it.
+
+        When this client is gone and its lease is over, the NameNode ends the block with what was
+        acknowledged. The block stays until `delete_block`.
+
+        Every member has an empty replica when this returns (see `datanode` for writing).
+
+        Raises:
+            NoSpaceError: too few DataNodes.
+            UnavailableError: a DataNode took no replica; the block is finalized, empty.
+        """
+        return self._run(self._fs.add_block, replication, durability, window)
+
+    def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
+        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
+
+        The view's record has the length that was decided.
+
+        Raises:
+            FencedError: a recovery decided another length, or the block has another writer.
+            InvalidRequestError: not all replicas hold exactly that many chunks.
+        """
+        return self._run(self._fs.finalize_block, block, length)
+
+    def delete_block(self, block: BlockId) -> bool:
+        """Delete a block that belongs to no file; False when there is none (any more).
+
+        Raises InvalidRequestError when it belongs to a file.
+        """
+        return self._run(self._fs.delete_block, block)
+
+    def get_block(self, block: BlockId) -> BlockView:
+        """GetBlock(b): its record, linearizable, and the addresses of its members.
+
+        Raises NotFoundError when there is no such block.
+        """
+        return self._run(self._fs.get_block, block)
+
+    def check_block(self, block: BlockId) -> BlockCheck:
+        """Read and compare the whole of every replica of a finalized block.
+
+        Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
+
+        Raises:
+            NotFoundError: there is no such block.
+            NotReadyError: its length is not decided yet.
+        """
+        return self._run(self._fs.check_block, block)
+
+    def datanode(self, member: BlockMember) -> DataNode:
+        """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
+        there = self._fs.datanode(member)
+        return DataNode(self, self._background, there)
 
 
 class DataNode(DataNodeBase):
