@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fsspec.asyn import AbstractAsyncStreamedFile
 from fsspec.spec import AbstractBufferedFile
@@ -36,9 +36,15 @@ from paxosblock.client.reading.file_reader import AsyncFileReader
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from paxosblock.client.fsspec.filesystem import PaxosBlockFileSystem
-
 LINE_BUFFER_BYTES: Final = 64 * KIB
+
+
+class FileSystem(Protocol):
+    """The file system of a file, as far as the file uses it."""
+
+    @property
+    def runner(self) -> OtherLoop:
+        """Runs coroutines where the connection of the file system lives."""
 
 
 class CachedFile(AbstractBufferedFile):
@@ -46,7 +52,7 @@ class CachedFile(AbstractBufferedFile):
 
     def __init__(
         self,
-        fs: PaxosBlockFileSystem,
+        fs: FileSystem,
         reader: AsyncFileReader,
         block_size: int | None,
         cache_type: str,
@@ -84,9 +90,7 @@ class ReadFile(CachedFile):
     fsspec's own caches are not used: they fetch one range at a time.
     """
 
-    def __init__(
-        self, fs: PaxosBlockFileSystem, reader: AsyncFileReader, block_size: int | None
-    ) -> None:
+    def __init__(self, fs: FileSystem, reader: AsyncFileReader, block_size: int | None) -> None:
         super().__init__(fs, reader, block_size, "none", None)
         self._buffered = io.BufferedReader(self.raw, LINE_BUFFER_BYTES)
 
@@ -131,9 +135,7 @@ class WriteFile(AbstractBufferedFile):
 
     closed: bool
 
-    def __init__(
-        self, fs: PaxosBlockFileSystem, staged: StagedFile, mode: str, *, autocommit: bool
-    ) -> None:
+    def __init__(self, fs: FileSystem, staged: StagedFile, mode: str, *, autocommit: bool) -> None:
         self.staged = staged
         self._runner = fs.runner
         self._stream = SinkWriter(fs, self._runner, staged.writer)
@@ -380,7 +382,7 @@ class TextFile(io.TextIOWrapper):
 class AsyncReadFile(AbstractAsyncStreamedFile):
     """A file being read on the event loop: `async with await fs.open_async(path) as f`."""
 
-    def __init__(self, fs: PaxosBlockFileSystem, reader: AsyncFileReader) -> None:
+    def __init__(self, fs: FileSystem, reader: AsyncFileReader) -> None:
         self._reader = reader
         self._details = details_of(reader)
         super().__init__(fs, reader.path, "rb", cache_type="none", size=reader.size)
@@ -406,9 +408,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
 
     closed: bool
 
-    def __init__(
-        self, fs: PaxosBlockFileSystem, staged: StagedFile, mode: str, *, autocommit: bool
-    ) -> None:
+    def __init__(self, fs: FileSystem, staged: StagedFile, mode: str, *, autocommit: bool) -> None:
         super().__init__(fs, staged.target, mode, autocommit=autocommit)
         self.staged = staged
         self.loc = staged.offset

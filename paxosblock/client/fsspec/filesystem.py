@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from glob import has_magic
 from typing import IO, Any, Final
 
-from fsspec.asyn import sync_wrapper
+from fsspec.asyn import AsyncFileSystem, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.compression import compr
 from fsspec.core import get_compression
+from fsspec.spec import make_instance
+from fsspec.transaction import Transaction
 from fsspec.utils import isfilelike
 
-from paxosblock.api.transaction import Marker
+from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import (
+    AssertAbsent,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+)
+from paxosblock.base.path import STAGING
 from paxosblock.base.settings import did_you_mean
-from paxosblock.base.units import MIB
+from paxosblock.base.units import MIB, parse_duration
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.blocking.background import OtherLoop
 from paxosblock.client.fsspec.appending import Addition
+from paxosblock.client.fsspec.connection import Connection
 from paxosblock.client.fsspec.files import (
     AsyncReadFile,
     AsyncWriteFile,
@@ -27,11 +44,22 @@ from paxosblock.client.fsspec.files import (
     TextFile,
     WriteFile,
 )
-from paxosblock.client.fsspec.names import NameVerbs
-from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
+from paxosblock.client.fsspec.info import Info, info_of, ukey_of
+from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
+from paxosblock.client.fsspec.staging import Publish, StagedFile, StagingArea, discard, publish
+from paxosblock.client.names.own_hosts import OwnHosts, is_url
+from paxosblock.client.names.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
+from paxosblock.client.names.walk import base_name, join
 from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.client.writing.file_writer import AsyncFileWriter
-from paxosblock.errors import ConfigError, InvalidRequestError
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    IsDirectoryError,
+    NotDirectoryError,
+    NotFoundError,
+)
 
 PIECE_BYTES: Final = 2 * MIB
 """Bytes of a local file that are read at once."""
@@ -44,9 +72,75 @@ _TUNING: Final = (
     *("replication", "durability", "chunk_size", "window"),
     *("on_failure", "replace_on_failure", "best_effort"),
 )
+_MISSING: Final = (NotFoundError, NotDirectoryError)
 
 
-class PaxosBlockFileSystem(NameVerbs):
+class PaxosBlockTransaction(Transaction):
+    """`with fs.transaction`: all files that were written in it appear at once, or none.
+
+    It publishes in one replicated transaction; fsspec's own class goes file by file.
+    """
+
+    fs: Any
+
+    def complete(self, commit: bool = True) -> None:
+        """End the transaction.
+
+        Args:
+            commit: publish; otherwise give all files up.
+
+        Raises:
+            InvalidRequestError: a file is still open; nothing was published.
+            PaxosBlockError: a file or directory at a target forbids it; nothing was published. An
+                unknown outcome is that of all files together.
+        """
+        fs = self.fs
+        staged = [_staged(file) for file in self.files]
+        staged = [file for file in staged if not file.discarded]
+        self.files.clear()
+        # In any case, as instances are shared by the whole process.
+        fs._intrans, fs._transaction, self.fs = False, None, None
+        if not commit:
+            fs.runner.run(discard, staged)
+            return
+        unfinished = [file.target for file in staged if not file.writer.closed]
+        if unfinished:
+            fs.runner.run(discard, staged)
+            raise InvalidRequestError(
+                f"nothing was published: '{unfinished[0]}' is open at the end of the transaction"
+            )
+        fs.runner.run(publish, staged)
+
+
+def _staged(file: StagedFile | WriteFile | AsyncWriteFile) -> StagedFile:
+    return file if isinstance(file, StagedFile) else file.staged
+
+
+class _Environment:
+    """The cluster that the environment names, which is part of the key of cached instances."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return os.environ.get(NAMENODES_VARIABLE, "")
+
+
+class _StripProtocol:
+    """fsspec's `_strip_protocol(path)`: it returns the path in a URL that a user wrote.
+
+    Called on the class, it can only return the path. An instance also refuses a URL of another
+    cluster, whose path would otherwise be taken for one of its own.
+    """
+
+    def __get__(self, fs: PaxosBlockFileSystem | None, owner: type) -> Callable[[Any], Any]:
+        return functools.partial(_stripped, path_of_url if fs is None else fs.own_path)
+
+
+def _stripped(path_of: Callable[[str], str], path: Any) -> Any:
+    if isinstance(path, list | tuple):
+        return [_stripped(path_of, each) for each in path]
+    return path_of(os.fspath(path))
+
+
+class PaxosBlockFileSystem(AsyncFileSystem):
     """A cluster as an fsspec file system: `fsspec.filesystem("paxosblock", namenodes=...)`.
 
     A file appears under its name when it was written completely and closed; what was there before
@@ -57,6 +151,326 @@ class PaxosBlockFileSystem(NameVerbs):
     Errors are those of `paxosblock.errors`, which are also the built-in ones (FileNotFoundError,
     FileExistsError, IsADirectoryError, ConnectionError, ...).
     """
+
+    protocol = "paxosblock"
+    root_marker = "/"
+    transaction_type = PaxosBlockTransaction
+    environment = _Environment()
+    _strip_protocol = _StripProtocol()
+    _extra_tokenize_attributes = ("environment",)
+
+    def __init__(
+        self,
+        namenodes: str | Iterable[str] | None = None,
+        *,
+        staging_ttl: str | int = "1d",
+        asynchronous: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+        batch_size: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Make a file system that is not connected yet.
+
+        Args:
+            namenodes: `host:port[,host:port]`, as in a URL; None takes PAXOSBLOCK_NAMENODES.
+            staging_ttl: how long unpublished files stay after a program was killed.
+            asynchronous, loop, batch_size: as for any asynchronous file system of fsspec.
+            settings: of the client, as its configuration file has them: `replication`,
+                `block_size`, `durability`, `chunk_size`, `window`, `retry_for`, ...
+
+        Raises:
+            ConfigError: no cluster is named, an option is unknown, or a value makes no sense.
+        """
+        self.namenodes = cluster_addresses(namenodes)
+        self._own_hosts = OwnHosts(self.namenodes)
+        self._config = config_of(settings)
+        self._ttl_s = parse_duration(str(staging_ttl))
+        self._connection: Connection | None = None
+        super().__init__(asynchronous=asynchronous, loop=loop, batch_size=batch_size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it by its arguments; the copy reaches the same cluster whatever its environment
+        says.
+        """
+        options = {**self.storage_options, "namenodes": ",".join(self.namenodes)}
+        return make_instance, (type(self), (), options)
+
+    def __eq__(self, other: object) -> bool:
+        """True if both reach the same cluster with the same options, however it was named."""
+        return type(other) is type(self) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.namenodes))
+
+    def own_path(self, written: str) -> str:
+        """Return the path in a URL, or a plain path as it is.
+
+        Raises:
+            InvalidRequestError: a URL of another cluster.
+        """
+        return path_of_url(self._own_hosts.path(written) if is_url(written) else written)
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        return options_of_url(path)
+
+    def unstrip_protocol(self, name: str) -> str:
+        """Return the full URL of a path, which any program can open."""
+        return f"{SCHEME}{','.join(self.namenodes)}{self.own_path(name)}"
+
+    @property
+    def fsid(self) -> str:
+        """Return the cluster, by its NameNodes."""
+        return f"paxosblock-{','.join(sorted(self.namenodes))}"
+
+    @property
+    def runner(self) -> OtherLoop:
+        """Runs coroutines on fsspec's event loop, for the synchronous files.
+
+        Raises:
+            RuntimeError: this process was forked since the file system was made.
+            InvalidRequestError: the file system is an asynchronous one.
+        """
+        if self.loop is None:
+            raise InvalidRequestError("an asynchronous file system: use open_async")
+        return OtherLoop(self.loop)
+
+    async def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is None or connection.loop is not asyncio.get_running_loop():
+            connection = Connection(self.namenodes, self._config, self._ttl_s)
+            connection.close_at_end_of(self)
+            self._connection = connection
+        return connection
+
+    async def aclose(self) -> None:
+        """Close all connections and give up unpublished files; later uses open new ones."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    close = sync_wrapper(aclose)
+
+    async def _client(self) -> AsyncClient:
+        return (await self._connected()).client
+
+    async def _staging(self) -> StagingArea:
+        return (await self._connected()).staging
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    async def _info(self, path: str, **kwargs: Any) -> Info:
+        """`name`, `size`, `type`, `created`, `mtime` and more; see `info_of`."""
+        return info_of(await self._status(path))
+
+    async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        path = self.own_path(path)
+        entries = await (await self._client()).list(path)
+        infos = [info_of(entry) for entry in entries if entry.path != STAGING]
+        return infos if detail else [info["name"] for info in infos]
+
+    async def _exists(self, path: str, **kwargs: Any) -> bool:
+        return await (await self._client()).exists(self.own_path(path))
+
+    async def _isfile(self, path: str) -> bool:
+        return await self._kind(path) is Kind.FILE
+
+    async def _isdir(self, path: str) -> bool:
+        return await self._kind(path) is Kind.DIRECTORY
+
+    async def _walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        *,
+        on_error: str | Callable[[Exception], None] = "omit",
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        """Leave out a directory that is gone; but raise if no NameNode answers."""
+        heard = _raise_unless_missing if on_error == "omit" else on_error
+        async for found in super()._walk(path, maxdepth, on_error=heard, **kwargs):
+            yield found
+
+    async def _find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
+    ) -> Any:
+        found = await super()._find(path, maxdepth, withdirs, **kwargs)
+        if isinstance(found, dict) and {} in found.values():
+            return {name: await self._info(name) for name in found}  # `path` is a file
+        return found
+
+    async def _du(
+        self,
+        path: str,
+        total: bool = True,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Sizes in bytes, from the listings alone."""
+        found = await self._find(path, maxdepth, withdirs, detail=True, **kwargs)
+        sizes = {name: info["size"] for name, info in found.items()}
+        return sum(sizes.values()) if total else sizes
+
+    async def _created(self, path: str) -> datetime:
+        """Return when the file or directory was made."""
+        return datetime.fromtimestamp((await self._status(path)).created_ms / 1000, UTC)
+
+    async def _modified(self, path: str) -> datetime:
+        """Return when its content last changed."""
+        return datetime.fromtimestamp((await self._status(path)).modified_ms / 1000, UTC)
+
+    async def _ukey(self, path: str) -> str:
+        """Return a value that differs when the content may differ."""
+        return ukey_of(await self._status(path))
+
+    async def _checksum(self, path: str) -> int:
+        """Return `ukey` as a number, as fsspec does; it is not made from the bytes."""
+        return int(await self._ukey(path), 16)
+
+    async def _locations(
+        self, path: str, offset: int = 0, length: int | None = None
+    ) -> list[BlockLocation]:
+        """List the blocks of a file and the DataNodes of each; see `AsyncClient.locations`."""
+        return await (await self._client()).locations(self.own_path(path), offset, length)
+
+    # -- changes --------------------------------------------------------------------------------
+
+    async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a directory. Raises FileExistsError if it is there, FileNotFoundError if its parent
+        is not, unless `create_parents`."""
+        path = self.own_path(path)
+        if create_parents:
+            await (await self._client()).transact([AssertAbsent(path), MakeDirectory(path)])
+        else:
+            await (await self._client()).mkdirs(path, parents=False)
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a directory and its parents. Raises FileExistsError if it is there, unless
+        `exist_ok`."""
+        if exist_ok:
+            await (await self._client()).mkdirs(self.own_path(path))
+        else:
+            await self._mkdir(path)
+
+    async def _rmdir(self, path: str) -> None:
+        """Delete an empty directory. Raises OSError when it is not empty, or no directory."""
+        status = await self._status(path)
+        if status.kind is not Kind.DIRECTORY:
+            raise NotDirectoryError(f"'{status.path}' is no directory", path=status.path)
+        await (await self._client()).delete(status.path)
+
+    async def _rm_file(self, path: str, **kwargs: Any) -> None:
+        await self._delete([await self._status(path)], recursive=False)
+
+    async def _rm(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Delete files, and directories when `recursive`: all of them in one step.
+
+        Raises:
+            FileNotFoundError, IsADirectoryError: one is not there, or is a directory without
+                `recursive`; nothing was deleted.
+        """
+        if maxdepth is not None and recursive:
+            paths = reversed(await self._expand_path(path, recursive=True, maxdepth=maxdepth))
+            operations: list[Operation] = [Delete(each) for each in paths]
+            await (await self._client()).transact(operations)
+            return
+        paths = await self._named(path)
+        found = await asyncio.gather(*(self._status(each) for each in paths))
+        await self._delete(found, recursive)
+
+    async def _delete(self, found: Iterable[FileStatus], recursive: bool) -> None:
+        for each in found:
+            if each.kind is Kind.DIRECTORY and not recursive:
+                raise IsDirectoryError(f"'{each.path}' is a directory", path=each.path)
+        operations: list[Operation] = [Delete(each.path, recursive) for each in found]
+        await (await self._client()).transact(operations)
+
+    async def _mv(
+        self,
+        path1: str | list[str],
+        path2: str | list[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Move files or directories, in one step and without copying a byte.
+
+        Files that are at the new places are replaced. A single source goes into `path2` when that
+        is a directory, or to it when not; several always go into it.
+
+        Raises:
+            FileNotFoundError, FileExistsError: no source, or a directory is at the new place;
+                nothing was moved.
+        """
+        sources = await self._named(path1)
+        targets = await self._targets(sources, path2)
+        operations: list[Operation] = []
+        for source, target in zip(sources, targets, strict=True):
+            parent = target.rpartition("/")[0]
+            if source != target:
+                operations += [MakeDirectory(parent)] if parent else []
+                operations.append(Rename(source, target, overwrite=True))
+        if operations:
+            await (await self._client()).transact(operations)
+
+    async def _targets(self, sources: list[str], path2: str | list[str]) -> list[str]:
+        if not isinstance(path2, str):
+            return [self.own_path(each) for each in path2]
+        into = len(sources) > 1 or path2.endswith("/") or await self._isdir(path2)
+        path2 = self.own_path(path2)
+        if not into:
+            return [path2]
+        return [join(path2, base_name(each)) for each in sources]
+
+    async def _set_replication(self, path: str, replication: int) -> None:
+        """Set how many replicas a file has; the name is the one that fsspec's WebHDFS has."""
+        await (await self._client()).set_replication(self.own_path(path), replication)
+
+    async def _truncate(self, path: str, length: int) -> None:
+        """Cut a file to its first `length` bytes; fsspec itself has no name for that."""
+        await (await self._client()).truncate(self.own_path(path), length)
+
+    # fsspec derives synchronous names only for its own list of verbs.
+    created = sync_wrapper(_created)
+    modified = sync_wrapper(_modified)
+    ukey = sync_wrapper(_ukey)
+    checksum = sync_wrapper(_checksum)
+    locations = sync_wrapper(_locations)
+    rmdir = sync_wrapper(_rmdir)
+    mv = sync_wrapper(_mv)
+    set_replication = sync_wrapper(_set_replication)
+    truncate = sync_wrapper(_truncate)
+
+    async def _status(self, path: str) -> FileStatus:
+        return await (await self._client()).stat(self.own_path(path))
+
+    async def _named(self, path: str | list[str]) -> list[str]:
+        """Return the paths; one that names nothing may be a pattern."""
+        if isinstance(path, str):
+            path = self.own_path(path)
+            literal = not has_magic(path) or await self._exists(path)
+            return [path] if literal else await self._globbed(path)
+        return [name for each in path for name in await self._named(each)]
+
+    async def _globbed(self, pattern: str) -> list[str]:
+        found: list[str] = await self._glob(pattern)
+        if not found:
+            raise NotFoundError(f"'{pattern}' matches nothing", path=pattern)
+        return found
+
+    async def _kind(self, path: str) -> Kind | None:
+        try:
+            return (await self._status(path)).kind
+        except _MISSING:
+            return None
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -325,3 +739,8 @@ async def _slice(reader: AsyncFileReader, start: int | None, end: int | None) ->
 
 def _each(limits: int | Sequence[int | None] | None, count: int) -> Sequence[int | None]:
     return [limits] * count if limits is None or isinstance(limits, int) else limits
+
+
+def _raise_unless_missing(error: Exception) -> None:
+    if not isinstance(error, _MISSING):
+        raise error
