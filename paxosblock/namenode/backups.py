@@ -51,9 +51,8 @@ from paxosblock.namenode.kv.files import publish
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
-from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.kv.rocks_table import ROCKS, check_apart
 from paxosblock.namenode.kv.table import Receiver, Table, pieces
 from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant

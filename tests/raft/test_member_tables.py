@@ -22,8 +22,7 @@ from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Edit, Expect, Versioned
-from paxosblock.namenode.kv.rocks_check import check_apart
-from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
+from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable, check_apart
 from paxosblock.namenode.kv.table import pieces
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.machine import ReplicatedMachine

@@ -17,7 +17,10 @@ All calls of the binding hold the interpreter but `flush`, which may take as lon
 from __future__ import annotations
 
 import logging
+import signal
 import struct
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -32,13 +35,19 @@ from paxosblock.base.checksum import Buffer
 from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.base.formats import FROM_A_COPY, refuse_later
 from paxosblock.base.units import KIB
-from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    PaxosBlockError,
+    StorageError,
+    UnavailableError,
+)
 from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.files import numbered, numbers
 from paxosblock.namenode.kv.gaps import Gaps
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 from paxosblock.namenode.kv.journal import check_formats
-from paxosblock.namenode.kv.rocks_check import check_apart
 from paxosblock.namenode.kv.rocks_files import (
     FileCheckpoint,
     FileReceiver,
@@ -65,6 +74,12 @@ _META: Final = b""
 _FORMAT: Final = 1
 _REVISION = struct.Struct(">Q")
 _FIRST_KEY: Final = b"\0"
+
+_CHECK: Final = "paxosblock.namenode.kv.rocks_check"
+"""The program that reads all of a database; it imports this module, so this starts it by name."""
+_KINDS: Final = {
+    kind.__name__: kind for kind in (ConfigError, CorruptionError, NoSpaceError, StorageError)
+}
 
 CACHED_KEYS: Final = 32_768
 """Keys in each half of the cache of values."""
@@ -409,6 +424,43 @@ class RocksReceiver:
 
     def discard(self) -> None:
         self._files.discard()
+
+
+def check_apart(path: Path) -> int:
+    """Read every key of the database at `path`, which nobody has open, and change nothing of it;
+    return the entry that it is after. Blocks for long.
+
+    Raises:
+        ConfigError: a later version wrote it.
+        CorruptionError: it is damaged, or not whole.
+        NoSpaceError: there is no memory, or no descriptor, for another process.
+        StorageError: the disk refuses.
+        UnavailableError: the process ended before it had an answer, so nothing is known of the
+            database. It may be read again.
+    """
+    command = (sys.executable, "-m", _CHECK, str(path))
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise NoSpaceError(f"{path}: cannot start a process that reads it: {error}") from error
+    kind, _, words = done.stdout.strip().partition(" ")
+    if kind in _KINDS:
+        raise _KINDS[kind](words)
+    if done.returncode != 0:
+        raise UnavailableError(
+            f"{path}: the process that reads it {_end(done)}; nothing is known of what it read"
+        )
+    return int(kind)
+
+
+def _end(done: subprocess.CompletedProcess[str]) -> str:
+    """Return how a process ended that could not say it."""
+    if done.returncode < 0:
+        return f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
+    last = "".join(done.stderr.splitlines()[-1:])
+    return f"ended with code {done.returncode} {last}".rstrip()
 
 
 def open_rocks(disk: Disk, folder: Path) -> RocksTable:
