@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from paxosblock.errors import (
     ConfigError,
@@ -22,12 +22,13 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.table import Checkpoint, Receiver
+from paxosblock.namenode.raft.contract import MemberLog
 from paxosblock.namenode.raft.log import ROOM_POLL_S
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.messages import InstallSnapshot
 from paxosblock.namenode.raft.roles import RaftFollower
 
-if TYPE_CHECKING:
-    from paxosblock.namenode.raft.node import RaftNode
+T = TypeVar("T")
 
 CHECKS_MAX: Final = 3
 """Attempts to check a table that came, before all of it is fetched again: the process that reads it
@@ -124,10 +125,41 @@ class Outgoing:
         self._state.post(message, self._peer)
 
 
+class Member(Protocol):
+    """The member that takes a table, as far as a transfer knows it (`RaftNode`)."""
+
+    address: str
+    machine: ReplicatedMachine
+    log: MemberLog
+
+    @property
+    def role(self) -> object:
+        """Return its role; None once it has stopped."""
+
+    @property
+    def free_for_table(self) -> bool:
+        """True if nothing is being done with the table on the disk."""
+
+    def work_on_table(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this `work` while no other is done with the table."""
+
+    def run(self, step: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a step that blocks in a thread."""
+
+    async def install(self, receiver: Receiver) -> None:
+        """Go on from the table that came, which is checked."""
+
+    def refuse(self, what: str) -> None:
+        """Count a message that no member of this cluster sends."""
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good because of an error of the disk, or a mistake of our own."""
+
+
 class Incoming:
     """The follower's end."""
 
-    def __init__(self, node: RaftNode, receive: Callable[[], Receiver]) -> None:
+    def __init__(self, node: Member, receive: Callable[[], Receiver]) -> None:
         """Begin without a transfer; `receive` begins a draft, and blocks."""
         self._node = node
         self._receive = receive
