@@ -403,6 +403,26 @@ def copy_file(disk: Disk, source: FileHandle, target: Path) -> FileHandle:
     return copy
 
 
+def open_alone(disk: Disk, path: Path, draft: Path) -> FileHandle:
+    """Open a file to change it; if it has another name, a copy takes its place first, by way of
+    `draft`, and the other name keeps the bytes.
+
+    Raises:
+        NoSpaceError: there is no room for a copy; nothing was changed.
+        StorageError: as the disk says.
+    """
+    shared = disk.open(path)
+    if disk.link_count(shared) == 1:
+        return shared
+    try:
+        own = copy_file(disk, shared, draft)
+    finally:
+        disk.close(shared)
+    disk.rename(draft, path)
+    disk.sync_folder(path.parent)
+    return own
+
+
 def cut_file(disk: Disk, path: Path, size_bytes: int) -> None:
     """Shorten the file to `size_bytes`, and make what remains durable."""
     with opened(disk, path) as file:

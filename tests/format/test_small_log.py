@@ -16,7 +16,6 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
-from paxosblock.datanode.store.load import load
 from paxosblock.datanode.store.small_log import SegmentRemoved, SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
 from paxosblock.datanode.store.small_segment import HEADER_BYTES, RecordKind
@@ -142,7 +141,7 @@ def test_a_segment_of_a_later_format_is_refused_and_nothing_is_changed() -> None
     files = WRITTEN | {SEGMENT: bytes(data)}
     disk = SimulatedDisk(files)
     with pytest.raises(ConfigError, match="log_1 is of format 2"):
-        load(FileStore(disk, FOLDER, "boot-2"))
+        FileStore(disk, FOLDER, "boot-2").load()
     assert disk.files() == files
 
 
@@ -153,7 +152,7 @@ async def test_without_a_mark_a_segment_that_is_missing_fails_the_volume(
     files = await written(*BLOCKS)
     del files[SEGMENT.with_name("log_2")], files[SEGMENT.with_name("durable")]
     with pytest.raises(StorageError, match="log_2 is missing"):
-        load(FileStore(SimulatedDisk(files), FOLDER, "boot-2"))
+        FileStore(SimulatedDisk(files), FOLDER, "boot-2").load()
 
 
 async def test_a_chunk_whose_segment_is_gone_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +364,7 @@ async def test_a_rollback_brings_small_replicas_back_as_they_were() -> None:
     roll_back(disk.next_process(), [FOLDER])
     assert found(disk.files(), "boot-1") == {BLOCKS[0]: WHOLE[BLOCKS[0]]}
     again = SimulatedDisk(disk.files())
-    load(FileStore(again, FOLDER, "boot-1"))
+    FileStore(again, FOLDER, "boot-1").load()
     assert b"forgot" not in again.files()[FOLDER / "VERSION"], "the mark is of the time since"
 
 

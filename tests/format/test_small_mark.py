@@ -12,7 +12,6 @@ from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.disk_format import Forgot
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
-from paxosblock.datanode.store.load import load
 from paxosblock.datanode.store.small_log import SmallLog
 from paxosblock.datanode.store.small_segment import (
     HEADER_BYTES,
@@ -49,7 +48,7 @@ TWO_BITS = 0x41
 def forgot_in(files: Files, boot: str = "boot-1") -> Forgot | None:
     """Return the losses that a start notes durably."""
     disk = SimulatedDisk(files)
-    load(FileStore(disk, FOLDER, boot))
+    FileStore(disk, FOLDER, boot).load()
     identity = read_identity(disk, FOLDER)
     assert identity is not None
     return identity.forgot

@@ -417,9 +417,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a file that a snapshot has, too, is changed in place",
-        "datanode/store/file_store.py",
-        "if self.disk.link_count(shared) == 1:",
-        "if self.disk.link_count(shared) >= 1:",
+        "host/disk.py",
+        "if disk.link_count(shared) == 1:",
+        "if disk.link_count(shared) >= 1:",
         "tests/datanode/test_model.py",
     ),
     _store(

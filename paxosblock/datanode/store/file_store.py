@@ -35,8 +35,9 @@ from paxosblock.datanode.store.layout import (
     data_name,
     home,
     meta_name,
+    own_draft,
 )
-from paxosblock.datanode.store.load import load, load_finalized, stored_metadata, wake
+from paxosblock.datanode.store.load import Parts, load, load_finalized, stored_metadata, wake
 from paxosblock.datanode.store.meta import describe
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.records import checked, record_start
@@ -47,8 +48,8 @@ from paxosblock.host.disk import (
     Disk,
     FileHandle,
     Room,
-    copy_file,
     is_gone,
+    open_alone,
     opened,
     prove,
     publish_open,
@@ -81,13 +82,17 @@ class FileStore:
         self._temporary = folder / TEMPORARY
         self.removals = Removals(disk, self._temporary)
         self._drafts = Drafts(disk, self._temporary)
-        self.finalized = FilesAtRest(folder / CURRENT, partial(load_finalized, self))
+        small, removals = self.small, self.removals
+        self._parts = Parts(disk, folder, boot, self.spare, small, removals, self.store_metadata)
+        self.finalized = FilesAtRest(folder / CURRENT, partial(load_finalized, self._parts))
         self._left: set[Path] = set()
         """Folders in which a power cut may bring back files that `_leave` removed."""
         self._settling = threading.Lock()
 
     def load(self) -> Found:
-        return load(self)
+        found, alone = load(self._parts)
+        self.finalized.expect(alone)
+        return found
 
     def is_unread(self, block: BlockId) -> bool:
         return self.finalized.is_unread(block)
@@ -103,7 +108,7 @@ class FileStore:
         return self.small.rests(block) if small else self.finalized.rests(block)
 
     def wake(self, block: BlockId) -> Loaded:
-        return wake(self, block) if self.small.rests(block) else self.finalized.wake(block)
+        return wake(self.small, block) if self.small.rests(block) else self.finalized.wake(block)
 
     def tidy(self) -> None:
         self.small.tidy()
@@ -207,7 +212,7 @@ class FileStore:
         frame = self.small.frame(block) if len(log) else b""
         checked(block, log, range(len(log)), frame)
         path = self._data_path(after, 0)
-        handle = publish_open(self.disk, self._temporary / f"{path.name}.own", path, [frame])
+        handle = publish_open(self.disk, own_draft(self.folder, path), path, [frame])
         return ReplicaFiles(OpenFile(self.disk, handle), path.parent, path.name, 0)
 
     def _discard(self, files: ReplicaFiles) -> None:
@@ -270,23 +275,6 @@ class FileStore:
         if isinstance(files, SmallPlace):
             return self.small.log
         return OpenFile(self.disk, self.disk.open(_ours(files).path))
-
-    def open_alone(self, path: Path) -> FileHandle:
-        """Open a block file to change it; if a snapshot shares it, replace it by a copy first.
-
-        A replica that takes writes already has a file of its own: it was made, or opened by this.
-        """
-        shared = self.disk.open(path)
-        if self.disk.link_count(shared) == 1:
-            return shared
-        draft = self._temporary / f"{path.name}.own"
-        try:
-            own = copy_file(self.disk, shared, draft)
-        finally:
-            self.disk.close(shared)
-        self.disk.rename(draft, path)
-        self.disk.sync_folder(path.parent)
-        return own
 
     def read(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
@@ -414,7 +402,7 @@ class FileStore:
 
     def _existing(self, path: Path) -> OpenFile:
         try:
-            return OpenFile(self.disk, self.open_alone(path))
+            return OpenFile(self.disk, open_alone(self.disk, path, own_draft(self.folder, path)))
         except StorageError as error:
             if is_gone(error):
                 raise CorruptionError(str(error)) from error

@@ -43,6 +43,11 @@ def data_name(block: BlockId, epoch: Generation, copy: int) -> str:
     return f"{stem}.{copy}" if copy else stem
 
 
+def own_draft(volume: Path, path: Path) -> Path:
+    """Return where a block file is made before it takes the name `path`."""
+    return volume / TEMPORARY / f"{path.name}.own"
+
+
 def meta_name(block: BlockId) -> str:
     """Return the name of the meta file."""
     return f"blk_{block}{_META}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from paxosblock.datanode.store.damaged_file import read_damaged
+from paxosblock.datanode.store.damaged_file import read_damaged, write_damaged
 from paxosblock.datanode.store.disk_format import Found, Loaded, Stored
 from paxosblock.datanode.store.identity import VERSION, forget, read_identity
 from paxosblock.datanode.store.layout import (
@@ -30,22 +30,22 @@ from paxosblock.datanode.store.layout import (
     data_name,
     home,
     meta_name,
+    own_draft,
     pairs,
     sort_in,
 )
 from paxosblock.datanode.store.meta import Metadata, decode_metadata
 from paxosblock.datanode.store.records import record_start, scan
-from paxosblock.datanode.store.small_replicas import SmallLoaded, SmallPlace
+from paxosblock.datanode.store.removals import Removals
+from paxosblock.datanode.store.small_replicas import SmallLoaded, SmallPlace, SmallReplicas
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from paxosblock.host.disk import Disk, is_shortage, opened, read_file
+from paxosblock.host.disk import Disk, is_shortage, open_alone, opened, read_file
+from paxosblock.host.kept_room import KeptRoom
 from paxosblock.host.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState
-
-if TYPE_CHECKING:
-    from paxosblock.datanode.store.file_store import FileStore
 
 UNKNOWN_EPOCH: Final = Generation(2**63 - 1)
 """The epoch of a replica without metadata and block file: later than any decision."""
@@ -53,9 +53,25 @@ UNKNOWN_EPOCH: Final = Generation(2**63 - 1)
 _log = logging.getLogger(__name__)
 
 
-def load(store: FileStore) -> Found:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a store that a start puts in order.
+
+    `store_metadata` replaces the metadata of a replica durably, and returns its files.
+    """
+
+    disk: Disk
+    folder: Path
+    boot: str
+    spare: KeptRoom
+    small: SmallReplicas
+    removals: Removals
+    store_metadata: Callable[[Stored, Replica], ReplicaFiles]
+
+
+def load(store: Parts) -> tuple[Found, dict[BlockId, str]]:
     """Load every replica of the volume, but leave those unread that are finalized, by the names of
-    their files, and that nothing is known to have happened to.
+    their files, and that nothing is known to have happened to; return these names, too.
 
     Raises:
         ConfigError: a later version wrote a meta file; nothing was changed.
@@ -86,17 +102,16 @@ def load(store: FileStore) -> Found:
         if found[block].metas and block in store.small:
             store.small.forget(block)  # it was moved to files of its own, and stays there
     loaded += [_load_small(store, each) for each in small if each.block in store.small]
-    loaded += [wake(store, block) for block in sorted(damaged) if store.small.rests(block)]
+    loaded += [wake(store.small, block) for block in sorted(damaged) if store.small.rests(block)]
     found_again = [_doubted(replica, damaged) for replica in loaded if replica is not None]
     _forget_replaced(store, damaged, found_again)
     awake = {each.block for each in found_again}
     resting = [block for block in store.small if block not in awake]
-    store.finalized.expect(alone)
     size_bytes, forgot = store.small.frame_bytes(resting), store.small.forgot
-    return Found(found_again, resting, size_bytes, sorted(alone), forgot)
+    return Found(found_again, resting, size_bytes, sorted(alone), forgot), alone
 
 
-def _load_log(store: FileStore) -> list[SmallLoaded]:
+def _load_log(store: Parts) -> list[SmallLoaded]:
     """Load the log of small replicas; note what it lost before anything is answered or written."""
     disk, folder = store.disk, store.folder
     identity = read_identity(disk, folder)
@@ -127,7 +142,7 @@ def _join(
             sort_in(found, folder, (meta_name(block), name))
 
 
-def load_finalized(store: FileStore, folder: Path, block: BlockId, name: str) -> Loaded:
+def load_finalized(store: Parts, folder: Path, block: BlockId, name: str) -> Loaded:
     """Load a replica that `load` left unread, whose block file in `folder` has this name.
 
     Raises:
@@ -143,12 +158,12 @@ def load_finalized(store: FileStore, folder: Path, block: BlockId, name: str) ->
     return loaded
 
 
-def wake(store: FileStore, block: BlockId) -> Loaded:
+def wake(small: SmallReplicas, block: BlockId) -> Loaded:
     """Return a replica that rests in the log, without reading the disk."""
-    return Loaded(block, store.small.at_rest(block), SmallPlace(None, block))
+    return Loaded(block, small.at_rest(block), SmallPlace(None, block))
 
 
-def _load_small(store: FileStore, found: SmallLoaded) -> Loaded:
+def _load_small(store: Parts, found: SmallLoaded) -> Loaded:
     """Move a replica that was being written to files: a recovery comes next in any case."""
     block, metadata, place = found.block, found.metadata, SmallPlace(None, found.block)
     if metadata is None:
@@ -177,7 +192,7 @@ class _Ruling:
     file: FoundFile
 
 
-def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> Loaded | None:
+def _load_block(store: Parts, found: BlockFiles, ruling: _Ruling | str) -> Loaded | None:
     if not found.metas:
         # The metadata is written last when a replica is made, and removed first.
         _remove(store, found.datas)
@@ -207,19 +222,19 @@ def _doubted(loaded: Loaded, damaged: Mapping[BlockId, int]) -> Loaded:
     return _dead(loaded.block, loaded.replica, files, "it was found damaged before this start")
 
 
-def _forget_replaced(
-    store: FileStore, damaged: Mapping[BlockId, int], loaded: list[Loaded]
-) -> None:
+def _forget_replaced(store: Parts, damaged: Mapping[BlockId, int], loaded: list[Loaded]) -> None:
     """Forget damage of replicas that are gone, or that show it by themselves: a copy may get the
     same number."""
     dead = {each.block: each.files for each in loaded if each.corrupt}
     kept = {block: files for block in damaged if (files := dead.get(block)) is not None}
     if kept.keys() != damaged.keys():
         with contextlib.suppress(NoSpaceError):  # at worst a sound copy is made once more
-            store.keep_damaged(kept)
+            write_damaged(
+                store.disk, store.folder, {each: copy_of(at) for each, at in kept.items()}
+            )
 
 
-def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
+def _ruling(store: Parts, found: BlockFiles) -> _Ruling | str:
     """Return the metadata that counts, or the reason why none can be believed.
 
     Adopting a log raises the accepted generation, and a crash while a replica changes folders may
@@ -263,7 +278,7 @@ def stored_metadata(disk: Disk, block: BlockId, path: Path) -> Metadata:
 
 
 def _tidied(
-    store: FileStore, found: BlockFiles, metadata: Metadata, meta: FoundFile
+    store: Parts, found: BlockFiles, metadata: Metadata, meta: FoundFile
 ) -> ReplicaFiles | None:
     """Finish the change of folders that a crash interrupted; None if the block file is lost."""
     named = [data for data in found.datas if data.copy == metadata.copy]
@@ -280,7 +295,7 @@ def _tidied(
     return ReplicaFiles(None, meta.folder, name, metadata.copy)
 
 
-def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
+def _read_log(store: Parts, metadata: Metadata, files: ReplicaFiles) -> Loaded:
     """Find out which chunks the replica has, and cut off the bytes beyond them."""
     finalized = metadata.registers.state is ReplicaState.FINALIZED
     try:
@@ -305,8 +320,8 @@ def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Load
     return Loaded(metadata.block, replica, files)
 
 
-def _cut(store: FileStore, files: ReplicaFiles, size_bytes: int) -> None:
-    handle = store.open_alone(files.path)
+def _cut(store: Parts, files: ReplicaFiles, size_bytes: int) -> None:
+    handle = open_alone(store.disk, files.path, own_draft(store.folder, files.path))
     try:
         store.disk.truncate(handle, size_bytes)
         store.disk.sync(handle)
@@ -336,7 +351,7 @@ def _contradiction(replica: Replica) -> str:
     return ""
 
 
-def _settled(store: FileStore, metadata: Metadata, replica: Replica, files: ReplicaFiles) -> Loaded:
+def _settled(store: Parts, metadata: Metadata, replica: Replica, files: ReplicaFiles) -> Loaded:
     """D8: make an rbw replica rwr; if it is weak, the disk says so before it answers anything."""
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
     if replica.registers.state is ReplicaState.RBW and metadata.boot != store.boot:
@@ -349,7 +364,7 @@ def _dead(block: BlockId, replica: Replica | None, files: Stored | None, why: st
     return Loaded(block, replica, files, why)
 
 
-def _remove(store: FileStore, files: Sequence[FoundFile]) -> None:
+def _remove(store: Parts, files: Sequence[FoundFile]) -> None:
     for file in files:
         _log.warning("removing what a crash left", extra=facts(path=file.path))
         store.disk.remove(file.path)

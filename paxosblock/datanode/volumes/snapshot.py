@@ -7,7 +7,7 @@
 
 Changing that one file finishes each of the steps below, and a step can begin again from whatever an
 interrupted one left. Finalized files are not changed in place while they have two names
-(`FileStore.open_alone`). All functions block.
+(`open_alone` of host/disk.py). All functions block.
 """
 
 from __future__ import annotations
