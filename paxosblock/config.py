@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from paxosblock.api.care import REPLICATION_MAX
+from paxosblock.api.limits import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.settings import (
@@ -42,7 +43,6 @@ from paxosblock.base.settings import (
 )
 from paxosblock.base.units import KIB, MIB, format_duration, format_size
 from paxosblock.errors import ConfigError
-from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.protocol.types import Durability
 
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from msgspec.structs import replace
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
     APPEND,
     APPLICATION,
@@ -61,7 +62,6 @@ from paxosblock.client.session.core import ClientCore
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.host.user import current_user
-from paxosblock.net.wire import MAX_CHUNK_BYTES
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 
 if TYPE_CHECKING:

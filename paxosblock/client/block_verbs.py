@@ -13,6 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import ACCEPT, Answer, Envelope
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     DELETE_BLOCK,
@@ -48,7 +49,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.rpc import RpcClient
-from paxosblock.net.wire import MAX_CHUNK_BYTES, Flags, FrameKind, Header
+from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, Read, ReadReply, Vote
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import (

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from typing import Final
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.acceptor import Acceptor
@@ -26,7 +27,7 @@ from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.streams.buffers import BufferPool
 from paxosblock.net.streams.stream_calls import Bulk
-from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, entry, read_entries
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good

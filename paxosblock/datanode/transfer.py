@@ -23,6 +23,7 @@ from paxosblock.api.datanode import (
     FetchChunks,
     StorageAddress,
 )
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.base.units import MIB
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.volumes.pace import Pace
@@ -32,7 +33,7 @@ from paxosblock.host.logs import facts
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.stream_calls import CallChannel, open_channel
-from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
+from paxosblock.net.wire import HEADER_BYTES, Header, MessageTable
 from paxosblock.protocol.messages import Finalize, RecoveryWrite
 from paxosblock.protocol.types import ChunkName, Generation
 

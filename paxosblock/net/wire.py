@@ -35,6 +35,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.methods import encode
 from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.base.decoders import MALFORMED, msgpack_decoder
@@ -44,12 +45,8 @@ from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Gen
 
 MAGIC: Final = b"PXB1"
 HEADER_BYTES: Final = 48
-MAX_CHUNK_BYTES: Final = 16 * MIB
-"""Most bytes in the payload of a CHUNK or RUN frame."""
 MAX_MESSAGE_BYTES: Final = MIB
 """Most bytes in the payload of any other frame."""
-MAX_BODY_BYTES: Final = 64 * MIB
-"""Most bytes in the body of a control call."""
 
 
 _BODY = struct.Struct("<4sBBHIIQQIII")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.errors import CorruptionError, DeadlineError, InvalidRequestError
-from paxosblock.net.wire import MAX_CHUNK_BYTES
 from paxosblock.protocol.types import FIRST_GENERATION, ChunkIndex, Generation
 from tests.client.memory_cluster import memory_cluster
 

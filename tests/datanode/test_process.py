@@ -26,13 +26,14 @@ from paxosblock.api.datanode import (
     ReadBytes,
 )
 from paxosblock.api.datanode import StorageAddress as At
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.reports import BlockReport
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import KIB, MIB
 from paxosblock.bench.cases import replicas
 from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net.calls import control
-from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
+from paxosblock.net.wire import FrameKind, Header, decode_error
 from paxosblock.protocol.log import read_entries
 from paxosblock.protocol.messages import (
     Delete,

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import (
     DeadlineError,
@@ -33,7 +34,7 @@ from paxosblock.net.port.bodies import BodyLimits
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.serving import listen
-from paxosblock.net.wire import MAX_BODY_BYTES, decode_error
+from paxosblock.net.wire import decode_error
 from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
 

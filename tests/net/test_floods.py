@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import UnavailableError
 from paxosblock.net.calls.control import split_address
@@ -28,7 +29,6 @@ from paxosblock.net.serving import listen
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import STREAM_PATH, connect
 from paxosblock.net.streams.stream_server import upgrade_handler
-from paxosblock.net.wire import MAX_BODY_BYTES
 from tests.loops import on_both_loops
 from tests.net.streams import Echo, Recorder, chunk
 from tests.waiting import wait_until_async

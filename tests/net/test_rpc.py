@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -30,7 +31,7 @@ from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import REQUEST_ID, RpcClient, RpcRouter
 from paxosblock.net.serving import listen
-from paxosblock.net.wire import MAX_BODY_BYTES, decode_error, encode_error
+from paxosblock.net.wire import decode_error, encode_error
 from tests.loops import on_both_loops
 
 HOST = "127.0.0.1"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.errors import (
     NotReadyError,
     Outcome,
@@ -23,7 +24,7 @@ from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.streams import connection as connection_module
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import connect
-from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
 from tests.net.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to
 from tests.waiting import wait_until_async

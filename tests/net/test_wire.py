@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock import errors
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.base.checksum import crc32c
 from paxosblock.net import wire
 from paxosblock.net.wire import FrameKind, Header
@@ -101,10 +102,10 @@ def test_a_refused_header_says_what_is_wrong(offset: int, value: bytes, reason: 
 
 
 def test_only_a_chunk_may_be_longer_than_a_message() -> None:
-    longest = Header(FrameKind.CHUNK, payload_length=wire.MAX_CHUNK_BYTES)
-    assert Header.unpack(longest.pack()).frame_length == wire.MAX_CHUNK_BYTES + 48
+    longest = Header(FrameKind.CHUNK, payload_length=MAX_CHUNK_BYTES)
+    assert Header.unpack(longest.pack()).frame_length == MAX_CHUNK_BYTES + 48
     with pytest.raises(errors.ProtocolError, match="payload too long"):
-        Header.unpack(replace(longest, payload_length=wire.MAX_CHUNK_BYTES + 1).pack())
+        Header.unpack(replace(longest, payload_length=MAX_CHUNK_BYTES + 1).pack())
 
 
 def test_a_field_that_does_not_fit_is_refused_by_the_sender() -> None:

@@ -26,9 +26,9 @@ from typing import Final
 
 import msgspec
 
+from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.checksum import crc32c
 from paxosblock.errors import CorruptionError, ProtocolError
-from paxosblock.net.wire import MAX_BODY_BYTES
 
 CALLS_PATH: Final = "/calls"
 UPGRADE: Final = "paxosblock-calls/1"

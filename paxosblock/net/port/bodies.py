@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import (
     DeadlineError,
@@ -21,7 +22,6 @@ from paxosblock.errors import (
 )
 from paxosblock.net.port.http_server import STALL_S, HttpConnection
 from paxosblock.net.port.refusals import Refusal, Refusals
-from paxosblock.net.wire import MAX_BODY_BYTES
 
 SMALL_BODY_BYTES: Final = 16 * KIB
 """A body of at most this many bytes is always accepted; the cap on connections bounds them."""
