@@ -39,15 +39,6 @@ PROTOCOL_IMPORTS = {
 }
 """And itself. No clock, no disk, no network, no randomness: a pure core can do without."""
 
-KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "local/cluster.py", "spark.py"}
-"""Modules of `paxosblock/` that may import client, datanode and namenode."""
-KNOW_THE_ROLES = (
-    "paxosblock/bench/",
-    "paxosblock/cli/",
-    *(f"paxosblock/{role}/" for role in ROLES),
-)
-"""So may these folders, each role its own."""
-
 MAY_SLEEP = "tests/waiting.py"
 
 ASKS_THE_WALL_CLOCK = "paxosblock/namenode/catalog/catalog.py"
@@ -146,32 +137,6 @@ def test_nobody_but_a_block_assigns_to_its_fields() -> None:
         for node in source.nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         if ast.unparse(node.value) in ("block", "self._block")
-    ] == []
-
-
-def test_shared_modules_do_not_know_the_roles() -> None:
-    shared = [
-        source
-        for source in sources("paxosblock")
-        if not source.name.startswith(KNOW_THE_ROLES)
-        and source.name.removeprefix("paxosblock/") not in KNOW_EVERY_ROLE
-    ]
-    assert [
-        f"{source.at(node)} imports {module}"
-        for source in shared
-        for node, module in imports(source)
-        if any(is_within(module, f"paxosblock.{role}") for role in ROLES)
-    ] == []
-
-
-def test_a_role_imports_no_other_role_even_inside_a_function() -> None:
-    assert [
-        f"{source.at(node)} imports {module}"
-        for role in ROLES
-        for source in sources(f"paxosblock/{role}")
-        for node, module in imports(source)
-        for other in ROLES
-        if other != role and is_within(module, f"paxosblock.{other}")
     ] == []
 
 

@@ -14,6 +14,8 @@ import pytest
 import paxosblock
 
 ROLES = ("client", "datanode", "namenode")
+SIDE_BY_SIDE = ("paxosblock.bench", "paxosblock.cli")
+"""Rooms of cases and of verbs, which have no order."""
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,19 @@ def test_an_install_maps_no_folder_so_that_every_tool_sees_a_file_once(
 def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict[str, Any]) -> None:
     listed = project["tool"]["setuptools"]["packages"]
     assert sorted(listed) == sorted(set(packages_on_disk(repository)))
+
+
+def test_every_room_has_layers_in_which_a_new_module_must_find_its_place(
+    repository: Path, project: dict[str, Any]
+) -> None:
+    layered = {
+        room
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers" and contract["exhaustive"]
+        for room in contract["containers"]
+    }
+    rooms = {name for name in packages_on_disk(repository) if name.startswith("paxosblock")}
+    assert {room for room in rooms - layered if not room.startswith(SIDE_BY_SIDE)} == set()
 
 
 def test_every_folder_with_code_is_a_package(repository: Path) -> None:
