@@ -40,7 +40,7 @@ their unit (`ms`, `s`, `min`, `h`, `d`; `B`, `KiB`, `MiB`, `GiB`); a setting tha
 error that names the nearest one. A file may hold the sections of all kinds.
 
 Of which cluster a command or `Client` speaks is told by `PAXOSBLOCK_NAMENODES=host:port,...`. A
-client's settings are fields of `paxosblock.config.ClientConfig` (`lease_interval` is
+client's settings are fields of `paxosblock.ClientConfig` (`lease_interval` is
 `lease_interval_s` there, in seconds; a size ends in `_bytes`), and `storage_options` of fsspec,
 which also takes `namenodes` and `staging_ttl`. The options of Spark are in [spark.md](spark.md).
 """
