@@ -13,16 +13,21 @@ from dataclasses import dataclass
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.namenode import BlockRequest
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
+from paxosblock.api.status import EXPLAIN
 from paxosblock.base.replacement import Policy
 from paxosblock.client.blocking.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import FencedError
+from paxosblock.local.node_process import Node
+from paxosblock.namenode.blocks.runner import STARTS
 from paxosblock.net.calls import control
-from paxosblock.protocol.types import Generation
+from paxosblock.protocol.recovery import RecoveryKind
+from paxosblock.protocol.types import BlockId, Generation
 from tests.children import killed_at_the_end
-from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.files import read
 from tests.waiting import wait_until
 
@@ -96,17 +101,6 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture
-def command(
-    cluster: LocalCluster,
-    paxosblock: Paxosblock,  # noqa: F811 - it is the fixture
-    monkeypatch: pytest.MonkeyPatch,
-) -> Paxosblock:
-    """The command, which finds the cluster."""
-    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
-    return paxosblock
-
-
 @pytest.mark.parametrize("on_failure", ["rebuild", "seal"])
 def test_a_writer_whose_block_was_cut_meanwhile_hears_that_it_is_fenced(
     cluster: LocalCluster, on_failure: str
@@ -123,11 +117,15 @@ def test_a_writer_whose_block_was_cut_meanwhile_hears_that_it_is_fenced(
 
 
 def test_a_writer_that_wakes_gets_no_grant_of_the_one_that_took_its_file(
-    cluster: LocalCluster, command: Paxosblock
+    cluster: LocalCluster,
 ) -> None:
     """The other one waits for a Rebuild, since one member was killed and another hangs."""
     config = ClientConfig(retry_for_s=60.0)
-    with asleep(cluster, "rebuild") as sleeper, Client(cluster.url, config) as fs:
+    with (
+        asleep(cluster, "rebuild") as sleeper,
+        Client(cluster.url, config) as fs,
+        ThreadPoolExecutor(3) as pool,
+    ):
         (block,) = control.call(cluster.namenode.address, GET_FILE, GetFile(PATH)).blocks
         fenced = block.record
         fs.take_over(PATH)
@@ -137,21 +135,42 @@ def test_a_writer_that_wakes_gets_no_grant_of_the_one_that_took_its_file(
         wait_until(lambda: len(fs.locations(PATH)[0].hosts) == 3, what="three replicas")
         out = appended(fs)
         cluster.datanodes[1].pause()
+        # In a call: a writer that is idle waits a second for a Rebuild, and seals the block.
+        flushing = pool.submit(flush, out, LAST)
+        wait_until(lambda: chunks_at(cluster.datanodes[0], fenced.block) == 4, what="the chunk")
         cluster.datanodes[2].kill()
-        wait_until(lambda: "rebuild starts" in command("explain", PATH).out, what="a rebuild")
-        asked = RebuildBlock(fenced.block, fenced.writer, Generation(0), (), Policy())
-        with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(control.call, cluster.namenode.address, REBUILD_BLOCK, asked)
-            wait([late], timeout=2.0)  # without the mend it joins, and waits for the Grant
-            cluster.datanodes[1].resume()
-            assert isinstance(late.exception(), FencedError)
+        wait_until(lambda: is_being_rebuilt(cluster, fenced.block), what="a rebuild")
         sleeper.process.send_signal(signal.SIGCONT)
         sleeper.go_on()
         assert sleeper.says() == "wakes"
-        assert sleeper.says().startswith("FencedError: ")
-        out.write(LAST)
+        asked = RebuildBlock(fenced.block, fenced.writer, Generation(0), (), Policy())
+        late = pool.submit(control.call, cluster.namenode.address, REBUILD_BLOCK, asked)
+        said = pool.submit(sleeper.says)
+        wait([late], timeout=2.0)  # without the mend both join, and get the Grant below
+        cluster.datanodes[1].resume()
+        assert isinstance(late.exception(), FencedError)
+        assert said.result().startswith("FencedError: ")
+        flushing.result()
         out.close()
         assert read(fs, PATH) == FLUSHED * 2 + AFTER + LAST
+
+
+def flush(out: FileWriter, data: bytes) -> None:
+    """Write a chunk; return when it is acknowledged."""
+    out.write(data)
+    out.hflush()
+
+
+def chunks_at(node: Node, block: BlockId) -> int:
+    """Return how many chunks of the block a DataNode has."""
+    found = control.call(node.address, LIST_REPLICAS, ListReplicas()).replicas
+    return sum(each.state.length for each in found if each.state.block == block)
+
+
+def is_being_rebuilt(cluster: LocalCluster, block: BlockId) -> bool:
+    """True once a Rebuild of the block began; the members are not asked, as one of them hangs."""
+    story = control.call(cluster.namenode.address, EXPLAIN, BlockRequest(block))
+    return any(line.event == STARTS[RecoveryKind.REBUILD] for line in story.history)
 
 
 def appended(fs: Client) -> FileWriter:
