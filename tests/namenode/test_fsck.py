@@ -173,6 +173,8 @@ def test_a_block_is_not_called_missing_while_other_replicas_of_it_are_known() ->
     other = (StorageId("s9"),)
     unclear = Need(wanted=3, missing=True, elsewhere=other)
     assert tuple(fsck.conditions(unclear)) == (Condition.UNCLEAR,)
+    beside = Need(wanted=3, missing=True, damaged=MEMBERS, elsewhere=other)
+    assert tuple(fsck.conditions(beside)) == (Condition.UNCLEAR,), "it may be sound there"
     damaged = Need(wanted=3, missing=True, damaged=MEMBERS)
     assert tuple(fsck.conditions(damaged)) == (Condition.CORRUPT,)
     assert tuple(fsck.conditions(Need(wanted=3, missing=True))) == (Condition.MISSING,)

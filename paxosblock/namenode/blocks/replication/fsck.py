@@ -144,7 +144,7 @@ def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
 
 def conditions(need: Need) -> Iterator[Condition]:
     """Yield the conditions of a block that has these needs."""
-    if need.elsewhere and not need.damaged:
+    if need.elsewhere:  # also beside damaged ones: what may be sound elsewhere is not lost
         yield Condition.UNCLEAR
     elif need.missing:
         yield Condition.CORRUPT if need.damaged else Condition.MISSING
