@@ -7,14 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.cli.fs import fs as fs_group
 from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import InvalidRequestError
 from tests.cli.conftest import Paxosblock
-from tests.cli.test_usage import closed_port
+from tests.cli.test_usage import ALL_GROUPS, closed_port, commands
 from tests.files import read
 
 __all__ = ["closed_port"]
@@ -43,12 +43,27 @@ OTHERS: dict[str, Words] = {
     "setrep -w": lambda url, local: ("fs", "setrep", "-w", "3", f"{url}/a"),
     "explain": lambda url, local: ("explain", f"{url}/a"),
     "fsck": lambda url, local: ("fsck", f"{url}/a"),
+    "admin fsck": lambda url, local: ("admin", "fsck", f"{url}/a"),
     "admin recover-lease": lambda url, local: ("admin", "recover-lease", f"{url}/a"),
     "spark distcp": lambda url, local: ("spark", "distcp", local, f"{url}/a"),
     "spark fsck": lambda url, local: ("spark", "fsck", "--deep", f"{url}/a"),
     "spark compact": lambda url, local: ("spark", "compact", f"{url}/a"),
 }
 ALL = VERBS | OTHERS
+WITHOUT_PATHS = {
+    "admin backup",
+    "admin decommission",
+    "admin maintenance",
+    "admin recommission",
+    "admin restore",
+    "admin safemode",
+    "bench report",
+    "bench run",
+    "cluster restart",
+    "setup completion",
+    "setup secret",
+}
+"""Commands whose words name nothing in a cluster."""
 WITHOUT_SPARK = {name: words for name, words in ALL.items() if not name.startswith("spark")}
 
 
@@ -82,8 +97,16 @@ def scene(cluster: LocalCluster, client: Client, folder: str, tmp_path: Path) ->
     return Scene(cluster, client, folder, str(local))
 
 
-def test_all_verbs_of_fs_are_tried_here() -> None:
-    assert VERBS.keys() == fs_group.entries.keys()
+def test_all_commands_that_take_paths_are_tried_here() -> None:
+    take_words = {
+        " ".join((*words, name))
+        for words, group in ALL_GROUPS.items()
+        for name, command in commands(group)
+        if any(isinstance(each, click.Argument) for each in command.params)
+    }
+    lines = [" ".join(words("", "")) + " " for words in ALL.values()]
+    tried = {each for each in take_words if any(line.startswith(f"{each} ") for line in lines)}
+    assert take_words - tried == WITHOUT_PATHS
 
 
 @pytest.mark.parametrize("words", WITHOUT_SPARK.values(), ids=WITHOUT_SPARK.keys())
