@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock import AsyncClient, Client
-from paxosblock.api.namenode import Listing
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import LIST
 from paxosblock.api.transaction import Operation
 
 
 @contextmanager
-def changed_between_pages(fs: Client, *between: Sequence[Operation]) -> Iterator[None]:
+def changed_between_pages(
+    fs: Client | AsyncClient, *between: Sequence[Operation]
+) -> Iterator[None]:
     """The client lists two names at a time; after the first page of each listing the next
     transaction comes, as long as there are any."""
-    client: AsyncClient = fs._fs
-    ask, left, waiting = client.page, [*between], False
+    client = fs if isinstance(fs, AsyncClient) else fs._fs
+    namenodes = client._core.namenodes
+    ask, left, waiting = namenodes.call, [*between], False
 
-    async def page(path: str, after: str = "", limit: int = 1000) -> Listing:
+    async def call(method: Method[Any, Any], request: Any, **how: Any) -> Any:
         nonlocal waiting
-        due, waiting = waiting and left, not after
+        if method is not LIST:
+            return await ask(method, request, **how)
+        due, waiting = waiting and left, not request.after
         if due:
             await client.transact(left.pop(0))
-        return await ask(path, after, 2)
+        return await ask(method, replace(request, limit=2), **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "page", page)
+        patch.setattr(namenodes, "call", call)
         yield

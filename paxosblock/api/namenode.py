@@ -215,6 +215,11 @@ class Listing(msgspec.Struct, frozen=True):
         """The `after` to ask for the next page with; None on the last page."""
         return self.entries[-1].name if self.more and self.entries else None
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """The directory, and the last change to its names: equal on all pages of one state."""
+        return self.directory, self.changed
+
     def of(self, path: str) -> Listing:
         """Return this page, as the answer to a question about `path`.
 

@@ -32,7 +32,7 @@ from paxosblock.api.namenode import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.names.walk import DirectoryPages, base_name, glob, is_pattern, join, walk
+from paxosblock.client.names.walk import base_name, glob, is_pattern, join, pages, walk
 from paxosblock.errors import NotFoundError
 from paxosblock.host.user import current_user
 
@@ -50,10 +50,6 @@ def is_directory(invocation: Invocation, path: str) -> bool:
         return False
 
 
-def _page(invocation: Invocation, request: ListDirectory) -> Listing:
-    return invocation.call(LIST, request).of(request.path)
-
-
 class _Names:
     """The names of a cluster as `glob` asks for them; nothing here suspends."""
 
@@ -63,11 +59,8 @@ class _Names:
     async def stat(self, path: str) -> FileStatus:
         return status_of(self._invocation, path)
 
-    async def list(self, path: str) -> list[FileStatus]:
+    async def ls(self, path: str) -> list[FileStatus]:
         return list_all(self._invocation, path)
-
-    async def page(self, path: str, after: str = "") -> Listing:
-        return _page(self._invocation, ListDirectory(path, after))
 
 
 def matching(invocation: Invocation, written: str) -> list[str]:
@@ -195,10 +188,12 @@ def walked(
 
 def list_all(invocation: Invocation, path: str) -> list[FileStatus]:
     """Return every entry of a directory, as it was at one time."""
-    listing = DirectoryPages(path)
-    while (request := listing.request) is not None:
-        listing.receive(_page(invocation, request))
-    return [entry for page in listing.pages for entry in page.entries]
+    from paxosblock.net.calls.control import each_through
+
+    async def ask(request: ListDirectory) -> Listing:
+        return invocation.call(LIST, request).of(path)
+
+    return [entry for page in each_through(pages(ask, path)) for entry in page.entries]
 
 
 def _print_entries(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Self
@@ -304,7 +303,7 @@ class AsyncClient:
 
     async def locations(
         self, path: AnyPath, offset: int = 0, length: int | None = None
-    ) -> builtins.list[BlockLocation]:
+    ) -> list[BlockLocation]:
         """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
 
         Raises:
@@ -328,42 +327,39 @@ class AsyncClient:
             return False
         return True
 
-    async def list(self, path: AnyPath) -> builtins.list[FileStatus]:
+    async def ls(self, path: AnyPath) -> list[FileStatus]:
         """Return the entries of a directory in order of name; for a file, the file itself.
 
         They are the entries at one time, even where there are too many for one answer, unless names
         in the directory change faster than it can be listed.
         """
-        return [entry async for entry in self.scan(path)]
+        return [entry async for page in self.pages(path) for entry in page.entries]
 
-    async def scan(self, path: AnyPath) -> AsyncIterator[FileStatus]:
-        """Yield the entries of `list` one by one."""
-        async for page in self.pages(path):
-            for entry in page.entries:
-                yield entry
-
-    def pages(self, path: AnyPath, *, one_state: bool = True) -> AsyncIterator[Listing]:
-        """Yield the pages of a directory, which say since when each entry has been there.
+    def pages(
+        self, path: AnyPath, after: str = "", *, one_state: bool = True
+    ) -> AsyncIterator[Listing]:
+        """Yield what `ls` returns in pages of 1,000 entries, for directories of many names. Each
+        page says since when each entry has been there.
 
         Args:
+            after: begin behind this name.
             one_state: the pages show the directory as it was at one time: they come when the last
-                is there, and it is listed anew if its names changed meanwhile. If they change
+                is there, and it is listed again if its names changed meanwhile. If they change
                 faster than it can be listed, the pages differ in `changed`. Without this each page
                 comes as soon as it is there, and shows a time of its own.
 
         Raises:
             NotFoundError: nothing is at `path`.
         """
-        return pages(self, text_of(path), one_state=one_state)
 
-    async def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
-        """Return a page: entries after the name `after`, each with the change that put it there."""
-        request = ListDirectory(text_of(path), after, limit)
-        return (await self._core.namenodes.call(LIST, request)).of(request.path)
+        async def ask(request: ListDirectory) -> Listing:
+            return (await self._core.namenodes.call(LIST, request)).of(request.path)
+
+        return pages(ask, text_of(path), after, one_state=one_state)
 
     def walk(self, path: AnyPath) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
-        `list` shows it, in order of name; of a file, the file itself.
+        `ls` shows it, in order of name; of a file, the file itself.
 
         A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
 
@@ -372,7 +368,7 @@ class AsyncClient:
         """
         return walk(self, text_of(path))
 
-    async def glob(self, pattern: AnyPath) -> builtins.list[FileStatus]:
+    async def glob(self, pattern: AnyPath) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
         `**` for any number of directories; in order of path."""
         return [entry async for entry in glob(self, text_of(pattern))]

@@ -78,7 +78,7 @@ def test_a_lost_catalog_is_brought_back_with_every_file_that_was_there(
             shutil.rmtree(node.volumes[0])
         bring_back(cluster, tmp_path, paxosblock, backup)
         check(fs, "/before", "before")
-        beside = [status for status in fs.list("/beside") if not status.open]
+        beside = [status for status in fs.ls("/beside") if not status.open]
         assert beside, "the backup began when some were there"
         for status in beside:
             with fs.open(status.path) as file:

@@ -240,7 +240,7 @@ def test_an_interrupted_put_leaves_nothing(
         assert process.wait(30) == 130
         assert process.stderr is not None
         assert process.stderr.read().strip() == b""
-    assert client.list(folder) == []
+    assert client.ls(folder) == []
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_append_makes_no_file_of_a_pattern(
     result = fs("append", local, f"{folder}/*")
     why = "matches 2 files; name one" if names else "a pattern that matches no file"
     assert (result.code, result.err) == (1, f"append: '{folder}/*': {why}\n")
-    assert [entry.name for entry in client.list(folder)] == list(names)
+    assert [entry.name for entry in client.ls(folder)] == list(names)
 
 
 def test_append_of_standard_input_is_read_while_it_goes_on(

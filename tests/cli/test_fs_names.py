@@ -268,7 +268,7 @@ def test_mkdir_makes_one_directory_and_with_p_those_above(
 ) -> None:
     assert fs("mkdir", f"{folder}/a").code == 0
     assert fs("mkdir", "-p", f"{folder}/b/c", f"{folder}/a").code == 0
-    assert [entry.path for entry in client.list(folder)] == [f"{folder}/a", f"{folder}/b"]
+    assert [entry.path for entry in client.ls(folder)] == [f"{folder}/a", f"{folder}/b"]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_mv_renames_and_moves_into_directories(fs: Paxosblock, client: Client, f
     client.mkdirs(f"{folder}/d")
     assert fs("mv", f"{folder}/a", f"{folder}/c").code == 0
     assert fs("mv", f"{folder}/b", f"{folder}/c", f"{folder}/d").code == 0
-    assert [entry.path for entry in client.list(f"{folder}/d")] == [
+    assert [entry.path for entry in client.ls(f"{folder}/d")] == [
         f"{folder}/d/b",
         f"{folder}/d/c",
     ]
@@ -363,7 +363,7 @@ def test_concat_joins_files_in_order(fs: Paxosblock, client: Client, folder: str
         write(client, f"{folder}/{name}", name.encode())
     result = fs("-concat", f"{folder}/a", f"{folder}/c", f"{folder}/b")
     assert (result.code, result.out, result.err) == (0, "", "")
-    assert [entry.path for entry in client.list(folder)] == [f"{folder}/a"]
+    assert [entry.path for entry in client.ls(folder)] == [f"{folder}/a"]
     with client.open(f"{folder}/a") as file:
         assert file.read() == b"acb"
 

@@ -59,7 +59,7 @@ def test_a_node_is_named_by_its_address_too(admin: Paxosblock, cluster: LocalClu
 
 
 def test_what_holds_a_node_up_is_listed(admin: Paxosblock, client: Client, folder: str) -> None:
-    for entry in client.list("/"):  # the first hundred are told, and other tests have left many
+    for entry in client.ls("/"):  # the first hundred are told, and other tests have left many
         if entry.path != folder:
             client.delete(entry.path, recursive=True)
     make(client, f"{folder}/big", 3)

@@ -65,6 +65,6 @@ def test_get_of_a_directory_writes_nothing_outside_its_target(
 
 def test_nothing_that_lists_believes_it(liar: str) -> None:
     with Client(liar) as client, pytest.raises(Exception, match=r"no path|is not in '/d'"):
-        client.list("/d")
+        client.ls("/d")
     with pytest.raises(Exception, match=r"no path|is not in '/d'"):
         PaxosBlockFileSystem(liar).ls("/d")

@@ -107,7 +107,7 @@ def make(client: Client, path: str, replication: int) -> None:
 def test_a_node_that_leaves_is_a_bar_that_grows_until_it_may_go(
     client: Client, folder: str, paxosblock: Paxosblock
 ) -> None:
-    for entry in client.list("/"):  # other tests have left files that hold it up for ever
+    for entry in client.ls("/"):  # other tests have left files that hold it up for ever
         if entry.path != folder:
             client.delete(entry.path, recursive=True)
     for name in ("a", "b"):

@@ -79,7 +79,7 @@ class Scene:
     @property
     def files(self) -> dict[str, bytes]:
         """The files of the directory by name, with their bytes."""
-        entries = self.client.list(self.folder)
+        entries = self.client.ls(self.folder)
         return {entry.path.rpartition("/")[2]: read(self.client, entry.path) for entry in entries}
 
 

@@ -183,7 +183,7 @@ def test_concat_joins_files_and_their_readers_go_on(fs: Client) -> None:
     whole = parts[0] + parts[2] + parts[1] + parts[3]
     assert (status.length, status.path) == (len(whole), "/parts/0")
     assert read(fs, "/parts/0") == whole
-    assert [entry.path for entry in fs.list("/parts")] == ["/parts/0"]
+    assert [entry.path for entry in fs.ls("/parts")] == ["/parts/0"]
     with fs.append("/parts/0") as out:
         out.write(b"end")
     assert read(fs, "/parts/0") == whole + b"end"
@@ -245,7 +245,7 @@ def test_every_operation_works_over_the_network(fs: Client) -> None:
         write(fs, f"/everything/{name}", name.encode())
     assert fs.transact(ALL, transaction=("everything", 3)) == TransactionOutcome(True, 3)
     assert read(fs, "/everything/a") == b"acb"
-    assert [entry.path for entry in fs.list("/everything")] == ["/everything/a", "/everything/done"]
+    assert [entry.path for entry in fs.ls("/everything")] == ["/everything/a", "/everything/done"]
     assert fs.transact(ALL, transaction=("everything", 3)) == TransactionOutcome(False, 3)
     assert fs.transaction_status("everything") == 3
     assert fs.transaction_status("nobody") is None

@@ -350,8 +350,7 @@ def test_a_read_past_the_end_gives_nothing(fs: Client) -> None:
 
 
 LISTINGS: dict[str, Callable[[Client, str], Iterable[FileStatus]]] = {
-    "list": Client.list,
-    "scan": Client.scan,
+    "ls": Client.ls,
     "walk": Client.walk,
     "glob": lambda fs, path: fs.glob(f"{path}/*"),
     "pages": lambda fs, path: (entry for page in fs.pages(path) for entry in page.entries),
@@ -387,8 +386,8 @@ def test_names_behave_like_names(fs: Client) -> None:
     fs.mkdirs("/names/deep")
     for name in ("b", "a"):
         fs.create(f"/names/{name}").close()
-    assert [entry.path for entry in fs.list("/names")] == ["/names/a", "/names/b", "/names/deep"]
-    assert [entry.path for entry in fs.scan("/names/a")] == ["/names/a"]
+    assert [entry.path for entry in fs.ls("/names")] == ["/names/a", "/names/b", "/names/deep"]
+    assert [entry.path for entry in fs.ls("/names/a")] == ["/names/a"]
     assert [entry.path for entry in fs.glob("/names/[ab]")] == ["/names/a", "/names/b"]
     assert [entry.path for entry in fs.glob("/**/deep")] == ["/names/deep"]
     fs.rename("/names/a", "/names/deep/c")
@@ -423,7 +422,7 @@ def test_a_directory_of_many_entries_is_listed_page_by_page(fs: Client) -> None:
     fs.mkdirs("/many")
     for name in names:
         fs.mkdirs(name)
-    assert [entry.path for entry in fs.list("/many")] == names
+    assert [entry.path for entry in fs.ls("/many")] == names
 
 
 def test_the_verbs_of_the_seed_on_a_real_block(fs: Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
 from paxosblock.base.path import is_path
-from paxosblock.client.names.walk import TRIES, DirectoryPages
+from paxosblock.client.names.walk import TRIES, pages
 from paxosblock.errors import ProtocolError
 from paxosblock.protocol.types import Durability
 
@@ -21,44 +21,52 @@ def entry(name: str) -> FileStatus:
     return FileStatus(f"/d/{name}", Kind.DIRECTORY, *facts)
 
 
-def test_pages_of_one_state_are_asked_for_once() -> None:
-    listing = DirectoryPages("/d")
-    assert listing.request == ListDirectory("/d", "")
-    listing.receive(first := page("a", "b", more=True, changed=5))
-    assert listing.request == ListDirectory("/d", "b")
-    listing.receive(second := page("c", more=False, changed=5))
-    assert listing.request is None
-    assert listing.pages == [first, second]
+class Directory:
+    """Gives its answers in turn, the last one again and again, and notes what was asked."""
+
+    def __init__(self, *answers: Listing) -> None:
+        self.answers = [*answers]
+        self.asked: list[str] = []
+
+    async def ask(self, request: ListDirectory) -> Listing:
+        self.asked.append(request.after)
+        return self.answers.pop(0)
+
+    async def listed(self, after: str = "") -> list[Listing]:
+        return [each async for each in pages(self.ask, "/d", after)]
 
 
+async def test_pages_of_one_state_are_asked_for_once() -> None:
+    both = page("a", "b", more=True, changed=5), page("c", more=False, changed=5)
+    directory = Directory(*both)
+    assert await directory.listed() == [*both]
+    assert directory.asked == ["", "b"]
+
+
+@pytest.mark.parametrize("after", ["", "0"])
 @pytest.mark.parametrize("stamp", [{"changed": 6}, {"changed": 5, "directory": 2}])
-def test_a_page_of_another_state_begins_the_listing_anew(stamp: dict[str, int]) -> None:
-    listing = DirectoryPages("/d")
-    listing.receive(page("a", more=True, changed=5))
-    listing.receive(page("c", more=True, **stamp))
-    assert listing.request == ListDirectory("/d", "")
-    assert listing.pages == []
-    listing.receive(whole := page("b", more=False, changed=6))
-    assert listing.request is None
-    assert listing.pages == [whole]
+async def test_a_page_of_another_state_begins_the_listing_again(
+    stamp: dict[str, int], after: str
+) -> None:
+    whole = page("b", more=False, changed=6)
+    directory = Directory(page("a", more=True, changed=5), page("c", more=True, **stamp), whole)
+    assert await directory.listed(after) == [whole]
+    assert directory.asked == [after, "a", after]
 
 
-def test_a_directory_that_changes_all_the_time_is_listed_in_the_end() -> None:
-    listing, answers = DirectoryPages("/d"), 0
-    while (request := listing.request) is not None:
-        answers += 1
-        name = "b" if request.after else "a"
-        listing.receive(page(name, more=not request.after, changed=answers))
-    assert answers == 2 * TRIES
-    assert [each.changed for each in listing.pages] == [answers - 1, answers]
+async def test_a_directory_that_changes_all_the_time_is_listed_in_the_end() -> None:
+    answers = [page("ab"[at % 2], more=at % 2 == 0, changed=at) for at in range(2 * TRIES)]
+    directory = Directory(*answers)
+    assert await directory.listed() == answers[-2:]
+    assert not directory.answers
 
 
-def test_whoever_does_not_ask_for_one_state_gets_each_page_as_it_comes() -> None:
-    listing = DirectoryPages("/d", tries=1)
-    for number, more in enumerate((True, True, False)):
-        listing.receive(page(f"{number}", more=more, changed=number))
-    assert listing.request is None
-    assert len(listing.pages) == 3
+async def test_pages_that_need_not_be_of_one_state_come_as_they_are() -> None:
+    answers = [page(f"{at}", more=at < 2, changed=at) for at in range(3)]
+    directory = Directory(*answers)
+    async for each in pages(directory.ask, "/d", one_state=False):
+        assert each is answers[len(directory.asked) - 1], "before the next one is asked for"
+    assert directory.asked == ["", "0", "1"]
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a/.b", "/a./b.", "/a/...", "/.staging/x"])

@@ -37,7 +37,7 @@ async def _make_directories(fs: AsyncClient, *, rng: random.Random, file: File |
 
 
 async def _list(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
-    await fs.list("/")
+    await fs.ls("/")
 
 
 async def _remember(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:

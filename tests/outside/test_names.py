@@ -10,12 +10,11 @@ import socket
 import fsspec
 import pytest
 
-from paxosblock.api.namenode import Listing
 from paxosblock.api.transaction import Marker
-from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import ConfigError, UnavailableError
 from paxosblock.local.cluster import LocalCluster
+from tests.paging import changed_between_pages
 
 
 @pytest.fixture
@@ -110,22 +109,12 @@ def test_listings_find_glob_and_walk_agree(fs: PaxosBlockFileSystem, tree: str) 
     assert sorted(fs.ls(f"{tree}/d", detail=False)) == files[2:]
 
 
-def test_a_listing_of_several_pages_shows_one_moment(
-    fs: PaxosBlockFileSystem, home: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_of_several_pages_shows_one_moment(fs: PaxosBlockFileSystem, home: str) -> None:
     """One job publishes a file in front of all others and one behind them, between two pages."""
-    page = AsyncClient.page
-    waiting = [[Marker(f"{home}/{name}") for name in "az"]]
-
-    async def publishing(client: AsyncClient, path: str, after: str = "") -> Listing:
-        if after and waiting:
-            await client.transact(waiting.pop())
-        return await page(client, path, after, 2)
-
     fs.pipe({f"{home}/{name}": b"" for name in "kmp"})
-    monkeypatch.setattr(AsyncClient, "page", publishing)
-    assert fs.ls(home, detail=False) == [f"{home}/{name}" for name in "akmpz"]
-    assert not waiting
+    published = [Marker(f"{home}/{name}") for name in "az"]
+    with changed_between_pages(fs.runner.run(fs._client), published):
+        assert fs.ls(home, detail=False) == [f"{home}/{name}" for name in "akmpz"]
 
 
 def test_what_is_being_written_is_not_listed_anywhere(fs: PaxosBlockFileSystem, tree: str) -> None:

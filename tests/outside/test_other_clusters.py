@@ -68,7 +68,7 @@ def test_a_client_takes_paths_and_no_url(
     fs.pipe_file(f"{home}/a", b"ours")
     url = f"{OTHER}{home}/a"
     with Client(cluster.url) as client:
-        for verb in (client.delete, client.stat, client.open, client.list, client.create):
+        for verb in (client.delete, client.stat, client.open, client.ls, client.create):
             with pytest.raises(PaxosBlockError, match="a path starts with '/'"):
                 verb(url)
         with pytest.raises(PaxosBlockError, match="a path starts with '/'"):

@@ -88,7 +88,7 @@ def test_who_has_the_port_of_a_dead_node_cannot_pass_on_what_callers_prove_there
         Client(f"paxosblock://{dead}", knowing(secret)) as fs,
         pytest.raises(AccessDeniedError, match=f"wanted the node at '{dead}'"),
     ):
-        fs.list("/")
+        fs.ls("/")
 
 
 def test_whoever_answers_a_backup_gets_a_token_of_no_use_and_is_not_believed(

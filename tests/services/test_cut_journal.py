@@ -43,7 +43,7 @@ def test_a_namenode_whose_journal_was_cut_in_half_does_not_start(
         assert "Traceback" not in victim.log.read_text()
         assert segment.read_bytes() == left, "whoever looks at it finds what was found"
         if namenodes > 1:
-            listed = {entry.path for entry in fs.list("/")}
+            listed = {entry.path for entry in fs.ls("/")}
             assert {f"/folder-{number}" for number in range(FOLDERS)} <= listed
 
 

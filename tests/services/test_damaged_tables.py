@@ -112,4 +112,4 @@ def test_a_namenode_that_leads_and_finds_its_map_damaged_lets_another_one_lead(
         assert metric(victim, "raft_elections_won") == 1, "it led when it found out"
         leader.start()
         last.stop()
-        assert len(fs.list("/")) == FOLDERS
+        assert len(fs.ls("/")) == FOLDERS

@@ -51,7 +51,7 @@ def three(running: FaultyCluster) -> FaultyCluster:
     running.start_missing()
     wait_until(lambda: troubles(running) == ["", "", ""], what="all NameNodes to be well")
     with Client(running.url, PATIENT) as fs:
-        for entry in fs.list("/"):
+        for entry in fs.ls("/"):
             fs.delete(entry.path, recursive=True)
     return running
 
@@ -91,7 +91,7 @@ def test_a_leader_whose_disk_fails_ends_with_one_line_and_the_others_go_on(
         three.mend_disk(leader)
         leader.start()
         three.wait_registered()
-        assert len(fs.list("/")) == 20
+        assert len(fs.ls("/")) == 20
 
 
 def test_a_follower_whose_sync_fails_ends_and_never_tries_it_again(three: FaultyCluster) -> None:
@@ -104,7 +104,7 @@ def test_a_follower_whose_sync_fails_ends_and_never_tries_it_again(three: Faulty
         three.mend_disk(broken)
         broken.start()
         three.wait_registered()
-        assert len(fs.list("/")) == 10
+        assert len(fs.ls("/")) == 10
 
 
 def test_a_namenode_alone_ends_when_its_sync_fails_and_has_all_it_answered_after_a_start(
@@ -130,7 +130,7 @@ def test_a_namenode_alone_ends_when_its_sync_fails_and_has_all_it_answered_after
         cluster.mend_disk(cluster.namenode)
         cluster.namenode.start()
         cluster.wait_registered()
-        assert {f"/{number}" for number in range(5)} <= {entry.path for entry in fs.list("/")}
+        assert {f"/{number}" for number in range(5)} <= {entry.path for entry in fs.ls("/")}
 
 
 def test_a_datanode_goes_on_with_the_volume_that_is_left_and_the_report_names_the_other(
@@ -386,7 +386,7 @@ def test_when_the_leader_s_disk_is_full_another_one_leads_and_it_comes_back_with
         wait_until(lambda: caught_up(three, successor), what="the others to have caught up")
         successor.kill()
         make_names(fs, range(30, 40))
-        assert len(fs.list("/")) == 40
+        assert len(fs.ls("/")) == 40
 
 
 def caught_up(cluster: FaultyCluster, leader: Node) -> bool:
@@ -412,10 +412,10 @@ def test_a_leader_whose_followers_disks_are_full_says_so_at_once_and_goes_on_wit
             assert all(node.address in str(caught.value) for node in full)
             assert " are full" in str(caught.value)
         assert time.monotonic() - begun_s < SOON_S
-        assert len(fs.list("/")) == 5
+        assert len(fs.ls("/")) == 5
         three.mend_disk(full[0])
         fs.mkdirs("/made")
-        names = {entry.path for entry in fs.list("/")}
+        names = {entry.path for entry in fs.ls("/")}
         assert names == {"/made", "/refused", *(f"/{number}" for number in range(5))}, (
             "what was unknown was in the leader's log, and is made now"
         )
@@ -446,9 +446,9 @@ def test_when_all_disks_are_full_changes_are_refused_reads_go_on_and_room_ends_i
         assert sum(each in str(refused) for each in three.addresses) >= 2
         assert "full" in str(refused)
         assert "\n" not in str(refused)
-        assert len(fs.list("/")) == 5
+        assert len(fs.ls("/")) == 5
         for node in three.namenodes:
             three.mend_disk(node)
         wait_until(lambda: troubles(three) == ["", "", ""], what="the disks to have room")
         make_names(fs, range(5, 10))
-        assert {f"/{number}" for number in range(10)} <= {entry.path for entry in fs.list("/")}
+        assert {f"/{number}" for number in range(10)} <= {entry.path for entry in fs.ls("/")}

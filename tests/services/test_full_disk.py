@@ -97,7 +97,7 @@ def test_small_files_are_not_held_up_for_room_that_their_blocks_do_not_take() ->
         for number in range(4):
             with fs.create(f"/{number}", block_size=free_bytes // 5 * 3) as out:
                 out.write(b"small")
-        assert [status.length for status in fs.list("/")] == [5] * 4
+        assert [status.length for status in fs.ls("/")] == [5] * 4
 
 
 def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
@@ -246,7 +246,7 @@ def make_names(fs: Client, made: list[str]) -> None:
 
 
 def names(fs: Client) -> set[str]:
-    return {entry.path for entry in fs.list("/")}
+    return {entry.path for entry in fs.ls("/")}
 
 
 def test_a_namenode_whose_disk_is_full_says_so_serves_reads_and_goes_on_with_room(
@@ -304,7 +304,7 @@ def test_the_others_go_on_when_the_disk_of_one_of_three_namenodes_is_full(
         cluster.namenode.kill()
         cluster.namenode.start()
         cluster.wait_registered()
-        assert [entry.path for entry in fs.list("/")] == [*names, "/before"]
+        assert [entry.path for entry in fs.ls("/")] == [*names, "/before"]
 
 
 def test_reads_go_on_when_the_disks_of_all_namenodes_are_full_and_the_leader_changes(

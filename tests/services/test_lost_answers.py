@@ -168,6 +168,6 @@ async def test_the_next_leader_knows_what_the_one_before_has_done(cluster: Local
         async with losing(cluster, leader, kill) as (fs, proxy):
             assert (await fs.rename("/source", "/destination")).file_id == source.file_id
             assert "rename" in proxy.lost
-            assert (await fs.list("/"))[0].path == "/destination"
+            assert (await fs.ls("/"))[0].path == "/destination"
     finally:
         await asyncio.to_thread(leader.start)

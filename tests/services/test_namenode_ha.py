@@ -124,7 +124,7 @@ def test_all_that_was_acknowledged_is_there_once_after_leaders_were_killed(
     for worker in workers:
         worker.check(fs)
     closed = {name for worker in workers for name in worker.closed}
-    found = [status.name for folder in ("/new", "/old") for status in fs.list(folder)]
+    found = [status.name for folder in ("/new", "/old") for status in fs.ls(folder)]
     assert sorted(found) == sorted(closed)
 
 
@@ -141,7 +141,7 @@ def test_a_file_is_written_on_while_every_namenode_is_restarted_in_turn(
             node.start()
     with fs.open("/rolling") as file:
         assert file.read() == content("rolling", 0, written)
-    assert len(fs.list("/restarted")) == 3
+    assert len(fs.ls("/restarted")) == 3
 
 
 # --- stopped and continued -----------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_no_writer_waits_long_for_a_disk_that_hangs(tmp_path: Path) -> None:
         out.close()
         with fs.open("/log") as file:
             assert file.read() == line * 32
-        for path in (entry.path for entry in fs.list("/")):
+        for path in (entry.path for entry in fs.ls("/")):
             with fs.open(path) as file:
                 assert file.read().startswith(line)
 

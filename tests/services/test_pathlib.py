@@ -41,12 +41,11 @@ def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
     assert fs.rename(first, third).path == str(third)
     assert fs.set_replication(third, 2).replication == 2
     assert fs.stat(third).length == 3000
-    assert [entry.path for entry in fs.list(DIRECTORY)] == [str(third)]
-    assert [entry.path for entry in fs.scan(DIRECTORY)] == [str(third)]
+    assert [entry.path for entry in fs.ls(DIRECTORY)] == [str(third)]
     assert [entry.path for entry in fs.walk(DIRECTORY)] == [str(third)]
     assert [entry.path for entry in fs.glob(DIRECTORY / "th*")] == [str(third)]
     assert [page.next_after for page in fs.pages(DIRECTORY)] == [None]
-    assert fs.page(DIRECTORY).next_after is None
+    assert [page.entries for page in fs.pages(DIRECTORY, third.name)] == [()]
     assert not fs.exists(second)
     assert fs.delete(DIRECTORY, recursive=True)
 
@@ -57,7 +56,7 @@ def test_the_operations_of_a_transaction_take_pathlib_paths(fs: Client) -> None:
     assert fs.transact([AssertAbsent(top), MakeDirectory(top), Marker(one)]).applied
     assert fs.transact([AssertFile(one), Rename(one, two)]).applied
     assert fs.transact([Marker(three), Concat(three, [two])]).applied
-    assert [entry.path for entry in fs.list(top)] == [str(three)]
+    assert [entry.path for entry in fs.ls(top)] == [str(three)]
     assert fs.transact([Delete(top, recursive=True)]).applied
     assert Concat(three, [two]) == Concat(str(three), (str(two),))
 

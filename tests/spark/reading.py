@@ -48,7 +48,7 @@ class Place:
 
     def files(self) -> list[Place]:
         """The files that every reader of the ecosystem takes, in order."""
-        names = (entry.name for entry in self.fs.list(self.path))
+        names = (entry.name for entry in self.fs.ls(self.path))
         return [self / name for name in names if not name.startswith("_")]
 
     def parquet(self) -> pa.Table:

@@ -47,7 +47,7 @@ def put(fs: Client, path: str, data: bytes) -> None:
 
 
 def visible(fs: Client, path: str) -> list[str]:
-    paths = [entry.path for entry in fs.list(path)]
+    paths = [entry.path for entry in fs.ls(path)]
     return [path for path in paths if not path.rpartition("/")[2].startswith("_")]
 
 
@@ -160,10 +160,10 @@ def test_other_files_are_left_alone(run: Compact, fs: Client, place: str) -> Non
     with fs.create(f"{place}/written.txt") as out:
         out.write(b"x")
         out.hflush()
-        before = [entry.file_id for entry in fs.list(place)]
+        before = [entry.file_id for entry in fs.ls(place)]
         done = run(place, CompactOptions(small_bytes=50))
     assert (done.merged, done.left_alone, done.error) == (0, 4, "")
-    assert [entry.file_id for entry in fs.list(place)] == before
+    assert [entry.file_id for entry in fs.ls(place)] == before
 
 
 def test_who_has_opened_a_small_file_goes_on_reading_it(

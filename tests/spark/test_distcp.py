@@ -57,7 +57,7 @@ def copy(spark: SparkSession, cluster: LocalCluster) -> Copy:
 
 
 def names(fs: Client, path: str) -> list[str]:
-    return [entry.name for entry in fs.list(path)]
+    return [entry.name for entry in fs.ls(path)]
 
 
 def test_a_directory_comes_out_as_it_went_in(

@@ -71,7 +71,7 @@ def acts_on_names(fs: AsyncClient, run: str) -> dict[str, Callable[[int, int], A
         return True
 
     async def list_it(client: int, _: int) -> bool:
-        await fs.list(f"/{run}/{client}/0")
+        await fs.ls(f"/{run}/{client}/0")
         return True
 
     async def rename(client: int, number: int) -> bool:

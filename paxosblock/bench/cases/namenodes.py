@@ -214,7 +214,7 @@ async def list_directory(bench: Bench) -> None:
             for number in bench.rounds:
                 longest_turn_s(leader)
                 async with bench.measured(cluster) as spent:
-                    found = len(await fs.list("/many"))
+                    found = len(await fs.ls("/many"))
                 assert found == names, "every name is listed once"
                 at = (float(names), "names")
                 bench.emit("the whole list", spent.elapsed_s, "s", number, at=at)

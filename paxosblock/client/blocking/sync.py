@@ -5,7 +5,6 @@ Made by `make generate` from `async_client.py` and `block_verbs.py`: change thos
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator, Sequence
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
@@ -184,7 +183,7 @@ class Client(ClientBase):
 
     def locations(
         self, path: AnyPath, offset: int = 0, length: int | None = None
-    ) -> builtins.list[BlockLocation]:
+    ) -> list[BlockLocation]:
         """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
 
         Raises:
@@ -204,39 +203,33 @@ class Client(ClientBase):
         """True if there is a file or directory at `path`."""
         return self._run(self._fs.exists, path)
 
-    def list(self, path: AnyPath) -> builtins.list[FileStatus]:
+    def ls(self, path: AnyPath) -> list[FileStatus]:
         """Return the entries of a directory in order of name; for a file, the file itself.
 
         They are the entries at one time, even where there are too many for one answer, unless names
         in the directory change faster than it can be listed.
         """
-        return self._run(self._fs.list, path)
+        return self._run(self._fs.ls, path)
 
-    def scan(self, path: AnyPath) -> Iterator[FileStatus]:
-        """Yield the entries of `list` one by one."""
-        return self._iterate(self._fs.scan(path))
-
-    def pages(self, path: AnyPath, *, one_state: bool = True) -> Iterator[Listing]:
-        """Yield the pages of a directory, which say since when each entry has been there.
+    def pages(self, path: AnyPath, after: str = "", *, one_state: bool = True) -> Iterator[Listing]:
+        """Yield what `ls` returns in pages of 1,000 entries, for directories of many names. Each
+        page says since when each entry has been there.
 
         Args:
+            after: begin behind this name.
             one_state: the pages show the directory as it was at one time: they come when the last
-                is there, and it is listed anew if its names changed meanwhile. If they change
+                is there, and it is listed again if its names changed meanwhile. If they change
                 faster than it can be listed, the pages differ in `changed`. Without this each page
                 comes as soon as it is there, and shows a time of its own.
 
         Raises:
             NotFoundError: nothing is at `path`.
         """
-        return self._iterate(self._fs.pages(path, one_state=one_state))
-
-    def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
-        """Return a page: entries after the name `after`, each with the change that put it there."""
-        return self._run(self._fs.page, path, after, limit)
+        return self._iterate(self._fs.pages(path, after, one_state=one_state))
 
     def walk(self, path: AnyPath) -> Iterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
-        `list` shows it, in order of name; of a file, the file itself.
+        `ls` shows it, in order of name; of a file, the file itself.
 
         A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
 
@@ -245,7 +238,7 @@ class Client(ClientBase):
         """
         return self._iterate(self._fs.walk(path))
 
-    def glob(self, pattern: AnyPath) -> builtins.list[FileStatus]:
+    def glob(self, pattern: AnyPath) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
         `**` for any number of directories; in order of path."""
         return self._run(self._fs.glob, pattern)

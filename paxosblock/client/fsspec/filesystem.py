@@ -265,7 +265,7 @@ class PaxosBlockFileSystem(AsyncFileSystem):
 
     async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         path = self.own_path(path)
-        entries = await (await self._client()).list(path)
+        entries = await (await self._client()).ls(path)
         infos = [info_of(entry) for entry in entries if entry.path != STAGING]
         return infos if detail else [info["name"] for info in infos]
 

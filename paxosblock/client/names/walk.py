@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -11,7 +11,8 @@ from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
 from paxosblock.errors import NotDirectoryError, NotFoundError
 
 TRIES: Final = 10
-"""Times that a directory is begun anew because its names changed between two pages."""
+"""Times that a directory is listed because its names changed between two pages. The last time, its
+pages may be of different states; `changed` tells so."""
 
 
 def join(directory: str, name: str) -> str:
@@ -29,59 +30,39 @@ def base_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-class DirectoryPages:
-    """The requests that list a directory, and their answers: send `request`, give the answer to
-    `receive`, until there is no request any more. It does no I/O itself.
-
-    `pages` are then parts of one state of the directory, unless its names changed faster than it
-    could be listed, `tries` times: each page is of a time of its own then, and `changed` tells so.
-    """
-
-    def __init__(self, path: str, tries: int = TRIES) -> None:
-        """Begin with the first page of the directory at `path`."""
-        self.pages: list[Listing] = []
-        self._path = path
-        self._tries = tries
-
-    @property
-    def request(self) -> ListDirectory | None:
-        """Return what to ask next; None when all pages are there."""
-        after = self.pages[-1].next_after if self.pages else ""
-        return None if after is None else ListDirectory(self._path, after)
-
-    def receive(self, page: Listing) -> None:
-        """Take the answer to `request`. A page of another state begins the listing anew."""
-        self.pages.append(page)
-        first = self.pages[0]
-        if (page.directory, page.changed) != (first.directory, first.changed) and self._tries > 1:
-            self._tries -= 1
-            self.pages.clear()
-
-
 class Namespace(Protocol):
     """The calls of a client that are needed here."""
 
     async def stat(self, path: str) -> FileStatus: ...
 
-    async def list(self, path: str) -> list[FileStatus]: ...
-
-    async def page(self, path: str, after: str = "") -> Listing: ...
+    async def ls(self, path: str) -> list[FileStatus]: ...
 
 
-async def pages(fs: Namespace, path: str, *, one_state: bool) -> AsyncIterator[Listing]:
-    """As `AsyncClient.pages`."""
-    if one_state:
-        listing = DirectoryPages(path)
-        while (request := listing.request) is not None:
-            listing.receive(await fs.page(request.path, request.after))
-        for page in listing.pages:
+async def pages(
+    ask: Callable[[ListDirectory], Awaitable[Listing]],
+    path: str,
+    after: str = "",
+    *,
+    one_state: bool = True,
+) -> AsyncIterator[Listing]:
+    """As `AsyncClient.pages`; `ask` gets the answer to each request."""
+    following: str | None = after
+    if not one_state:
+        while following is not None:  # one page at a time, however large the directory is
+            page = await ask(ListDirectory(path, following))
             yield page
+            following = page.next_after
         return
-    after: str | None = ""
-    while after is not None:  # one page at a time, however large the directory is
-        page = await fs.page(path, after)
+    found: list[Listing] = []
+    tries = TRIES
+    while following is not None:
+        found.append(await ask(ListDirectory(path, following)))
+        following = found[-1].next_after
+        if found[-1].state != found[0].state and tries > 1:
+            tries, following = tries - 1, after
+            found.clear()
+    for page in found:
         yield page
-        after = page.next_after
 
 
 async def walk(
@@ -90,7 +71,7 @@ async def walk(
     order: Callable[[list[FileStatus]], Iterable[FileStatus]] = iter,
 ) -> AsyncIterator[FileStatus]:
     """As `AsyncClient.walk`, with the entries of each directory in this order."""
-    levels = [iter(order(await fs.list(path)))]
+    levels = [iter(order(await fs.ls(path)))]
     while levels:
         entry = next(levels[-1], None)
         if entry is None:
@@ -99,7 +80,7 @@ async def walk(
         yield entry
         if entry.kind is Kind.DIRECTORY:
             with suppress(NotFoundError, NotDirectoryError):
-                levels.append(iter(order(await fs.list(entry.path))))
+                levels.append(iter(order(await fs.ls(entry.path))))
 
 
 async def glob(fs: Namespace, pattern: str) -> AsyncIterator[FileStatus]:
@@ -155,6 +136,6 @@ async def _lookup(fs: Namespace, path: str) -> AsyncIterator[FileStatus]:
 
 async def _list(fs: Namespace, directory: str) -> list[FileStatus]:
     try:
-        return await fs.list(directory)
+        return await fs.ls(directory)
     except NotFoundError:
         return []

@@ -152,7 +152,7 @@ def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_Plan]:
         below = (entry for entry in fs.walk(path) if entry.kind is Kind.DIRECTORY)
         directories += [each.path for each in below if not _is_hidden(each.path[len(path) :])]
     for directory in sorted(directories):
-        files = [entry for entry in fs.scan(directory) if entry.kind is Kind.FILE]
+        files = [entry for entry in fs.ls(directory) if entry.kind is Kind.FILE]
         visible = [file for file in files if not _is_hidden(file.name)]
         groups = tuple(_groups(directory, visible, options))
         yield _Plan(directory, groups, len(visible) - sum(len(g.members) for g in groups))
