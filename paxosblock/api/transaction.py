@@ -8,7 +8,7 @@
             Rename("/table/_staging/day=7", "/table/day=7"),
             Marker("/table/_SUCCESS"),
         ],
-        transaction=("loader", 7),
+        once=("loader", 7),
     )
 
 Each operation sees the effects of those before it in the list.

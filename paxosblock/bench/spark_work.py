@@ -207,7 +207,7 @@ def bench_commit(run: Run) -> None:
             name = f"bench/{count}/{number}"
 
             def commit(moves: list[Operation] = moves, name: str = name) -> None:
-                run.fs.transact(moves, transaction=(name, 0), keep_for_s=60)
+                run.fs.transact(moves, once=(name, 0), keep_for_s=60)
 
             at = (float(count), "files in one transaction")
             run.bench.emit("commit", seconds_of(commit) * 1e3, "ms", number, at=at)

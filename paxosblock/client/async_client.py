@@ -6,8 +6,6 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
-from msgspec.structs import replace
-
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
@@ -21,7 +19,6 @@ from paxosblock.api.namenode import (
     RENAME,
     STAT,
     TAKE_OVER,
-    TRANSACT,
     AppendFile,
     ApplicationRequest,
     ApplicationVersion,
@@ -38,7 +35,6 @@ from paxosblock.api.namenode import (
     PathRequest,
     Rename,
     TakeOver,
-    Transact,
 )
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.base.path import AnyPath, text_of
@@ -181,7 +177,7 @@ class AsyncClient:
             first=FirstBlock(window, self.config.host),
         )
         core = self._core
-        made = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
+        made = await core.namenodes.call_once(CREATE, request)
         return file_writer.AsyncFileWriter(
             core, made.status, writer,
             chunk_size_bytes=chunk_size, window=window, first=made.first, handling=fails,
@@ -394,9 +390,7 @@ class AsyncClient:
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
         request = MakeDirectories(text_of(path), parents, permission, current_user(), ttl_s)
-        return await self._core.namenodes.call_once(
-            MKDIRS, lambda once: replace(request, once=once)
-        )
+        return await self._core.namenodes.call_once(MKDIRS, request)
 
     async def rename(
         self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False
@@ -408,9 +402,7 @@ class AsyncClient:
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
         """
         request = Rename(text_of(source), text_of(destination), overwrite)
-        return await self._core.namenodes.call_once(
-            RENAME, lambda once: replace(request, once=once)
-        )
+        return await self._core.namenodes.call_once(RENAME, request)
 
     async def delete(self, path: AnyPath, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory (with all that is in it when `recursive`).
@@ -422,9 +414,7 @@ class AsyncClient:
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
         """
         request = DeletePath(text_of(path), recursive)
-        answer = await self._core.namenodes.call_once(
-            DELETE, lambda once: replace(request, once=once)
-        )
+        answer = await self._core.namenodes.call_once(DELETE, request)
         return answer.existed
 
     async def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
@@ -440,9 +430,7 @@ class AsyncClient:
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
         request = ConcatFiles(text_of(target), tuple(map(text_of, sources)))
-        return await self._core.namenodes.call_once(
-            CONCAT, lambda once: replace(request, once=once)
-        )
+        return await self._core.namenodes.call_once(CONCAT, request)
 
     async def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
@@ -456,9 +444,7 @@ class AsyncClient:
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
         request = SetReplication(text_of(path), replication)
-        return await self._core.namenodes.call_once(
-            SET_REPLICATION, lambda once: replace(request, once=once)
-        )
+        return await self._core.namenodes.call_once(SET_REPLICATION, request)
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -466,14 +452,14 @@ class AsyncClient:
         self,
         ops: Sequence[Operation],
         *,
-        transaction: tuple[str, int] | None = None,
+        once: tuple[str, int] | None = None,
         keep_for_s: float | None = None,
     ) -> TransactionOutcome:
         """Apply all operations (such as `paxosblock.Rename`) in one step, or none of them.
 
         Args:
             ops: each sees the effects of those before it; OPERATIONS_MAX and RECORDS_MAX at most.
-            transaction: (application id, version). Versions of an application only go up: one that
+            once: (application id, version). Versions of an application only go up: one that
                 is not above the last is not applied. So a transaction that is repeated, by the
                 client after a lost answer or by a program after a restart, is applied once.
             keep_for_s: seconds after which the application's version is forgotten, counted from
@@ -488,24 +474,10 @@ class AsyncClient:
         """
         from paxosblock.client.names import truncating  # noqa: PLC0415 - readers need none of it
 
-        config, application = self._core.config, None
-        if transaction is not None:
-            application = ApplicationVersion(*transaction, uuid.uuid4().hex, keep_for_s)
-        request = Transact(
-            (),
-            config.replication,
-            config.block_size_bytes,
-            config.durability,
-            current_user(),
-            application,
-        )
-
-        async def send(operations: tuple[Operation, ...]) -> TransactionOutcome:
-            return await self._core.namenodes.call_once(
-                TRANSACT, lambda once: replace(request, operations=operations, once=once)
-            )
-
-        return await truncating.transact(self._core, ops, send)
+        application = None
+        if once is not None:
+            application = ApplicationVersion(*once, uuid.uuid4().hex, keep_for_s)
+        return await truncating.transact(self._core, ops, application)
 
     async def truncate(self, path: AnyPath, length: int) -> FileStatus:
         """Cut a closed file to its first `length` bytes, in one step; return its new status.

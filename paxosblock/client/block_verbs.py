@@ -10,8 +10,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from paxosblock.api.datanode import ACCEPT, Answer, Envelope
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
@@ -95,9 +93,7 @@ class BlockVerbs:
             durability=durability,
             host=self.core.config.host,
         )
-        view = await self.core.namenodes.call_once(
-            ADD_BLOCK, lambda once: replace(request, once=once)
-        )
+        view = await self.core.namenodes.call_once(ADD_BLOCK, request)
         self.core.leases.keep(self.writer, self._lost, self._open_block, self._roll)
         block = BlockWriter(
             view,
@@ -130,9 +126,7 @@ class BlockVerbs:
 
         Raises InvalidRequestError when it belongs to a file.
         """
-        deletion = await self.core.namenodes.call_once(
-            DELETE_BLOCK, lambda once: DeleteBlock(block, once)
-        )
+        deletion = await self.core.namenodes.call_once(DELETE_BLOCK, DeleteBlock(block))
         return deletion.existed
 
     async def finalize(self, block: BlockId, length: int | None) -> BlockView:

@@ -243,10 +243,10 @@ def test_locations_tell_which_live_nodes_hold_a_block(cluster: LocalCluster, fs:
 def test_every_operation_works_over_the_network(fs: Client) -> None:
     for name in "abc":
         write(fs, f"/everything/{name}", name.encode())
-    assert fs.transact(ALL, transaction=("everything", 3)) == TransactionOutcome(True, 3)
+    assert fs.transact(ALL, once=("everything", 3)) == TransactionOutcome(True, 3)
     assert read(fs, "/everything/a") == b"acb"
     assert [entry.path for entry in fs.ls("/everything")] == ["/everything/a", "/everything/done"]
-    assert fs.transact(ALL, transaction=("everything", 3)) == TransactionOutcome(False, 3)
+    assert fs.transact(ALL, once=("everything", 3)) == TransactionOutcome(False, 3)
     assert fs.transaction_status("everything") == 3
     assert fs.transaction_status("nobody") is None
 
@@ -257,10 +257,10 @@ def test_a_refused_transaction_says_which_operation_and_changes_nothing(fs: Clie
     assert not fs.exists("/refused")
 
 
-@pytest.mark.parametrize("transaction", [("", 0), ("a\nb", 0), ("app", -1), ("a" * 256, 0)])
-def test_an_application_has_a_name_and_a_version(fs: Client, transaction: tuple[str, int]) -> None:
+@pytest.mark.parametrize("once", [("", 0), ("a\nb", 0), ("app", -1), ("a" * 256, 0)])
+def test_an_application_has_a_name_and_a_version(fs: Client, once: tuple[str, int]) -> None:
     with pytest.raises(InvalidRequestError):
-        fs.transact([Marker("/never")], transaction=transaction)
+        fs.transact([Marker("/never")], once=once)
 
 
 def test_a_writer_below_a_deleted_directory_is_fenced(fs: Client) -> None:

@@ -353,9 +353,7 @@ async def set_admin_state(
     fs: AsyncClient, machine: Machine, admin: AdminState, for_s: float = 0.0
 ) -> None:
     """Say it as `paxosblock admin decommission` and its like do."""
-    await fs._core.namenodes.call_once(
-        SET_ADMIN_STATE, lambda once: SetAdminState(machine.name, admin, for_s, once)
-    )
+    await fs._core.namenodes.call_once(SET_ADMIN_STATE, SetAdminState(machine.name, admin, for_s))
 
 
 def live(seed: int, kind: Kind = Kind.FILES) -> Outcome:

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from paxosblock.api.fsck import CHECK_FILES, CheckFiles, Condition, Finding
-from paxosblock.api.methods import Once
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.api.status import (
     CLUSTER_STATUS,
@@ -156,5 +155,5 @@ async def _checked(fs: AsyncClient) -> list[Finding]:
     return findings
 
 
-def _deletes(found: Finding) -> Callable[[Once], DeletePath]:
-    return lambda once: DeletePath(found.path, once=once, file_id=found.file_id)
+def _deletes(found: Finding) -> DeletePath:
+    return DeletePath(found.path, file_id=found.file_id)

@@ -23,8 +23,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final, TypeVar
 
-from msgspec.structs import replace
-
 from paxosblock import LocalCluster
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
@@ -167,14 +165,14 @@ class Client:
 
     async def _mkdirs(self, path: str, owner: str, *, parents: bool) -> FileStatus:
         request = MakeDirectories(path, parents, owner=owner)
-        return await self._changes.call_once(MKDIRS, lambda once: replace(request, once=once))
+        return await self._changes.call_once(MKDIRS, request)
 
     async def _create(self, path: str) -> None:
         owner = self._new_owner()
         request = CreateFile(
             path, WriterId(owner), False, 1, 1 << 20, Durability.MEMORY, owner=owner
         )
-        call = self._changes.call_once(CREATE, lambda once: replace(request, once=once))
+        call = self._changes.call_once(CREATE, request)
         await self._swap(path, owner, call)
 
     async def _swap(self, path: str, owner: str, call: Awaitable[FileStatus | CreatedFile]) -> None:
@@ -205,7 +203,7 @@ class Client:
 
     async def _unlink(self, path: str) -> bool:
         request = DeletePath(path)
-        call = self._changes.call_once(DELETE, lambda once: replace(request, once=once))
+        call = self._changes.call_once(DELETE, request)
         return (await call).existed
 
     async def _call(self, method: Method[Q, A], request: Q) -> A:

@@ -54,7 +54,7 @@ class Appender:
                 AssertAbsent(f"/stream/log/{number}"),
                 Marker(f"/stream/log/{number}"),
             ],
-            transaction=("stream", number),
+            once=("stream", number),
         )
         assert outcome == TransactionOutcome(True, number)
         self.lines.append(line)
@@ -88,7 +88,7 @@ def test_each_transaction_is_applied_once_while_leaders_are_killed(
 
 def test_the_largest_transaction_is_applied_whole(fs: Client) -> None:
     makes = [Marker(f"/many/{number}") for number in range(OPERATIONS_MAX)]
-    assert fs.transact(makes, transaction=("many", 0)) == TransactionOutcome(True, 0)
+    assert fs.transact(makes, once=("many", 0)) == TransactionOutcome(True, 0)
     assert len(fs.ls("/many")) == OPERATIONS_MAX
 
 
@@ -132,7 +132,7 @@ def test_a_stopped_leader_that_continues_does_not_apply_what_another_applied(
             waiting = pool.submit(control.call, old.address, TRANSACT, ghost, 20.0)
             wait_other_leader(cluster, old)
             move = [Rename("/twice/staged", "/twice/done")]
-            assert fs.transact(move, transaction=("twice", 0)).applied
+            assert fs.transact(move, once=("twice", 0)).applied
         finally:
             old.resume()
         with pytest.raises((NotLeaderError, OutcomeUnknownError)):

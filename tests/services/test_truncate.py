@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.namenode import TRANSACT, Transact
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import TRANSACT
 from paxosblock.api.transaction import (
     AssertFile,
     Concat,
@@ -22,7 +23,6 @@ from paxosblock.api.transaction import (
     Truncate,
 )
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.names import truncating
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     InvalidRequestError,
@@ -30,7 +30,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     TruncatedError,
 )
-from paxosblock.protocol.types import BlockId, Durability
+from paxosblock.protocol.types import BlockId
 from tests.files import read
 from tests.waiting import wait_until
 
@@ -200,24 +200,26 @@ def test_a_datanode_that_was_away_while_a_block_was_cut_comes_back_and_is_told(
 
 
 async def test_bytes_that_were_read_before_somebody_changed_the_file_are_not_appended(
-    cluster: LocalCluster,
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is as long as before, and its chunks begin where they did: all begins anew."""
-    async with AsyncClient(cluster.url, CONFIG) as fs:
-        async with await fs.create("/raced", chunk_size=10, block_size=30) as out:
+    """It is as long as before, and its chunks begin where they did: all begins again."""
+    async with AsyncClient(cluster.url, CONFIG) as fs, AsyncClient(cluster.url, CONFIG) as rival:
+        async with fs.create("/raced", chunk_size=10, block_size=30) as out:
             await out.write(DATA)
         sent: list[int] = []
+        send = fs._core.namenodes.call_once
 
-        async def send(operations: tuple[Operation, ...]) -> TransactionOutcome:
-            sent.append(len(operations))
-            if sent == [1, 3]:
-                await fs.truncate("/raced", 40)
-                async with await fs.append("/raced", chunk_size=10) as out:
+        async def after_the_rival(method: Method[Any, Any], request: Any) -> Any:
+            if method is TRANSACT:
+                sent.append(len(request.operations))
+            if sent == [1, 3] and method is TRANSACT:
+                await rival.truncate("/raced", 40)
+                async with rival.append("/raced", chunk_size=10) as out:
                     await out.write(MORE[:60])
-            request = Transact(operations, 3, 30, Durability.DISK)
-            return await fs._core.namenodes.call(TRANSACT, request)
+            return await send(method, request)
 
-        await truncating.transact(fs._core, [Truncate("/raced", 45)], send)
+        monkeypatch.setattr(fs._core.namenodes, "call_once", after_the_rival)
+        await fs.truncate("/raced", 45)
         async with await fs.open("/raced") as file:
             assert await file.read() == DATA[:40] + MORE[:5]
         assert sent == [1, 3, 1, 3]

@@ -320,14 +320,14 @@ class Client(ClientBase):
         self,
         ops: Sequence[Operation],
         *,
-        transaction: tuple[str, int] | None = None,
+        once: tuple[str, int] | None = None,
         keep_for_s: float | None = None,
     ) -> TransactionOutcome:
         """Apply all operations (such as `paxosblock.Rename`) in one step, or none of them.
 
         Args:
             ops: each sees the effects of those before it; OPERATIONS_MAX and RECORDS_MAX at most.
-            transaction: (application id, version). Versions of an application only go up: one that
+            once: (application id, version). Versions of an application only go up: one that
                 is not above the last is not applied. So a transaction that is repeated, by the
                 client after a lost answer or by a program after a restart, is applied once.
             keep_for_s: seconds after which the application's version is forgotten, counted from
@@ -340,7 +340,7 @@ class Client(ClientBase):
             OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
                 applied.
         """
-        return self._run(self._fs.transact, ops, transaction=transaction, keep_for_s=keep_for_s)
+        return self._run(self._fs.transact, ops, once=once, keep_for_s=keep_for_s)
 
     def truncate(self, path: AnyPath, length: int) -> FileStatus:
         """Cut a closed file to its first `length` bytes, in one step; return its new status.

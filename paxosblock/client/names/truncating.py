@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +21,14 @@ from paxosblock.api.namenode import (
     CREATE,
     DELETE,
     MKDIRS,
+    TRANSACT,
+    ApplicationVersion,
     CreateFile,
     DeletePath,
     FileStatus,
     FirstBlock,
     MakeDirectories,
+    Transact,
 )
 from paxosblock.api.transaction import AssertFile, Concat, Operation, TransactionOutcome, Truncate
 from paxosblock.base.path import STAGING
@@ -61,19 +64,26 @@ class _InsideChunk:
 
 
 async def transact(
-    core: ClientCore,
-    operations: Sequence[Operation],
-    send: Callable[[tuple[Operation, ...]], Awaitable[TransactionOutcome]],
+    core: ClientCore, operations: Sequence[Operation], application: ApplicationVersion | None
 ) -> TransactionOutcome:
-    """`send` the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
+    """Send the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
 
-    Raises: as `send`, and as reading and writing those bytes.
+    Raises: as `AsyncClient.transact`, and as reading and writing those bytes.
     """
+    config = core.config
+    request = Transact(
+        (),
+        config.replication,
+        config.block_size_bytes,
+        config.durability,
+        current_user(),
+        application,
+    )
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:
             plan = _Plan([(operation,) for operation in operations])
             try:
-                return await _sent(core, plan, send, hidden)
+                return await _sent(core, plan, request, hidden)
             except PaxosBlockError as error:
                 if not (left and plan.may_be_old(error)):
                     plan.count_as_given(error)
@@ -84,12 +94,13 @@ async def transact(
 async def _sent(
     core: ClientCore,
     plan: _Plan,
-    send: Callable[[tuple[Operation, ...]], Awaitable[TransactionOutcome]],
+    request: Transact,
     hidden: contextlib.AsyncExitStack,
 ) -> TransactionOutcome:
     while True:
         try:
-            return await send(tuple(step for steps in plan.steps for step in steps))
+            operations = tuple(step for steps in plan.steps for step in steps)
+            return await core.namenodes.call_once(TRANSACT, replace(request, operations=operations))
         except InvalidRequestError as error:
             inside = _inside_chunk(error)
             if inside is None:
@@ -162,7 +173,7 @@ async def _written(
     """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
     directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
     above = MakeDirectories(directory, True, 0o700, current_user(), TTL_S)
-    await core.namenodes.call_once(MKDIRS, lambda once: replace(above, once=once))
+    await core.namenodes.call_once(MKDIRS, above)
     hidden.push_async_callback(_remove, core, directory)
     request = CreateFile(
         f"{directory}/kept",
@@ -175,7 +186,7 @@ async def _written(
         owner=current_user(),
         first=FirstBlock(core.config.window, core.config.host),
     )
-    made = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
+    made = await core.namenodes.call_once(CREATE, request)
     async with AsyncFileWriter(
         core,
         made.status,
@@ -192,12 +203,8 @@ async def _remove(core: ClientCore, directory: str) -> None:
     """Delete the hidden directory, and that of all hidden names, if nobody else needs it."""
     for request in (DeletePath(directory, recursive=True), DeletePath(STAGING)):
         try:
-            await _delete(core, request)
+            await core.namenodes.call_once(DELETE, request)
         except DirectoryNotEmptyError:
             pass
         except PaxosBlockError as error:
             _log.warning("'%s' is left to its time to live: %s", directory, error)
-
-
-async def _delete(core: ClientCore, request: DeletePath) -> None:
-    await core.namenodes.call_once(DELETE, lambda once: replace(request, once=once))

@@ -7,12 +7,16 @@ from asyncio import ALL_COMPLETED, FIRST_COMPLETED
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from paxosblock.api.methods import Method, Once
+import msgspec
+from msgspec.structs import replace
+
+from paxosblock.api.methods import Method
 from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
 from paxosblock.net.calls.rpc import RpcClient
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class NameNodes:
@@ -72,14 +76,15 @@ class NameNodes:
         """
         return await self._search.run(method, make, retry_for_s)
 
-    async def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
-        """Ask for a change until a NameNode answers; it is made once however often that takes.
+    async def call_once(self, method: Method[S, A], request: S) -> A:
+        """Ask for a change until a NameNode answers; it is made once however often that takes: the
+        request, which has a field `once`, gets a name there.
 
-        `make` makes the request with the name it gets. Raises what `call` does; the outcome is
-        unknown only when no answer came to one of the tries, and none says that it was done.
+        Raises what `call` does; the outcome is unknown only when no answer came to one of the
+        tries, and none says that it was done.
         """
         with self._sessions.once() as once:
-            return await self.call(method, make(once))
+            return await self.call(method, replace(request, once=once))
 
 
 class _Shell:

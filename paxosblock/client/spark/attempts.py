@@ -61,7 +61,7 @@ class Job:
         before: the outcome tells. Raises as `AsyncClient.transact`."""
         return fs.transact(
             [*changes, Delete(self.directory, recursive=True)],
-            transaction=(self.application, self.version),
+            once=(self.application, self.version),
             keep_for_s=keep_for_s,
         )
 

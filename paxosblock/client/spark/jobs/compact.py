@@ -199,9 +199,7 @@ def _publish(
         try:
             fs.mkdirs(aside, ttl_s=options.keep_for_s)
             swap = [step for each in own for step in _swap(each, aside, job)]
-            fs.transact(
-                swap, transaction=(f"spark/compact/{job}{plan.path}", 0), keep_for_s=REMEMBERED_S
-            )
+            fs.transact(swap, once=(f"spark/compact/{job}{plan.path}", 0), keep_for_s=REMEMBERED_S)
         except PaxosBlockError as failure:
             error = in_one_line(failure)
     files = sum(len(each.group.members) for each in own)

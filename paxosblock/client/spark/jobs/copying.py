@@ -109,7 +109,7 @@ class CopyWork:
     def publish(self, fs: Client, number: int, changes: Sequence[Operation]) -> None:
         """Give the file of this number its name, once, however often it is asked for."""
         name = f"spark/distcp/{self.job}/{number}"
-        fs.transact(changes, transaction=(name, 0), keep_for_s=REMEMBERED_S)
+        fs.transact(changes, once=(name, 0), keep_for_s=REMEMBERED_S)
 
 
 class _Output(Protocol):
