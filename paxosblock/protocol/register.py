@@ -454,7 +454,8 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
     if not _extends(storage, replica, request):
         return _refused(storage, replica, request, Reason.STALE)
     short = Short(block, generation, storage, replica.length)
-    if replica.registers.max_generation == generation:
+    promised = replica.registers.max_generation
+    if generation == promised or generation > promised + LEAP_MAX:
         return Step(replica, short)
     return Step(replica.having(max_generation=generation), short, StoreMetadata())
 

@@ -32,7 +32,7 @@ from paxosblock.protocol.messages import (
     Vote,
 )
 from paxosblock.protocol.register import Replica, answer, heals, restarted, wanted
-from paxosblock.protocol.types import Durability, Reason, Registers, ReplicaState
+from paxosblock.protocol.types import LEAP_MAX, Durability, Reason, Registers, ReplicaState
 from tests.protocol.build import (
     ABC,
     BLOCK,
@@ -296,6 +296,20 @@ def test_d5_a_short_replica_is_fenced_and_says_so() -> None:
     assert step.reply == Short(BLOCK, gs(2), A, 1)
     assert step.effect == StoreMetadata()
     assert step.replica == replica(1, max_generation=gs(2))
+
+
+@pytest.mark.parametrize(("above", "promised"), [(LEAP_MAX, True), (LEAP_MAX + 1, False)])
+def test_d5_a_short_replica_promises_nothing_beyond_the_reach_of_k2(
+    above: int, promised: bool
+) -> None:
+    step = answer(A, replica(1), finalize_of(2, above))
+    assert step.reply == Short(BLOCK, gs(above), A, 1)
+    assert step.replica == (replica(1, max_generation=gs(above)) if promised else replica(1))
+
+
+def test_d5_a_member_that_was_away_comes_back_in_one_step() -> None:
+    step = answer(A, replica(2), finalize_of(1, 3 * LEAP_MAX))
+    assert step.reply == Finalized(BLOCK, gs(3 * LEAP_MAX), A, 1)
 
 
 def test_d5_a_short_replica_becomes_whole_with_what_a_holder_supplies() -> None:

@@ -14,11 +14,13 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client
+from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.base.units import MIB
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
 from paxosblock.local.node_process import Node
+from paxosblock.net.calls import control
 from paxosblock.net.serving import DISK_FAILED
 from paxosblock.protocol.types import BlockId
 from tests.disks.faults import CALLS, HELD, SYNCS, WRITES, Fault
@@ -452,3 +454,25 @@ def test_when_all_disks_are_full_changes_are_refused_reads_go_on_and_room_ends_i
         wait_until(lambda: troubles(three) == ["", "", ""], what="the disks to have room")
         make_names(fs, range(5, 10))
         assert {f"/{number}" for number in range(10)} <= {entry.path for entry in fs.ls("/")}
+
+
+@pytest.mark.parametrize("folder", ["current", "rbw", "small"])
+def test_a_start_answers_nothing_before_the_names_that_it_found_are_durable(
+    tmp_path: Path, folder: str
+) -> None:
+    """The process before may have been killed between a change of a name and its sync."""
+    with FaultyCluster(1, path=tmp_path / "cluster", settings=SETTINGS) as cluster:
+        (node,) = cluster.datanodes
+        with Client(cluster.url, PATIENT) as fs:
+            write(fs, "/kept", b"kept")
+        node.kill()
+        found = str(node.volumes[0] / folder)
+        cluster.break_disk(node, Fault(SYNCS, path=found, delay_s=HELD))
+        node.launch()
+        wait_until(lambda: cluster.met(node), what="the sync")
+        assert cluster.met(node)[0] == f"fsync {found}"
+        with pytest.raises(UnavailableError):
+            control.call(node.address, LIST_REPLICAS, ListReplicas())
+        cluster.mend_disk(node)
+        node.wait_ready()
+        assert control.call(node.address, LIST_REPLICAS, ListReplicas()).replicas

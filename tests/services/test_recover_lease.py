@@ -19,7 +19,7 @@ from paxosblock.base.units import KIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry, Role
 from paxosblock.net.calls import control
-from paxosblock.protocol.messages import LastVote, Nack, NextGS
+from paxosblock.protocol.messages import Finalize, LastVote, Nack, NextGS, Short
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     LEAP_MAX,
@@ -196,6 +196,18 @@ def test_stray_promises_do_not_keep_what_was_flushed_from_being_read(cluster: Ma
             asked = NextGS(block, Generation(generation), FIRST_GENERATION, 16, Durability.MEMORY)
             answer = control.call(node.address, ACCEPT, Envelope(storage, asked))
             assert isinstance(answer, Nack if generation > 2 * LEAP_MAX else LastVote), answer
+        longer = Finalize(
+            block,
+            finalized_generation=Generation(2**63 - 1),
+            epoch=FIRST_GENERATION,
+            length=1000,
+            size_bytes=1000 * LENGTH,
+            holders=(),
+            window=16,
+            durability=Durability.MEMORY,
+        )
+        answer = control.call(node.address, ACCEPT, Envelope(storage, longer))
+        assert isinstance(answer, Short), answer
     done = recover_lease(cluster, "/stray")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         0,
