@@ -20,7 +20,7 @@ PARTS: Final = (
     ("what `Client` answers", "client/blocking/sync_files.py", ("FileWriter", "FileReader")),
     ("paxosblock", "client/writing/receipt.py", ("FlushReceipt",)),
     ("what `Client` answers", "client/writing/receipt.py", ("BlockReceipt",)),
-    ("what `Client` answers", "api/files.py", ("FileStatus",)),
+    ("paxosblock", "api/namenode.py", ("FileStatus", "Listing")),
     ("paxosblock", "api/transaction.py", None),
     ("paxosblock", "errors.py", None),
 )

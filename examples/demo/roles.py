@@ -41,7 +41,7 @@ def write(url: str, path: str, source: str) -> None:
     ):
         while piece := file.read(FLUSHED_BYTES):
             out.write(piece)
-            _tell(length=out.hflush().length)
+            _tell(length=out.hflush().size)
         sys.stdin.read()
 
 

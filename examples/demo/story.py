@@ -169,7 +169,7 @@ def _kill_in_mid_write(stage: Stage, out: FileWriter, file: BinaryIO) -> Node:
     )
     report.check(
         f"the writer went on in another block ({before.block}, then {after.block})",
-        after.block != before.block and after.length > before.length,
+        after.block != before.block and after.size > before.size,
     )
     return victim
 
@@ -200,7 +200,7 @@ def _kill_the_leader(stage: Stage, out: FileWriter, file: BinaryIO) -> Node:
 def _flush_inside_a_block(stage: Stage, out: FileWriter, file: BinaryIO) -> FlushReceipt:
     """Flush at a place where the next pieces go to the same block."""
     receipt = out.hflush()
-    while -receipt.length % stage.client.config.block_size_bytes < 4 * PIECE_BYTES:
+    while -receipt.size % stage.client.config.block_size_bytes < 4 * PIECE_BYTES:
         stage.send(out, file, PIECE_BYTES)
         receipt = out.hflush()
     return receipt

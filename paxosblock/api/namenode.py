@@ -40,26 +40,26 @@ class Kind(enum.Enum):
 class FileStatus(msgspec.Struct, frozen=True):
     """A file or directory as `stat` and `list` show it.
 
-    While a file is `open` (being written), `length` counts only its finalized blocks; a reader
-    learns the rest from the DataNodes. Times are milliseconds since the epoch. A directory and all
-    below it are deleted at `expires_ms`, 0 for never. `truncations` counts how often the file was
-    truncated: while it stays the same, bytes that were read once do not change.
+    While a file is `open` (being written), `size` counts the bytes of its finalized blocks only; a
+    reader learns the rest from the DataNodes. Times are seconds since the epoch. A directory and
+    all below it are deleted at `expires_s`, 0 for never. `truncations` counts how often the file
+    was truncated: while it stays the same, bytes that were read once do not change.
     """
 
     path: str
     kind: Kind
     file_id: int
-    length: int
+    size: int
     replication: int
     block_size: int
     durability: Durability
     open: bool
-    modified_ms: int
-    created_ms: int
+    modified_s: float
+    created_s: float
     owner: str
     group: str
     permission: int
-    expires_ms: int = 0
+    expires_s: float = 0
     truncations: int = 0
 
     def __post_init__(self) -> None:

@@ -56,13 +56,13 @@ class AssertAbsent(_Operation, frozen=True, tag=True):
 
 
 class AssertFile(_Operation, frozen=True, tag=True):
-    """A closed file is there; with this id, this length in bytes, and truncated this many times
+    """A closed file is there; with this id, this size in bytes, and truncated this many times
     (see `FileStatus`), where they are given.
     """
 
     path: str
     file_id: int | None = None
-    length: int | None = None
+    size: int | None = None
     truncations: int | None = None
 
     if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class AssertFile(_Operation, frozen=True, tag=True):
             self,
             path: AnyPath,
             file_id: int | None = None,
-            length: int | None = None,
+            size: int | None = None,
             truncations: int | None = None,
         ) -> None: ...
 
@@ -122,17 +122,17 @@ class Concat(_Operation, frozen=True, tag=True):
 
 
 class Truncate(_Operation, frozen=True, tag=True):
-    """Cut a closed file to its first `length` bytes; its present length changes nothing.
+    """Cut a closed file to its first `size` bytes; its present size changes nothing.
 
     A reader that has the file open gets a TruncatedError and reads no further.
     """
 
     path: str
-    length: int
+    size: int
 
     if TYPE_CHECKING:
 
-        def __init__(self, path: AnyPath, length: int) -> None: ...
+        def __init__(self, path: AnyPath, size: int) -> None: ...
 
 
 class Delete(_Operation, frozen=True, tag=True):

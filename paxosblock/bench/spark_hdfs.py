@@ -82,7 +82,7 @@ def _ours(spark: SparkSession, cluster: LocalCluster, durability: str) -> Side:
 
     def stored_bytes() -> int:
         with Client(cluster.url) as fs:
-            return sum(each.length for each in fs.ls(FOLDER))
+            return sum(each.size for each in fs.ls(FOLDER))
 
     return Side(
         {"durability": durability},

@@ -289,7 +289,7 @@ def truncate(invocation: Invocation, *, _wait: bool, length: str, paths: tuple[s
 
     def cut(path: str) -> None:
         status = invocation.client.truncate(path, int(length))
-        invocation.say(f"Truncated {path} to length: {status.length}", status)
+        invocation.say(f"Truncated {path} to length: {status.size}", status)
 
     for_each_path(invocation, paths, cut)
 

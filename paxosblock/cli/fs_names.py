@@ -167,11 +167,11 @@ def ls(
     for_each_path(invocation, paths or ("/",), show)
 
 
-def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[int, str]]:
+def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[float, str]]:
     if by_size:
-        return lambda entry: (-entry.length, entry.path)
+        return lambda entry: (-entry.size, entry.path)
     if by_time:
-        return lambda entry: (-entry.modified_ms, entry.path)
+        return lambda entry: (-entry.modified_s, entry.path)
     return lambda entry: (0, entry.path)
 
 
@@ -218,8 +218,8 @@ def listing(entries: list[FileStatus], human: bool) -> list[str]:
             str(entry.replication) if entry.kind is Kind.FILE else "-",
             entry.owner or "-",
             entry.group or "-",
-            human_size(entry.length) if human else str(entry.length),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.modified_ms / 1000)),
+            human_size(entry.size) if human else str(entry.size),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.modified_s)),
             entry.path,
         )
         for entry in entries
@@ -412,9 +412,9 @@ def formatted(
     template: str, status: FileStatus, fewest_replicas: int, fewest_racks: int = 0
 ) -> str:
     """`template` with its %-letters filled in; unknown ones stay."""
-    changed = datetime.fromtimestamp(status.modified_ms // 1000, UTC)
+    changed = datetime.fromtimestamp(status.modified_s, UTC)
     values = {
-        "b": str(status.length),
+        "b": str(status.size),
         "F": "directory" if status.kind is Kind.DIRECTORY else "regular file",
         "n": status.name,
         "o": str(status.block_size),
@@ -426,7 +426,7 @@ def formatted(
         "a": f"{status.permission:o}",
         "A": mode(status)[1:],
         "y": changed.strftime("%Y-%m-%d %H:%M:%S"),
-        "Y": str(status.modified_ms),
+        "Y": str(round(status.modified_s * 1000)),
         "%": "%",
     }
     return re.sub("%(.)", lambda match: values.get(match[1], match[0]), template)

@@ -67,7 +67,7 @@ def recover_lease(invocation: Invocation, path: str, *, force: bool, yes: bool) 
         if not force:
             raise _not_closed(where, f". {_what_to_do(found)}")
         found = _forced(invocation, where, found, yes=yes)
-    closed = f"'{where}' is closed: {counted(found.status.length, 'byte', 'bytes')}"
+    closed = f"'{where}' is closed: {counted(found.status.size, 'byte', 'bytes')}"
     invocation.say(closed, found)
 
 

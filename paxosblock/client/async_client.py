@@ -280,39 +280,39 @@ class AsyncClient:
         """
         return follower(self._core, text_of(path), offset, past_close=past_close).run()
 
-    async def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
-        """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
+    async def wait_longer(self, path: AnyPath, size: int, timeout_s: float) -> bool:
+        """Wait until a file has more than `size` bytes; False when it takes `timeout_s` or more.
 
         This is for programs that look at a file now and then; the members of its last block are
         asked to answer when they have more. Raises NotFoundError as `follow` does.
         """
-        return await wait_longer(self._core, text_of(path), length, timeout_s)
+        return await wait_longer(self._core, text_of(path), size, timeout_s)
 
     async def take_over(self, path: AnyPath) -> int:
-        """Fence the writer of a file, close the file and return its length in bytes.
+        """Fence the writer of a file, close the file and return its size in bytes.
 
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
         closed already stays as it is. (HDFS: recoverLease)
         """
         status = await self._core.namenodes.call(TAKE_OVER, TakeOver(text_of(path)))
-        return status.length
+        return status.size
 
     async def locations(
-        self, path: AnyPath, offset: int = 0, length: int | None = None
+        self, path: AnyPath, offset: int = 0, size: int | None = None
     ) -> list[BlockLocation]:
-        """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
+        """Locate the blocks of a file that hold its bytes from `offset` on, at most `size`.
 
         Raises:
-            InvalidRequestError: a negative offset or length.
+            InvalidRequestError: a negative offset or size.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return await locations(self._core, text_of(path), offset, length)
+        return await locations(self._core, text_of(path), offset, size)
 
     # -- names ----------------------------------------------------------------------------------
 
     async def stat(self, path: AnyPath) -> FileStatus:
-        """Look a path up. `length` counts only finalized blocks while the file is `open`."""
+        """Look a path up. `size` counts only finalized blocks while the file is `open`."""
         return await self._core.namenodes.call(STAT, PathRequest(text_of(path)))
 
     async def exists(self, path: AnyPath) -> bool:
@@ -479,14 +479,14 @@ class AsyncClient:
             application = ApplicationVersion(*once, uuid.uuid4().hex, keep_for_s)
         return await truncating.transact(self._core, ops, application)
 
-    async def truncate(self, path: AnyPath, length: int) -> FileStatus:
-        """Cut a closed file to its first `length` bytes, in one step; return its new status.
+    async def truncate(self, path: AnyPath, size: int) -> FileStatus:
+        """Cut a closed file to its first `size` bytes, in one step; return its new status.
 
         A reader of it reads the old bytes, or gets TruncatedError, never a mixture. If a file
         has more than BLOCKS_MOVED_MAX blocks to lose, some go earlier, in steps of their own.
 
         Raises:
-            InvalidRequestError: a negative length, or one that is greater than the file's.
+            InvalidRequestError: a negative size, or one that is greater than the file's.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
             NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
@@ -495,7 +495,7 @@ class AsyncClient:
         path = text_of(path)
         while True:
             try:
-                await self.transact([Truncate(path, length)])
+                await self.transact([Truncate(path, size)])
             except InvalidRequestError as error:
                 first = error.details.get("cut_first")
                 if first is None:

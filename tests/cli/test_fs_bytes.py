@@ -314,7 +314,7 @@ def test_an_empty_file_goes_there_and_back(
 ) -> None:
     (tmp_path / "empty").touch()
     assert fs("put", tmp_path / "empty", folder).code == 0
-    assert client.stat(f"{folder}/empty").length == 0
+    assert client.stat(f"{folder}/empty").size == 0
     assert fs("get", f"{folder}/empty", tmp_path / "back").code == 0
     assert (tmp_path / "back").read_bytes() == b""
     assert fs("cat", f"{folder}/empty").out == ""
@@ -635,7 +635,7 @@ def test_truncate_cuts_files_and_says_so(fs: Paxosblock, client: Client, folder:
     assert (read(client, f"{folder}/a"), read(client, f"{folder}/b")) == (DATA[:10], DATA[:10])
     again = fs("truncate", "--json", "10", f"{folder}/a")
     told = json.loads(again.out)
-    assert (told["path"], told["length"], told["truncations"]) == (f"{folder}/a", 10, 1)
+    assert (told["path"], told["size"], told["truncations"]) == (f"{folder}/a", 10, 1)
 
 
 @pytest.mark.parametrize(

@@ -405,7 +405,7 @@ class MemoryCluster:
         if not all(record.finalized for record in records):
             raise NotReadyError("a block is not finalized")
         length = sum(record.size_bytes for record in records) - self.forgotten_bytes
-        file.status = msgspec.structs.replace(file.status, open=False, length=length)
+        file.status = msgspec.structs.replace(file.status, open=False, size=length)
         return file.status
 
     def _file(self, number: int) -> _File:

@@ -35,10 +35,10 @@ async def test_what_is_appended_goes_into_the_last_block(served: Served) -> None
             assert (out.tell(), out.acknowledged) == (len(OLD), len(OLD)) or line == b"two"
             await out.write(line)
             receipt = await out.hflush()
-            assert receipt.length == out.acknowledged == out.tell()
+            assert receipt.size == out.acknowledged == out.tell()
     assert cluster.content("/log") == OLD + b"one two"
     assert len(cluster.files["/log"].blocks) == 1
-    assert cluster.files["/log"].status.length == len(OLD) + 7
+    assert cluster.files["/log"].status.size == len(OLD) + 7
 
 
 async def test_nothing_is_asked_for_until_something_is_written(served: Served) -> None:
@@ -107,7 +107,7 @@ async def test_a_call_that_is_cancelled_before_the_block_is_open_leaves_nothing_
     with pytest.raises(asyncio.CancelledError):
         await flushing
     receipt = await out.hflush()
-    assert (receipt.length, out.acknowledged) == (len(OLD) + 4, len(OLD) + 4)
+    assert (receipt.size, out.acknowledged) == (len(OLD) + 4, len(OLD) + 4)
     await out.close()
     assert cluster.content("/log") == OLD + b"one "
     assert len(cluster.files["/log"].blocks) == 1
@@ -130,7 +130,7 @@ async def test_a_member_that_dies_before_it_is_reached_costs_only_that_block(
     async with await fs.append("/log") as out:
         await out.write(b"one ")
         receipt = await out.hflush()
-        assert receipt.length == out.acknowledged == len(OLD) + 4
+        assert receipt.size == out.acknowledged == len(OLD) + 4
     assert cluster.content("/log") == OLD + b"one "
     assert len(cluster.files["/log"].blocks) == 2
 

@@ -90,12 +90,12 @@ async def test_locations_are_those_of_all_pages_or_of_the_range_that_is_asked_fo
     async with stored() as (cluster, fs):
         found = await fs.locations("/a")
         ends = [min(end, len(DATA)) for end in range(BLOCK_BYTES, 42 * BLOCK_BYTES, BLOCK_BYTES)]
-        assert [each.offset + each.length for each in found] == ends
+        assert [each.offset + each.size for each in found] == ends
         assert all(each.finalized for each in found)
         assert await fs.locations("/a", len(DATA)) == []
         pages_asked(cluster)
         for begin, size in itertools.product((0, 1, 5000, 20_000, len(DATA) - 1), (0, 1, 3000)):
-            wanted = [e for e in found if e.offset < begin + size and e.offset + e.length > begin]
+            wanted = [e for e in found if e.offset < begin + size and e.offset + e.size > begin]
             assert await fs.locations("/a", begin, size) == wanted
         assert pages_asked(cluster) <= 15 * 3
         with pytest.raises(InvalidRequestError):
@@ -121,7 +121,7 @@ async def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened() -> None:
                 await out.write(DATA[opened:])
                 await out.hflush()
                 extents = [first, *[extent async for extent in found]]
-                assert [each.end for each in extents] == [e.offset + e.length for e in locations]
+                assert [each.end for each in extents] == [e.offset + e.size for e in locations]
                 assert await file.read() == DATA[:opened]
                 assert await file.pread(opened - 10, 100) == DATA[opened - 10 : opened]
         async with await fs.open("/a") as file:

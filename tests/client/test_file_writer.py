@@ -43,7 +43,7 @@ async def test_a_file_comes_out_byte_for_byte_over_several_blocks() -> None:
             assert out.tell() == len(data)
         assert cluster.content("/a") == data
         assert len(cluster.files["/a"].blocks) == 4
-        assert cluster.files["/a"].status.length == len(data)
+        assert cluster.files["/a"].status.size == len(data)
 
 
 async def test_a_small_file_is_closed_by_one_call_that_ends_its_block() -> None:
@@ -54,7 +54,7 @@ async def test_a_small_file_is_closed_by_one_call_that_ends_its_block() -> None:
             begun = len(cluster.calls)
         assert [name for name in cluster.calls[begun:] if name != "renew_leases"] == ["close_file"]
         assert cluster.content("/a") == b"a line"
-        assert out.status.length == 6
+        assert out.status.size == 6
 
 
 async def test_a_close_whose_votes_do_not_come_goes_on_in_another_block() -> None:
@@ -91,7 +91,7 @@ async def test_a_sync_without_new_data_sends_an_empty_chunk_that_asks_for_the_di
             receipt = await out.hsync()
             again = await out.hsync()
         assert receipt.chunk == 1
-        assert receipt.length == 5
+        assert receipt.size == 5
         assert receipt.durability is Durability.DISK
         assert receipt.blocks == (BlockReceipt(receipt.block, 3, 3),)
         assert again == receipt
@@ -110,7 +110,7 @@ async def test_a_sync_waits_until_earlier_blocks_are_finalized_on_disk() -> None
         await wait_until_async(lambda: cluster.nodes[0].reads_of_state > asked + 1)
         assert not sync.done()
         cluster.tell_finalized(first)
-        assert (await sync).length == 15
+        assert (await sync).size == 15
         cluster.tell_members = True
         await out.close()
 
@@ -130,7 +130,7 @@ async def test_one_member_that_finalized_a_block_is_too_few_for_a_sync() -> None
         assert not sync.done()
         cluster.tell_finalized(first, cluster.nodes[:2])
         receipt = await sync
-        assert receipt.length == 15
+        assert receipt.size == 15
         assert receipt.blocks == (BlockReceipt(first, 3, 2), BlockReceipt(receipt.block, 3, 3))
         cluster.tell_members = True
         await out.close()
@@ -191,7 +191,7 @@ async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answ
         with pytest.raises(DeadlineError, match="on stable storage"):
             await out.hsync()
         cluster.tell_finalized(first)
-        assert (await out.hsync()).length == 20
+        assert (await out.hsync()).size == 20
         cluster.tell_members = True
         await out.close()
         assert cluster.content("/a") == b"x" * 10 + b"y" * 10
@@ -207,7 +207,7 @@ async def test_a_block_whose_end_nobody_told_the_writer_does_not_stop_it() -> No
         with pytest.raises(OutcomeUnknownError):
             await out.hflush()
         cluster.answers_lost.clear()
-        assert (await out.hflush()).length == 5
+        assert (await out.hflush()).size == 5
         await out.close()
         assert cluster.content("/a") == b"hello"
 
@@ -240,7 +240,7 @@ async def test_a_datanode_that_dies_in_mid_write_is_not_noticed(chunks_before: i
         async with await fs.create("/a", chunk_size=4 * KIB) as out:
             await out.write(data)
             receipt = await out.hflush()
-            assert receipt.length == len(data)
+            assert receipt.size == len(data)
             assert cluster.nodes[1].storage not in receipt.replicas
         assert cluster.content("/a") == data
         assert len(cluster.files["/a"].blocks) == 2
@@ -415,7 +415,7 @@ async def test_a_namenode_whose_disk_fills_when_it_has_added_a_block_is_waited_f
             await wait_until_async(lambda: flushing.done() or len(cluster.calls) > asked + 2)
             cluster.disk_full = False
             cluster.answers_lost.clear()
-            assert (await flushing).length == 5
+            assert (await flushing).size == 5
         assert cluster.content("/a") == b"hello"
 
 
@@ -432,7 +432,7 @@ async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are
             assert caught.value.outcome is Outcome.UNKNOWN, "a later call sends it"
             for node in cluster.nodes[:2]:
                 await cluster.revive(node)
-            assert (await out.hflush()).length == 6
+            assert (await out.hflush()).size == 6
         assert cluster.content("/a") == b"onetwo"
 
 

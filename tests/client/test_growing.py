@@ -37,7 +37,7 @@ QUICK = ClientConfig(
 )
 ALL: tuple[Operation, ...] = (
     AssertAbsent("/everything/done"),
-    AssertFile("/everything/a", length=1),
+    AssertFile("/everything/a", size=1),
     MakeDirectory("/everything/dir"),
     Rename("/everything/b", "/everything/dir/b"),
     Concat("/everything/a", ("/everything/c", "/everything/dir/b")),
@@ -75,11 +75,11 @@ def test_appended_bytes_come_behind_those_that_were_there(fs: Client) -> None:
             assert out.tell() == len(before)
             more = bytes([number]) * 70_000
             out.write(more)
-            assert out.hflush().length == len(before) + len(more)
+            assert out.hflush().size == len(before) + len(more)
             assert out.tell() == len(before) + len(more)
         before += more
         assert read(fs, "/log") == before
-    assert [each.length for each in fs.locations("/log")] == [310_000]
+    assert [each.size for each in fs.locations("/log")] == [310_000]
 
 
 def test_an_append_begins_a_new_block_if_it_is_told_to(fs: Client) -> None:
@@ -87,7 +87,7 @@ def test_an_append_begins_a_new_block_if_it_is_told_to(fs: Client) -> None:
     with fs.append("/apart", new_block=True) as out:
         out.write(b"b" * 10)
     assert read(fs, "/apart") == before + b"b" * 10
-    assert [each.length for each in fs.locations("/apart")] == [1000, 10]
+    assert [each.size for each in fs.locations("/apart")] == [1000, 10]
 
 
 def test_an_append_with_another_window_begins_a_new_block(fs: Client) -> None:
@@ -95,7 +95,7 @@ def test_an_append_with_another_window_begins_a_new_block(fs: Client) -> None:
     with fs.append("/wide", window=9) as out:
         out.write(b"b" * 10)
     assert read(fs, "/wide") == before + b"b" * 10
-    assert [each.length for each in fs.locations("/wide")] == [1000, 10]
+    assert [each.size for each in fs.locations("/wide")] == [1000, 10]
 
 
 def test_a_full_block_is_left_alone_and_the_last_one_filled(fs: Client) -> None:
@@ -104,7 +104,7 @@ def test_a_full_block_is_left_alone_and_the_last_one_filled(fs: Client) -> None:
     for number in range(3):
         with fs.append("/filled") as out:
             out.write(bytes([number]) * (50 * KIB))
-    assert [each.length for each in fs.locations("/filled")] == [128 * KIB, 100 * KIB, 50 * KIB]
+    assert [each.size for each in fs.locations("/filled")] == [128 * KIB, 100 * KIB, 50 * KIB]
     assert read(fs, "/filled")[128 * KIB :] == b"".join(
         bytes([number]) * (50 * KIB) for number in range(3)
     )
@@ -181,7 +181,7 @@ def test_concat_joins_files_and_their_readers_go_on(fs: Client) -> None:
         status = fs.concat("/parts/0", ["/parts/2", "/parts/1", "/parts/3"])
         assert reader.read() == parts[2][10:]
     whole = parts[0] + parts[2] + parts[1] + parts[3]
-    assert (status.length, status.path) == (len(whole), "/parts/0")
+    assert (status.size, status.path) == (len(whole), "/parts/0")
     assert read(fs, "/parts/0") == whole
     assert [entry.path for entry in fs.ls("/parts")] == ["/parts/0"]
     with fs.append("/parts/0") as out:
@@ -228,7 +228,7 @@ def test_locations_tell_which_live_nodes_hold_a_block(cluster: LocalCluster, fs:
         out.write(b"l" * (300 * KIB))
         out.hflush()
         found = fs.locations("/located")
-    assert [(each.offset, each.length, each.finalized) for each in found] == [
+    assert [(each.offset, each.size, each.finalized) for each in found] == [
         (0, 128 * KIB, True),
         (128 * KIB, 128 * KIB, True),
         (256 * KIB, 44 * KIB, False),
@@ -301,7 +301,7 @@ def test_a_writer_in_the_middle_of_a_block_is_fenced_too(fs: Client) -> None:
 
 def test_a_directory_goes_when_its_time_is_over_but_not_under_its_writer(fs: Client) -> None:
     with fs.create("/short/part") as out:
-        assert fs.mkdirs("/short", ttl_s=0.5).expires_ms > 0
+        assert fs.mkdirs("/short", ttl_s=0.5).expires_s > 0
         fs.mkdirs("/idle", ttl_s=0.5)
         wait_until(lambda: not fs.exists("/idle"), what="the idle directory to go")
         out.write(b"still there")

@@ -44,7 +44,7 @@ async def test_a_writer_goes_on_without_a_node_that_hangs(chunks_before: int) ->
             (await a_member(cluster, out)).hang()
             begun = time.monotonic()
             await out.write(b"y" * 25)
-            assert (await out.hflush()).length == 10 * chunks_before + 25
+            assert (await out.hflush()).size == 10 * chunks_before + 25
             assert time.monotonic() - begun < NEVER_S / 4
         assert cluster.content("/a") == b"x" * 10 * chunks_before + b"y" * 25
 
@@ -57,7 +57,7 @@ async def test_a_node_that_hangs_when_a_block_begins_takes_no_replica() -> None:
             next(node for node in cluster.nodes if node.replicas).hang()
             begun = time.monotonic()
             await out.write(b"y" * 10)
-            assert (await out.hflush()).length == 20
+            assert (await out.hflush()).size == 20
             assert time.monotonic() - begun < NEVER_S / 4
         assert cluster.content("/a") == b"x" * 10 + b"y" * 10
 

@@ -120,7 +120,7 @@ def write_interrupted(
             write_all(out, data, sizes)
             out.hflush()
         write_all(out, data, sizes)
-        return out.hflush().length
+        return out.hflush().size
 
 
 async def test_an_interrupted_write_is_in_the_file_once_as_far_as_tell_says() -> None:

@@ -158,7 +158,7 @@ async def test_the_file_goes_on_while_the_end_of_a_block_is_recorded() -> None:
         await wait_until_async(lambda: block.acknowledged_bytes == CHUNK)
         assert (out.acknowledged, flushing.done()) == (BLOCK, False)
         cluster.answers_lost.clear()
-        assert (await flushing).length == out.acknowledged == 5 * CHUNK
+        assert (await flushing).size == out.acknowledged == 5 * CHUNK
         await out.write(DATA[5 * CHUNK :])
         await out.close()
         assert cluster.content("/a") == DATA
@@ -179,7 +179,7 @@ async def test_an_end_that_nobody_records_in_time_is_told_by_a_later_call_and_as
         assert out.acknowledged == BLOCK
         cluster.answers_lost.clear()
         fs.retry_for(PATIENCE_S)
-        assert (await out.hflush()).length == 5 * CHUNK
+        assert (await out.hflush()).size == 5 * CHUNK
         await out.close()
         assert cluster.content("/a") == DATA[: 5 * CHUNK]
 

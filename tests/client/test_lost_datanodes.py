@@ -45,7 +45,7 @@ async def test_a_block_that_lost_a_member_is_sealed_without_a_call_of_its_writer
         assert await read(fs) == b"acknowledged"
         await cluster.revive(cluster.nodes[1])
         await out.write(b", and more")
-        assert (await out.hflush()).length == 22
+        assert (await out.hflush()).size == 22
         await out.close()
         assert cluster.content("/a") == b"acknowledged, and more"
         assert len(blocks(cluster)) == 2
@@ -62,7 +62,7 @@ async def test_what_was_not_acknowledged_is_sent_again_without_a_call_of_its_wri
             cluster.nodes[0].cut()
             await wait_until_async(lambda: out.acknowledged == len(data))
             calls = list(cluster.calls)
-            assert (await out.hflush()).length == len(data)
+            assert (await out.hflush()).size == len(data)
             assert cluster.calls == calls, "the flush found everything done"
         assert cluster.content("/a") == data
 
@@ -284,7 +284,7 @@ async def test_when_all_datanodes_failed_the_writer_the_first_that_is_heard_of_i
             flushing = asyncio.create_task(out.hflush())
             await wait_until_async(lambda: cluster.calls.count("add_block") > 3)
             cluster.silent.clear()
-            assert (await flushing).length == 6
+            assert (await flushing).size == 6
         assert blocks(cluster) == [(2, True), (2, True)]
 
 

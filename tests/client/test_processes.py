@@ -118,7 +118,7 @@ def test_what_was_written_in_any_pieces_is_read_back(fs: Client, plan: Plan) -> 
             out.write(data[at : at + size])
             at += size
             if step in plan.synced:
-                assert out.hsync().length == at
+                assert out.hsync().size == at
                 with fs.open(path) as file:
                     assert file.read() == data[:at]
     with fs.open(path) as file:
@@ -139,7 +139,7 @@ def test_a_datanode_killed_in_mid_write_costs_no_byte(cluster: LocalCluster, fs:
             out.write(data[start : start + MIB])
         killer.join()
         after = out.hflush()
-        assert after.length == len(data)
+        assert after.size == len(data)
         assert before.replicas[1] not in after.replicas
     with fs.open("/killed") as file:
         assert file.read() == data
@@ -158,7 +158,7 @@ def test_two_datanodes_killed_one_after_the_other_cost_no_byte(
         second = node_of(cluster, out.hflush().replicas[0])
         second.kill()
         out.write(data[6 * MIB :])
-        assert out.hflush().length == len(data)
+        assert out.hflush().size == len(data)
     with fs.open("/twice") as file:
         assert file.read() == data
     start_again(cluster, first, second)
@@ -188,7 +188,7 @@ def test_a_datanode_that_hangs_is_left_behind(cluster: LocalCluster) -> None:
             hung.pause()
             begun = time.monotonic()
             out.write(data[MIB:])
-            assert out.hflush().length == len(data)
+            assert out.hflush().size == len(data)
             assert time.monotonic() - begun < PATIENCE_S / 3, "about a second on a quiet machine"
         with fs.open("/hangs") as file:
             assert file.read() == data
@@ -212,7 +212,7 @@ async def test_a_follower_hears_every_flush_through_the_death_of_a_datanode(
             for step, start in enumerate(range(0, len(data), 50 * KIB)):
                 await out.write(data[start : start + 50 * KIB])
                 receipt = await out.hflush()
-                await wait_until_async(lambda: len(heard) >= receipt.length)  # noqa: B023  # at once
+                await wait_until_async(lambda: len(heard) >= receipt.size)  # noqa: B023  # at once
                 if step == 5:
                     victim = node_of(cluster, receipt.replicas[0])
                     victim.kill()

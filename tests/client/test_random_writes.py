@@ -120,9 +120,9 @@ class Life:
                 finally:
                     self.given += data[: out.tell() - before]
             case "hflush":
-                self.note((await out.hflush()).length)
+                self.note((await out.hflush()).size)
             case _:
-                self.note((await out.hsync()).length)
+                self.note((await out.hsync()).size)
 
     def note(self, length: int) -> None:
         assert length == len(self.given), "a flush acknowledges all that was given"

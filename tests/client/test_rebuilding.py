@@ -49,7 +49,7 @@ async def test_a_block_that_lost_a_member_goes_on() -> None:
             await out.hflush()
             await cluster.kill(cluster.nodes[0])
             await out.write(b"after")
-            assert (await out.hflush()).length == 13
+            assert (await out.hflush()).size == 13
             (record,) = records(cluster)
             assert (record.writer_generation, len(record.members)) == (1, 2)
             assert (out.fewest_replicas, "connection" in out.shortfall) == (2, True)

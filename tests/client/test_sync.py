@@ -92,7 +92,7 @@ async def test_small_writes_do_not_cross_to_the_other_thread() -> None:
                 out.write(b"x")
             assert cluster.calls == ["create"]
             out.write(b"x")
-            assert out.hflush().length == 1000
+            assert out.hflush().size == 1000
 
     await using(work)
 
@@ -224,7 +224,7 @@ async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() ->
                 assert out.write(data[KIB:]) == 19 * KIB, "taken, and on its way"
                 with pytest.raises(PaxosBlockError):
                     out.hflush()
-            assert out.hflush().length == len(data)
+            assert out.hflush().size == len(data)
         assert cluster.content("/a") == data
 
     await using(work, retry_for_s=1.0)

@@ -32,7 +32,7 @@ async def test_a_small_file_takes_two_calls() -> None:
         assert only_block(cluster) == (1, 1), "its writer ended it"
         assert cluster.content("/a") == DATA
         assert cluster.unsent == [False]
-        assert out.acknowledged == out.status.length == len(DATA)
+        assert out.acknowledged == out.status.size == len(DATA)
 
 
 async def test_a_file_of_one_long_chunk_is_made_first_and_written_then() -> None:

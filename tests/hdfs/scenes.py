@@ -100,4 +100,4 @@ async def closed_by_the_housekeeper(scene: Scene, blocks: int = 2, path: str = "
 async def closed_whole(scene: Scene, blocks: int = 2, path: str = "/f") -> bool:
     """True if the file is closed with all that was in its blocks."""
     status = await scene.service.call(STAT, PathRequest(path))
-    return (status.open, status.length) == (False, blocks * 2 * CHUNK_BYTES)
+    return (status.open, status.size) == (False, blocks * 2 * CHUNK_BYTES)

@@ -167,7 +167,7 @@ async def test_replicas_without_a_byte_agree_on_none(scene: Scene) -> None:
     """HDFS removes the block. Here it stays, so that the writer that was fenced finds it ended."""
     view = await written(scene, 0, 0)
     closed = await scene.service.call(TAKE_OVER, TakeOver("/f"))
-    assert (closed.open, closed.length) == (False, 0)
+    assert (closed.open, closed.size) == (False, 0)
     await finalized_with(scene, view, 0)
 
 

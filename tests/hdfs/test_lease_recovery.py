@@ -39,7 +39,7 @@ async def is_open(scene: Scene) -> bool:
 async def test_complete_and_complete_closes_the_file(case: Case) -> None:
     await file_of(case, COMPLETE, COMPLETE)
     closed = await take_over(case[0])
-    assert (closed.open, closed.length) == (False, 4 * CHUNK_BYTES)
+    assert (closed.open, closed.size) == (False, 4 * CHUNK_BYTES)
 
 
 @pytest.mark.parametrize(

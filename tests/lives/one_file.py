@@ -157,8 +157,8 @@ class OneFile:
                 synced = rng.random() >= 0.7
                 receipt = await (out.hsync() if synced else out.hflush())
                 self.counts["hsyncs" if synced else "hflushes"] += 1
-                if receipt.length != sent:
-                    self.world.mistake(f"a flush of {sent} bytes acknowledged {receipt.length}")
+                if receipt.size != sent:
+                    self.world.mistake(f"a flush of {sent} bytes acknowledged {receipt.size}")
                 self._may_be(Version(whole[:sent], sent))
         if rng.random() < 0.8:
             await out.close()
@@ -220,8 +220,8 @@ class OneFile:
         self._moving = False
         if not any(version.allows(data) for version in self.now):
             self.world.mistake(f"the file is {_told(data)}, not {' or '.join(map(str, self.now))}")
-        if not length == stat.length == len(data):
-            self.world.mistake(f"ended with {length} bytes, stat {stat.length}, read {len(data)}")
+        if not length == stat.size == len(data):
+            self.world.mistake(f"ended with {length} bytes, stat {stat.size}, read {len(data)}")
         self._late = tuple(one for one in self._late if len(one.data) < len(data))
         self._may_be(Version(data, len(data)), *self._late)
         self._file.closed = True

@@ -224,7 +224,7 @@ class Rivals:
             await out.write(session.bytes(session.sent)[before - session.start :])
             if rng.random() < 0.6:
                 receipt = await (out.hflush() if rng.random() < 0.7 else out.hsync())
-                self._acknowledge(session, receipt.length)
+                self._acknowledge(session, receipt.size)
             await self.world.loop.pass_time(rng.choice((0.0, 0.2, 2.0)) * rng.random())
         if rng.random() < 0.6:
             await out.close()
@@ -239,7 +239,7 @@ class Rivals:
         except PaxosBlockError:
             self.counts["refused again"] += 1
         else:
-            self.world.mistake(f"a fenced writer's flush of {receipt.length} bytes is acknowledged")
+            self.world.mistake(f"a fenced writer's flush of {receipt.size} bytes is acknowledged")
 
     def _acknowledge(self, session: Session, length: int) -> None:
         if length != session.sent:

@@ -229,7 +229,7 @@ class Users:
             await out.write(content(file.path, start, stop))
             if rng.random() < 0.4:
                 receipt = await out.hflush()
-                file.acknowledged = receipt.length
+                file.acknowledged = receipt.size
             if rng.random() < 0.2:
                 await self.world.loop.pass_time(rng.uniform(0, 5))
         await out.close()

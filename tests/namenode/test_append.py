@@ -68,12 +68,12 @@ async def test_an_appended_block_comes_behind_those_that_were_there() -> None:
     file = await closed_file(catalog, "/f", 2, 1)
     before = await ids_of(catalog, file)
     opened = await catalog.append(REQUEST)
-    assert (opened.status.open, opened.status.length, opened.last) == (True, 30, before[-1])
+    assert (opened.status.open, opened.status.size, opened.last) == (True, 30, before[-1])
     await append_block(catalog, opened, 3)
     status, entries = await catalog.status("/f"), await blocks_of(catalog, file)
     assert [entry.record.length for entry in entries] == [2, 1, 3]
     assert [entry.record.block for entry in entries][:2] == before
-    assert (status.open, status.length, status.file_id) == (False, 60, file)
+    assert (status.open, status.size, status.file_id) == (False, 60, file)
 
 
 async def test_a_file_is_appended_to_again_and_again() -> None:
@@ -85,7 +85,7 @@ async def test_a_file_is_appended_to_again_and_again() -> None:
         entry = await add_block(catalog, file, opened.last, writer)
         await finalize(catalog, entry, 1, writer)
         await catalog.close_file(file, writer)
-    assert (await catalog.status("/f")).length == 30
+    assert (await catalog.status("/f")).size == 30
 
 
 async def test_an_append_that_adds_nothing_leaves_the_file_as_it_was() -> None:
@@ -95,7 +95,7 @@ async def test_an_append_that_adds_nothing_leaves_the_file_as_it_was() -> None:
     await catalog.append(REQUEST)
     await catalog.close_file(file, BOB)
     assert await ids_of(catalog, file) == before
-    assert (await catalog.status("/f")).length == 20
+    assert (await catalog.status("/f")).size == 20
 
 
 async def test_an_empty_file_has_no_last_block() -> None:
@@ -121,7 +121,7 @@ async def test_an_append_whose_answer_was_lost_is_done_once() -> None:
     with pytest.raises(OutcomeUnknownError):
         await catalog.append(REQUEST)
     await append_block(catalog, await catalog.append(REQUEST), 1)
-    assert (await catalog.status("/f")).length == 30
+    assert (await catalog.status("/f")).size == 30
 
 
 async def test_a_copy_of_an_append_that_comes_after_the_close_does_not_open_the_file() -> None:
@@ -205,7 +205,7 @@ async def test_a_close_after_an_append_does_not_wait_for_replicas_of_older_block
         scene.write(added, 2, 2, 2)
         await scene.service.call(FINALIZE_BLOCK, finalize_request(BlockEntry(added.record), 2, BOB))
         closed = await scene.service.call(CLOSE_FILE, CloseFile(file, BOB))
-        assert (closed.open, closed.length) == (False, 30)
+        assert (closed.open, closed.size) == (False, 30)
         shown = await scene.service.call(GET_FILE, GetFile("/f"))
         assert [each.offset for each in shown.blocks] == [0, 10]
     finally:

@@ -244,7 +244,7 @@ async def test_a_closed_file_has_the_length_of_its_blocks() -> None:
     file = await file_with_blocks(catalog, "/f", 3, 2)
     closed = await catalog.close_file(file.number, ANN)
     assert (closed.inode.open, closed.inode.length, closed.dropped) == (False, 50, ())
-    assert (await catalog.status("/f")).length == 50
+    assert (await catalog.status("/f")).size == 50
     assert await catalog.open_files() == ()
 
 
@@ -253,7 +253,7 @@ async def test_while_a_file_is_open_only_decided_blocks_count() -> None:
     file = await file_with_blocks(catalog, "/f", 3)
     last = (await blocks_of(catalog, file.number))[-1].record.block
     await add_block(catalog, file.number, last)
-    assert (await catalog.status("/f")).length == 30
+    assert (await catalog.status("/f")).size == 30
 
 
 async def test_closing_drops_a_last_block_of_length_zero_and_those_before_go_first() -> None:
@@ -359,7 +359,7 @@ async def test_after_an_unknown_outcome_the_same_requests_finish_the_work(when: 
     await twice(lambda: catalog.finalize_by_writer(finalize_request(entry, 2)))
     await twice(lambda: catalog.close_file(number, ANN))
     status = await catalog.status("/f")
-    assert (status.open, status.length) == (False, 20)
+    assert (status.open, status.size) == (False, 20)
     assert len(await blocks_of(catalog, number)) == 1
 
 

@@ -59,7 +59,7 @@ async def test_create_makes_the_parents_that_are_missing(catalog: NamedCatalog) 
 
 async def test_a_new_file_is_open_and_empty(catalog: NamedCatalog) -> None:
     status = await catalog.status("/file")
-    assert (status.open, status.length, status.replication) == (True, 0, 3)
+    assert (status.open, status.size, status.replication) == (True, 0, 3)
 
 
 async def test_a_repeated_create_of_the_same_writer_finds_its_file() -> None:
@@ -169,11 +169,11 @@ async def test_mkdirs_gives_the_last_directory_the_permission_that_was_asked_for
 async def test_a_directory_changes_its_time_when_an_entry_comes_or_goes(
     catalog: NamedCatalog,
 ) -> None:
-    start = (await catalog.status("/dir")).modified_ms
+    start = (await catalog.status("/dir")).modified_s
     await catalog.create(create_request("/dir/f"))
-    created = (await catalog.status("/dir")).modified_ms
+    created = (await catalog.status("/dir")).modified_s
     await catalog.delete(DeletePath("/dir/f"))
-    assert start < created < (await catalog.status("/dir")).modified_ms
+    assert start < created < (await catalog.status("/dir")).modified_s
 
 
 async def test_a_moved_directory_takes_along_what_is_below_it(catalog: NamedCatalog) -> None:

@@ -183,7 +183,7 @@ async def test_a_take_over_that_a_crash_interrupted_is_finished_by_the_next_proc
     config = NameNodeConfig(heartbeat_interval_s=0.02)
     second = await new_scene(store=store, network=network, config=config)
     await wait_until_async(lambda: file_is_closed(second.node.catalog, "/f"))
-    assert (await second.node.catalog.status("/f")).length == 20
+    assert (await second.node.catalog.status("/f")).size == 20
     await second.close()
 
 

@@ -107,7 +107,7 @@ async def test_a_close_waits_until_a_member_has_reported_the_block_finalized(
     file, block = await written(scene)
     await finalize(scene, block)
     status = await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
-    assert (status.open, status.length) == (False, 20)
+    assert (status.open, status.size) == (False, 20)
     assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).complete
 
 
@@ -141,14 +141,14 @@ async def test_a_close_ends_the_last_block_in_the_same_entry_of_the_log(scene: S
     view = await scene.service.call(GET_BLOCK, BlockRequest(block))
     assert (view.record.length, view.complete, await is_open(scene)) == (2, True, False)
     again = await scene.service.call(CLOSE_FILE, close)
-    assert (again.open, again.length) == (False, 20)
+    assert (again.open, again.size) == (False, 20)
 
 
 async def test_a_close_that_ends_an_empty_block_drops_it(scene: Scene) -> None:
     file, block = await written(scene, "/f", 0, 0, 0)
     close = CloseFile(file, ANN, last_of(block, 0))
     for _ in range(2):
-        assert (await scene.service.call(CLOSE_FILE, close)).length == 0
+        assert (await scene.service.call(CLOSE_FILE, close)).size == 0
     assert (await scene.service.call(GET_FILE, GetFile("/f"))).blocks == ()
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
 
@@ -164,7 +164,7 @@ async def test_a_close_that_ended_the_last_block_is_answered_when_a_member_repor
         await scene.service.call(CLOSE_FILE, close)
     assert not await is_open(scene)
     await scene.register("s2")
-    assert (await scene.service.call(CLOSE_FILE, close)).length == 20
+    assert (await scene.service.call(CLOSE_FILE, close)).size == 20
 
 
 async def test_a_close_with_a_length_that_a_recovery_did_not_decide_changes_nothing(
@@ -279,7 +279,7 @@ async def test_after_the_hard_limit_the_namenode_recovers_and_closes_the_file(
         await scene.register(storage)
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: closed(scene))
-    assert (await scene.service.call(STAT, PathRequest("/f"))).length in (20, 30)
+    assert (await scene.service.call(STAT, PathRequest("/f"))).size in (20, 30)
     assert len(scene.node.leases) == 0
 
 

@@ -82,7 +82,7 @@ async def test_one_entry_of_the_log_makes_a_file_and_its_block_one_closes_both(
     assert await revision(scene) == before + 1
     status = await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(view)))
     assert await revision(scene) == before + 2
-    assert (status.open, status.length) == (False, CHUNK_BYTES)
+    assert (status.open, status.size) == (False, CHUNK_BYTES)
     assert await blocks(scene) == [view.record.block]
     assert (await scene.service.call(GET_BLOCK, BlockRequest(view.record.block))).record.finalized
 
@@ -132,7 +132,7 @@ async def test_until_it_is_closed_the_file_has_no_block(scene: Scene) -> None:
     """The bytes in the block were acknowledged to nobody, and no reader may wait for them."""
     await made(scene)
     assert await blocks(scene) == []
-    assert (await scene.service.call(STAT, PathRequest("/f"))).length == 0
+    assert (await scene.service.call(STAT, PathRequest("/f"))).size == 0
 
 
 @pytest.mark.parametrize("once", [None, Once("session", 1)])
@@ -194,7 +194,7 @@ async def test_a_block_that_its_writer_does_not_use_goes(scene: Scene, how: str)
 
 async def test_who_was_fenced_does_not_close_the_file_with_its_block(scene: Scene) -> None:
     file, view = await made(scene)
-    assert (await scene.service.call(TAKE_OVER, TakeOver("/f"))).length == 0
+    assert (await scene.service.call(TAKE_OVER, TakeOver("/f"))).size == 0
     with pytest.raises(FencedError):
         await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(view)))
     assert await blocks(scene) == []

@@ -51,8 +51,8 @@ class Timed:
         self.store = store or MemoryStore()
         self.catalog = NamedCatalog(self.store, lambda: int(self.clock.now * 1000))
 
-    async def mkdirs(self, path: str, ttl_s: float | None = TTL_S) -> int:
-        return (await self.catalog.make_directories(MakeDirectories(path, ttl_s=ttl_s))).expires_ms
+    async def mkdirs(self, path: str, ttl_s: float | None = TTL_S) -> float:
+        return (await self.catalog.make_directories(MakeDirectories(path, ttl_s=ttl_s))).expires_s
 
     async def end_all(self, *, live: bool = False) -> list[Ended]:
         """End all that is due; `live` says that every open file has a writer."""
@@ -82,8 +82,8 @@ async def timed() -> Timed:
 
 
 async def test_a_directory_whose_time_is_over_goes_with_all_that_is_in_it(timed: Timed) -> None:
-    expires_ms = await timed.mkdirs("/tmp/job")
-    assert expires_ms == (AT_START + TTL_S) * 1000
+    expires_s = await timed.mkdirs("/tmp/job")
+    assert expires_s == AT_START + TTL_S
     await closed_file(timed.catalog, "/tmp/job/part", 1)
     timed.clock.now += TTL_S - 1
     assert await timed.end_all() == []
@@ -91,7 +91,7 @@ async def test_a_directory_whose_time_is_over_goes_with_all_that_is_in_it(timed:
     assert await timed.end_all() == [Ended.DELETED]
     with pytest.raises(NotFoundError):
         await timed.catalog.status("/tmp/job")
-    assert (await timed.catalog.status("/tmp")).expires_ms == 0, "those above live on"
+    assert (await timed.catalog.status("/tmp")).expires_s == 0, "those above live on"
     assert timed.deadlines() == 0
 
 
@@ -192,7 +192,7 @@ async def test_a_directory_that_is_moved_to_its_place_stays_for_ever(timed: Time
     await timed.mkdirs("/staged")
     await closed_file(timed.catalog, "/staged/part", 1)
     await timed.catalog.rename(Rename("/staged", "/table"))
-    assert (await timed.catalog.status("/table")).expires_ms == 0
+    assert (await timed.catalog.status("/table")).expires_s == 0
     assert timed.deadlines() == 0
     timed.clock.now += TTL_S
     assert await timed.end_all() == []
@@ -230,7 +230,7 @@ async def test_the_housekeeper_deletes_and_sweeps_but_not_under_a_live_lease(sce
     made = await scene.service.call(MKDIRS, MakeDirectories("/d", ttl_s=0.001))
     file = await scene.create("/d/open")
     housekeeper, catalog = scene.node.housekeeper, scene.node.catalog
-    await wait_until_async(lambda: wall_clock_ms() > made.expires_ms)
+    await wait_until_async(lambda: wall_clock_ms() > made.expires_s * 1000)
     await housekeeper.check_deadlines()
     assert (await catalog.status("/d/open")).open
     await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))

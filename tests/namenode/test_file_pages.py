@@ -162,11 +162,11 @@ async def test_the_length_of_an_open_file_is_the_sum_of_its_decided_blocks() -> 
     file, last, size_bytes = opened.status.file_id, opened.last, 30
     for length in (1, 0, 2):
         entry = await add_block(catalog, file, last, WriterId("bob"))
-        assert (await catalog.status("/f")).length == size_bytes
+        assert (await catalog.status("/f")).size == size_bytes
         await finalize(catalog, entry, length, WriterId("bob"))
         last, size_bytes = entry.record.block, size_bytes + length * CHUNK_BYTES
         (listed,) = (await catalog.list(ListDirectory("/f"))).entries
-        assert (await catalog.status("/f")).length == listed.length == size_bytes
+        assert (await catalog.status("/f")).size == listed.size == size_bytes
     closed = await catalog.close_file(file, WriterId("bob"))
     assert closed.inode.length == size_bytes == 60
 
@@ -417,7 +417,7 @@ class PagesMachine(RuleBasedStateMachine):
         for file in self.all:
             if not file.is_gone:
                 status = self.loop.run_until_complete(self.catalog.status(file.path))
-                assert status.length == sum(size for _, _, size in file.spans())
+                assert status.size == sum(size for _, _, size in file.spans())
 
 
 TestPages = PagesMachine.TestCase

@@ -213,7 +213,7 @@ async def test_a_long_decision_gets_through_beside_any_number_of_others_and_they
     for client in clients:
         client.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
-    assert (await catalog.status("/to/00499")).length == 0
+    assert (await catalog.status("/to/00499")).size == 0
 
 
 async def test_what_a_long_decision_refuses_is_refused_and_nothing_was_done() -> None:
@@ -222,7 +222,7 @@ async def test_what_a_long_decision_refuses_is_refused_and_nothing_was_done() ->
     await catalog.make_directories(MakeDirectories("/to"))
     with pytest.raises(NotFoundError, match=r"^operation 1001 of 1001: '/none': no such file"):
         await catalog.transact(request_of(*renames(paths), Delete("/none", must_exist=True)))
-    assert (await catalog.status(paths[0])).length == 0
+    assert (await catalog.status(paths[0])).size == 0
     await catalog.make_directories(MakeDirectories("/goes-on"))
 
 
@@ -237,7 +237,7 @@ async def test_a_concat_alone_is_decided_in_slices_too(monkeypatch: pytest.Monke
         turns += 1
         await asyncio.sleep(0)
     assert turns > 10
-    assert (await moving).length == 61 * 10
+    assert (await moving).size == 61 * 10
 
 
 async def test_more_records_than_an_entry_of_the_log_may_change_are_refused() -> None:

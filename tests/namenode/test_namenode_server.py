@@ -139,7 +139,7 @@ async def test_a_file_is_made_written_closed_and_seen(remote: Remote) -> None:
     assert (decided.record.length, decided.record.finalized) == (2, True)
     file = (await remote.call(STAT, PathRequest("/logs/a"))).file_id
     closed = await remote.call(CLOSE_FILE, CloseFile(file, ANN))
-    assert (closed.open, closed.length) == (False, 2 * CHUNK_BYTES)
+    assert (closed.open, closed.size) == (False, 2 * CHUNK_BYTES)
     seen = await remote.call(GET_FILE, GetFile("/logs/a"))
     assert [(b.record.block, b.offset, b.complete) for b in seen.blocks] == [(block, 0, True)]
     listing = await remote.call(LIST, ListDirectory("/logs"))
@@ -180,7 +180,7 @@ async def test_take_over_fences_the_writer_and_closes_the_file(remote: Remote) -
     view = await remote.new_block("/f", (3, 2, 2))
     status = await remote.call(TAKE_OVER, TakeOver("/f"))
     assert not status.open
-    assert status.length in (2 * CHUNK_BYTES, 3 * CHUNK_BYTES)
+    assert status.size in (2 * CHUNK_BYTES, 3 * CHUNK_BYTES)
     with pytest.raises(FencedError, match="'/f': was closed by namenode"):
         await remote.call(ADD_BLOCK, AddBlock(status.file_id, ANN, view.record.block, 2))
     assert (await remote.call(RENEW_LEASES, RenewLeases((ANN,)))).lost == (ANN,)

@@ -285,7 +285,7 @@ async def test_a_seal_ends_a_rebuild_that_is_under_way(four: Scene) -> None:
     rebuilding = asyncio.create_task(rebuild(four, asked(view, lost, policy=ALWAYS)))
     await wait_until_async(lambda: spare in [storage for storage, _ in four.network.asked])
     status = await four.service.call(TAKE_OVER, TakeOver("/f"))
-    assert status.length == CHUNK_BYTES
+    assert status.size == CHUNK_BYTES
     with pytest.raises(FencedError):
         await rebuilding
 
@@ -400,5 +400,5 @@ async def test_a_file_whose_block_was_rebuilt_closes_with_all_its_bytes(three: S
     await three.service.call(FINALIZE_BLOCK, request)
     file = (await three.node.catalog.status("/f")).file_id
     closed = await three.service.call(CLOSE_FILE, CloseFile(file, ANN))
-    assert (closed.open, closed.length) == (False, 2 * CHUNK_BYTES)
+    assert (closed.open, closed.size) == (False, 2 * CHUNK_BYTES)
     assert record.writer_generation > FIRST_GENERATION

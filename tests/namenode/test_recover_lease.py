@@ -96,7 +96,7 @@ async def test_a_force_ends_the_block_with_the_longest_log_of_those_that_answer(
     block = await stuck(scene)
     force = RecoverLease("/f", (GiveUp(block.block, block.silent),))
     found = await scene.service.call(RECOVER_LEASE, force)
-    assert (found.stuck, found.status.open, found.status.length) == ((), False, 2 * CHUNK_BYTES)
+    assert (found.stuck, found.status.open, found.status.size) == ((), False, 2 * CHUNK_BYTES)
     # The one that was given up comes back with more, and is brought to what was decided.
     await scene.register(third)
     await scene.node.replicas.wait_complete(
@@ -116,7 +116,7 @@ async def test_one_strong_member_is_enough_for_a_force_and_loses_nothing_acknowl
     assert block.silent == (second, third)
     force = RecoverLease("/f", (GiveUp(block.block, block.silent),))
     found = await scene.service.call(RECOVER_LEASE, force)
-    assert (found.status.open, found.status.length) == (False, 3 * CHUNK_BYTES)
+    assert (found.status.open, found.status.size) == (False, 3 * CHUNK_BYTES)
 
 
 async def test_the_writer_of_a_block_that_was_forced_does_not_end_it_any_more(
@@ -150,7 +150,7 @@ async def test_a_force_waits_for_those_that_the_operator_did_not_give_up(scene: 
     found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
     while found.stuck:  # it joined a recovery whose time was nearly up
         found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
-    assert found.status.length == 3 * CHUNK_BYTES
+    assert found.status.size == 3 * CHUNK_BYTES
 
 
 async def test_a_force_of_a_block_that_was_ended_meanwhile_finds_its_file_closed(

@@ -159,7 +159,7 @@ async def test_the_last_block_is_open_again_for_the_appender(scene: Scene) -> No
     assert record.size_bytes == SIZE
     assert record.writer_generation > before.finalized_generation
     status = await scene.service.call(STAT, PathRequest("/f"))
-    assert (status.open, status.length) == (True, SIZE), "never less than before"
+    assert (status.open, status.size) == (True, SIZE), "never less than before"
 
 
 async def test_the_file_has_one_block_when_it_is_closed_again(scene: Scene) -> None:
@@ -170,7 +170,7 @@ async def test_the_file_has_one_block_when_it_is_closed_again(scene: Scene) -> N
     await scene.service.call(FINALIZE_BLOCK, end)
     await wait_until_async(lambda: is_finalized(scene, asked.block))
     status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB))
-    assert (status.open, status.length) == (False, 5 * CHUNK_BYTES)
+    assert (status.open, status.size) == (False, 5 * CHUNK_BYTES)
     (entry,) = [
         each async for page in scene.node.catalog.block_pages(asked.file_id) for each in page
     ]
@@ -197,9 +197,9 @@ async def test_the_answer_to_a_close_is_the_file_as_it_was_closed(
     monkeypatch.setattr(scene.node.closer, "close", late)
     end = FinalizeBlock(asked.block, BOB, record.writer_generation, 3, 3 * CHUNK_BYTES)
     status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB, end))
-    assert (status.open, status.length) == (False, 3 * CHUNK_BYTES)
+    assert (status.open, status.size) == (False, 3 * CHUNK_BYTES)
     grown = await scene.service.call(STAT, PathRequest("/f"))
-    assert grown.length == (3 + CHUNKS) * CHUNK_BYTES
+    assert grown.size == (3 + CHUNKS) * CHUNK_BYTES
 
 
 async def test_the_close_waits_for_the_block_that_was_opened_again(scene: Scene) -> None:
@@ -521,7 +521,7 @@ async def test_a_chunk_that_does_not_fit_ends_what_was_begun(scene: Scene) -> No
 async def test_a_writer_that_closes_without_a_word_ends_what_was_begun(scene: Scene) -> None:
     asked = await opened(scene)
     status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB))
-    assert (status.open, status.length) == (False, SIZE)
+    assert (status.open, status.size) == (False, SIZE)
     record = await record_of(scene, asked.block)
     assert not record.reopening
     await wait_until_async(lambda: is_at(scene, record))
@@ -613,7 +613,7 @@ async def test_a_writer_that_closes_instead_leaves_the_file_as_it_was(
     asked = await written(scene)
     pending = await set_up(scene, asked, *accepted)
     status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB))
-    assert (status.open, status.length) == (False, SIZE)
+    assert (status.open, status.size) == (False, SIZE)
     record = await record_of(scene, asked.block)
     assert record.finalized_generation > pending.generation, "K9, with the close"
     await wait_until_async(lambda: is_at(scene, record))
@@ -635,7 +635,7 @@ async def test_a_take_over_while_it_is_set_up_fences_the_writer_and_closes_the_f
     setting_up = asyncio.create_task(scene.service.call(REOPEN_BLOCK, asked))
     await wait_until_async(lambda: is_under_way(scene))
     status = await scene.service.call(TAKE_OVER, TakeOver("/f"))
-    assert (status.open, status.length) == (False, SIZE)
+    assert (status.open, status.size) == (False, SIZE)
     assert (await setting_up).view is None
     record = await record_of(scene, asked.block)
     assert record.finalized
@@ -666,7 +666,7 @@ async def test_a_writer_that_dies_after_k7_leaves_at_least_what_was_there(scene:
     asked = await written(scene)
     await reopened(scene, asked)
     status = await scene.service.call(TAKE_OVER, TakeOver("/f"))
-    assert (status.open, status.length) == (False, SIZE)
+    assert (status.open, status.size) == (False, SIZE)
 
 
 async def test_the_file_may_be_deleted_while_its_block_is_opened(

@@ -73,12 +73,12 @@ async def test_a_block_made_ahead_is_no_block_of_the_file_until_the_one_before_i
     file, view, ahead = await begun(scene)
     block, following = view.record.block, ahead.record.block
     assert await shown(scene) == [(block, 0)]
-    assert (await scene.service.call(STAT, PathRequest("/f"))).length == 0
+    assert (await scene.service.call(STAT, PathRequest("/f"))).size == 0
     await scene.service.call(FINALIZE_BLOCK, ends(view, following))
     assert await shown(scene) == [(block, 0), (following, 2 * CHUNK_BYTES)]
     scene.write(ahead, 1, 1, 1)
     await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, ends(ahead, length=1)))
-    assert (await scene.service.call(STAT, PathRequest("/f"))).length == 3 * CHUNK_BYTES
+    assert (await scene.service.call(STAT, PathRequest("/f"))).size == 3 * CHUNK_BYTES
 
 
 async def test_one_entry_of_the_log_ends_a_block_and_begins_the_next(scene: Scene) -> None:

@@ -128,10 +128,10 @@ async def test_writers_of_open_files_go_on_and_readers_read() -> None:
     await ask(scene, SafeModeAction.ENTER)
     await write_block(scene, file, first)
     status = await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
-    assert status.length == 2 * CHUNK_BYTES
+    assert status.size == 2 * CHUNK_BYTES
     view = await scene.service.call(GET_FILE, GetFile("/open"))
     assert len(view.blocks) == 2
-    assert (await scene.service.call(STAT, PathRequest("/open"))).length == 2 * CHUNK_BYTES
+    assert (await scene.service.call(STAT, PathRequest("/open"))).size == 2 * CHUNK_BYTES
     await scene.service.call(TAKE_OVER, TakeOver("/taken"))
     await scene.close()
 

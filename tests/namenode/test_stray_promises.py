@@ -55,7 +55,7 @@ def raise_promises(scene: Scene, view: BlockView, steps: Sequence[int]) -> None:
 
 async def ends(scene: Scene) -> None:
     found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
-    assert (found.stuck, found.status.open, found.status.length) == ((), False, 3 * CHUNK_BYTES)
+    assert (found.stuck, found.status.open, found.status.size) == ((), False, 3 * CHUNK_BYTES)
 
 
 async def test_a_promise_far_above_is_refused_and_the_block_is_recovered(scene: Scene) -> None:

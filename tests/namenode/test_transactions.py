@@ -112,7 +112,7 @@ async def test_a_marker_is_an_empty_closed_file() -> None:
     catalog = await new_catalog()
     await apply(catalog, Marker("/a/b/_SUCCESS"))
     status = await catalog.status("/a/b/_SUCCESS")
-    assert (status.open, status.length, status.replication, status.owner) == (False, 0, 3, "ann")
+    assert (status.open, status.size, status.replication, status.owner) == (False, 0, 3, "ann")
     assert (await catalog.counts()).open_files == 0
 
 
@@ -120,7 +120,7 @@ async def test_a_marker_replaces_a_closed_file_and_frees_its_blocks() -> None:
     catalog = await new_catalog()
     before = await closed_file(catalog, "/m", 2)
     await apply(catalog, Marker("/m"), Marker("/m"))
-    assert (await catalog.status("/m")).length == 0
+    assert (await catalog.status("/m")).size == 0
     assert [entry.file for entry in await sweep_everything(catalog)] == [before]
 
 
@@ -135,13 +135,13 @@ async def test_operations_build_on_those_before_them() -> None:
         Rename("/one", "/new/dir/all"),
         AssertAbsent("/one"),
         Concat("/new/dir/all", ("/two",)),
-        AssertFile("/new/dir/all", length=30),
+        AssertFile("/new/dir/all", size=30),
         Rename("/new/dir", "/done"),
         Delete("/new"),
         Marker("/new"),
     )
     assert await names(catalog) == ["/done", "/new"]
-    assert (await catalog.status("/done/all")).length == 30
+    assert (await catalog.status("/done/all")).size == 30
 
 
 async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() -> None:
@@ -165,7 +165,7 @@ async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() 
         (AssertFile("/dir"), IsDirectoryError),
         (AssertFile("/open"), LeaseError),
         (AssertFile("/file", file_id=999), NotFoundError),
-        (AssertFile("/file", length=11), InvalidRequestError),
+        (AssertFile("/file", size=11), InvalidRequestError),
         (MakeDirectory("/file"), ExistsError),
         (MakeDirectory("/file/below"), NotDirectoryError),
         (Rename("/none", "/x"), NotFoundError),
@@ -222,7 +222,7 @@ async def test_what_is_absent_may_be_asserted_below_a_file() -> None:
 async def test_a_file_is_asserted_by_its_id_and_length() -> None:
     catalog = await new_catalog()
     file = await closed_file(catalog, "/f", 3)
-    assert await apply(catalog, AssertFile("/f", file_id=file, length=30)) == APPLIED
+    assert await apply(catalog, AssertFile("/f", file_id=file, size=30)) == APPLIED
 
 
 async def test_a_file_is_deleted_by_its_id_even_while_it_is_written() -> None:
@@ -380,7 +380,7 @@ async def test_concat_moves_blocks_in_order_and_each_block_knows_its_file() -> N
     assert [entry.record.block for entry in entries] == expected
     assert {entry.file for entry in entries} == {target}
     assert [entry.sequence for entry in entries] == list(range(5))
-    assert (status.length, status.file_id, status.open) == (80, target, False)
+    assert (status.size, status.file_id, status.open) == (80, target, False)
     assert await names(catalog) == ["/target"]
     assert [await catalog.block_path(entry) for entry in entries] == ["/target"] * 5
 
@@ -392,7 +392,7 @@ async def test_no_sweep_reaches_blocks_that_were_moved() -> None:
     await apply(catalog, Concat("/target", ("/dir/source",)), Delete("/dir"))
     assert await sweep_everything(catalog) == []
     assert [await catalog.get_block(block) for block in await blocks_of(catalog, "/target")]
-    assert (await catalog.status("/target")).length == 30
+    assert (await catalog.status("/target")).size == 30
 
 
 async def test_blocks_that_were_moved_go_with_their_new_file() -> None:
@@ -412,7 +412,7 @@ async def test_a_file_that_was_made_of_others_is_moved_on_and_grows_again() -> N
         await closed_file(catalog, f"/{name}", 1)
     await apply(catalog, Concat("/a", ("/b",)), Concat("/c", ("/a",)), Concat("/c", ("/d",)))
     status, entries = await file_at(catalog, "/c")
-    assert status.length == sum(entry.record.size_bytes for entry in entries) == 40
+    assert status.size == sum(entry.record.size_bytes for entry in entries) == 40
 
 
 async def test_of_two_concats_of_one_source_one_gets_its_blocks() -> None:
@@ -427,7 +427,7 @@ async def test_of_two_concats_of_one_source_one_gets_its_blocks() -> None:
         "NotFoundError",
         "TransactionOutcome",
     ]
-    assert sum([(await catalog.status(f"/{name}")).length for name in ("one", "two")]) == 30
+    assert sum([(await catalog.status(f"/{name}")).size for name in ("one", "two")]) == 30
 
 
 async def test_concats_to_one_target_at_once_lose_nothing() -> None:
@@ -437,7 +437,7 @@ async def test_concats_to_one_target_at_once_lose_nothing() -> None:
         await closed_file(catalog, f"/{number}", 1)
     await asyncio.gather(*(apply(catalog, Concat("/target", (f"/{n}",))) for n in range(6)))
     status, entries = await file_at(catalog, "/target")
-    assert (status.length, len(entries)) == (60, 6)
+    assert (status.size, len(entries)) == (60, 6)
 
 
 async def test_more_blocks_than_one_transaction_moves_are_refused(

@@ -161,7 +161,7 @@ def some_operation(random: Random, tree: Tree) -> Operation:
         case 0:
             return AssertAbsent(random.choice(PATHS))
         case 1:
-            return AssertFile(some, length=random.choice([None, 0, CHUNK_BYTES]))
+            return AssertFile(some, size=random.choice([None, 0, CHUNK_BYTES]))
         case 2:
             return MakeDirectory(random.choice(PATHS))
         case 3:
@@ -307,7 +307,7 @@ class TransactMachine(RuleBasedStateMachine):
                 blocks = [
                     each.record.length for each in await blocks_of(self.catalog, entry.file_id)
                 ]
-                found[entry.path] = (blocks, entry.length, entry.open)
+                found[entry.path] = (blocks, entry.size, entry.open)
         return found
 
 

@@ -114,7 +114,7 @@ async def state(catalog: NamedCatalog, path: str) -> tuple[int, list[tuple[Block
     """The length of a file, and its blocks with their chunks."""
     status = await catalog.status(path)
     entries = await blocks_of(catalog, status.file_id)
-    return status.length, [(entry.record.block, entry.record.length) for entry in entries]
+    return status.size, [(entry.record.block, entry.record.length) for entry in entries]
 
 
 # --- the decision --------------------------------------------------------------------------------
@@ -261,10 +261,10 @@ async def test_a_file_that_was_cut_since_it_was_looked_at_is_no_more_the_same() 
     await closed_file(catalog, "/f", 2)
     await closed_file(catalog, "/g", 1)
     seen = await catalog.status("/f")
-    guard = AssertFile("/f", seen.file_id, seen.length, seen.truncations)
+    guard = AssertFile("/f", seen.file_id, seen.size, seen.truncations)
     await apply(catalog, guard)
     await apply(catalog, Truncate("/f", CHUNK_BYTES), Concat("/f", ("/g",)))
-    assert (await catalog.status("/f")).length == seen.length
+    assert (await catalog.status("/f")).size == seen.size
     with pytest.raises(InvalidRequestError, match="'/f': was truncated meanwhile"):
         await apply(catalog, guard)
 
@@ -317,7 +317,7 @@ async def test_one_member_that_answers_is_enough(
     scene.acceptor(dead).alive = False
     scene.network.hung.add(hung)
     await cut(scene, "/f", CHUNK_BYTES)
-    assert (await scene.node.catalog.status("/f")).length == CHUNK_BYTES
+    assert (await scene.node.catalog.status("/f")).size == CHUNK_BYTES
 
 
 async def test_nobody_who_tells_the_boundary_leaves_the_file_as_it_is(scene: Scene) -> None:
@@ -329,7 +329,7 @@ async def test_nobody_who_tells_the_boundary_leaves_the_file_as_it_is(scene: Sce
     with pytest.raises(NotReadyError, match="no member tells where its chunks begin") as caught:
         await cut(scene, "/f", CHUNK_BYTES)
     assert "connection refused" in str(caught.value)
-    assert (await scene.node.catalog.status("/f")).length == 3 * CHUNK_BYTES
+    assert (await scene.node.catalog.status("/f")).size == 3 * CHUNK_BYTES
 
 
 async def test_an_answer_that_is_not_of_what_was_decided_is_passed_over(scene: Scene) -> None:
@@ -388,7 +388,7 @@ async def test_two_members_that_contradict_each_other_leave_the_file_as_it_is(
         await cut(scene, "/f", 2 * CHUNK_BYTES)
     assert wrong in str(caught.value)
     assert right in str(caught.value)
-    assert (await scene.node.catalog.status("/f")).length == 3 * CHUNK_BYTES
+    assert (await scene.node.catalog.status("/f")).size == 3 * CHUNK_BYTES
 
 
 async def test_a_member_that_leaves_meanwhile_has_the_holders_asked_again() -> None:
@@ -486,7 +486,7 @@ async def test_what_fails_after_a_block_was_cut_does_not_say_that_nothing_was_do
     await cut(scene, "/f", CHUNK_BYTES)
     assert store.deposed
     store.armed = store.deposed = False
-    assert (await scene.node.catalog.status("/f")).length == CHUNK_BYTES
+    assert (await scene.node.catalog.status("/f")).size == CHUNK_BYTES
     await scene.close()
 
 

@@ -127,7 +127,7 @@ def test_an_appender_that_is_killed_leaves_at_least_what_was_there(
     words = [STEPS[step], cluster.url, path, LINE.decode()]
     ended = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL
-    assert fs.stat(path).length >= len(OLD), "never less than before"
+    assert fs.stat(path).size >= len(OLD), "never less than before"
     length = fs.take_over(path)
     found = read(fs, path)
     assert found in (OLD, OLD + LINE)
@@ -258,7 +258,7 @@ def test_the_next_leader_answers_an_appender_as_the_first_one_did(
             out.write(LINE)
             out.hflush()
             wait_other_leader(cluster, leader)
-            assert fs.stat("/kept-open").length >= len(OLD)
+            assert fs.stat("/kept-open").size >= len(OLD)
             out.close()
         finally:
             leader.start()

@@ -82,9 +82,9 @@ async def test_a_file_of_thousands_of_blocks_is_read_everywhere_while_it_grows(
 ) -> None:
     async with asyncio.timeout(WITHIN_S), AsyncClient(cluster.url) as fs:
         await write_parts(fs)
-        assert (await fs.stat("/big")).length == SIZE
+        assert (await fs.stat("/big")).size == SIZE
         places = await fs.locations("/big")
-        ends = [place.offset + place.length for place in places]
+        ends = [place.offset + place.size for place in places]
         assert ends == list(range(BLOCK_BYTES, SIZE + 1, BLOCK_BYTES))
         middle = await fs.locations("/big", 1000 * BLOCK_BYTES, 3 * BLOCK_BYTES)
         assert middle == places[1000:1003]
@@ -100,7 +100,7 @@ async def test_a_file_of_thousands_of_blocks_is_read_everywhere_while_it_grows(
         stop.set()
         await tails
         assert len(lengths) > 1, "the file grew while its end was read"
-        assert (await fs.stat("/big")).length == len(DATA)
+        assert (await fs.stat("/big")).size == len(DATA)
         async with await fs.open("/big") as file:
             assert await file.read() == DATA
         for follower, offset in zip(followers, (0, SIZE - 10, SIZE + 100), strict=True):

@@ -36,7 +36,7 @@ def test_a_sync_is_late_until_the_fault_is_over(cluster: FaultyCluster) -> None:
         wait_until(lambda: cluster.met(node), what="a sync to be met")
         assert not flushed.done()
         cluster.mend_disk(node)
-        assert flushed.result(timeout=30).length == len(data)
+        assert flushed.result(timeout=30).size == len(data)
 
 
 def test_only_what_a_fault_concerns_is_met_and_only_so_often(cluster: FaultyCluster) -> None:

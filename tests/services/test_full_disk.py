@@ -97,7 +97,7 @@ def test_small_files_are_not_held_up_for_room_that_their_blocks_do_not_take() ->
         for number in range(4):
             with fs.create(f"/{number}", block_size=free_bytes // 5 * 3) as out:
                 out.write(b"small")
-        assert [status.length for status in fs.ls("/")] == [5] * 4
+        assert [status.size for status in fs.ls("/")] == [5] * 4
 
 
 def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
@@ -116,7 +116,7 @@ def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
         disk.fill()
         out.write(data[3 * MIB :])
         after = out.hflush()
-        assert after.length == len(data)
+        assert after.size == len(data)
         assert storage not in after.replicas
         wait_until(lambda: NO_ROOM in small.log.read_text(), what="its log")
         with fs.open(path) as file:
@@ -128,7 +128,7 @@ def fill_in_mid_block(disk: SmallDisk, out: FileWriter, data: bytes) -> NoSpaceE
     """Write half of `data` and flush it, take all room away, write the rest: how that fails."""
     half = len(data) // 2
     out.write(data[:half])
-    assert out.hflush().length == half
+    assert out.hflush().size == half
     disk.fill()
     with pytest.raises(NoSpaceError) as caught:
         write_the_rest(out, data)

@@ -136,7 +136,7 @@ def test_a_file_is_written_on_while_every_namenode_is_restarted_in_turn(
         for node in cluster.namenodes:
             assert node.stop()
             written += out.write(content("rolling", written, written + 100_000))
-            assert out.hflush().length == written
+            assert out.hflush().size == written
             fs.mkdirs(f"/restarted/{node.name}")
             node.start()
     with fs.open("/rolling") as file:

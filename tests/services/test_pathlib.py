@@ -40,7 +40,7 @@ def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
     fs.concat(first, [second])
     assert fs.rename(first, third).path == str(third)
     assert fs.set_replication(third, 2).replication == 2
-    assert fs.stat(third).length == 3000
+    assert fs.stat(third).size == 3000
     assert [entry.path for entry in fs.ls(DIRECTORY)] == [str(third)]
     assert [entry.path for entry in fs.walk(DIRECTORY)] == [str(third)]
     assert [entry.path for entry in fs.glob(DIRECTORY / "th*")] == [str(third)]

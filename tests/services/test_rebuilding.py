@@ -104,7 +104,7 @@ def test_a_member_killed_while_a_file_is_written_costs_no_byte_and_no_block(
         written.go_on()
         out.close()
         written.check(fs)
-        assert fs.stat("/rebuilt").length == written.flushed
+        assert fs.stat("/rebuilt").size == written.flushed
         assert hosts(fs, "/rebuilt") == [3]
 
 

@@ -97,7 +97,7 @@ def test_a_liar_among_the_voters_is_left_behind(cluster: Rogues, fs: Client, lie
         out.write(data[3 * CHUNK :])
         after = out.hflush()
         assert cluster.has_lied
-        assert after.length == len(data)
+        assert after.size == len(data)
         assert cluster.storage not in after.replicas
     with fs.open("/written") as file:
         assert file.read() == data

@@ -49,7 +49,7 @@ class Appender:
             out.write(line)
         outcome = fs.transact(
             [
-                AssertFile("/stream/all", length=sum(map(len, self.lines))),
+                AssertFile("/stream/all", size=sum(map(len, self.lines))),
                 Concat("/stream/all", (f"/stream/_staged/{number}",)),
                 AssertAbsent(f"/stream/log/{number}"),
                 Marker(f"/stream/log/{number}"),

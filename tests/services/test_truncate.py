@@ -80,8 +80,8 @@ def test_every_length_from_the_present_one_down_to_nothing(fs: Client) -> None:
     make(fs, "/all")
     for length in (100, 99, 90, 61, 60, 45, 31, 30, 29, 10, 9, 1, 0):
         status = fs.truncate("/all", length)
-        assert (status.length, read(fs, "/all")) == (length, DATA[:length])
-    assert fs.truncate("/all", 0).length == 0
+        assert (status.size, read(fs, "/all")) == (length, DATA[:length])
+    assert fs.truncate("/all", 0).size == 0
     assert not fs.exists("/.staging"), "nothing hidden is left"
 
 
@@ -179,10 +179,10 @@ def test_a_guard_tells_a_file_that_was_truncated_and_grew_to_the_same_length(fs:
     with fs.append("/guarded") as out:
         out.write(MORE[:50])
     now = fs.stat("/guarded")
-    assert (now.length, now.truncations) == (seen.length, seen.truncations + 1)
-    fs.transact([AssertFile("/guarded", now.file_id, now.length, now.truncations)])
+    assert (now.size, now.truncations) == (seen.size, seen.truncations + 1)
+    fs.transact([AssertFile("/guarded", now.file_id, now.size, now.truncations)])
     with pytest.raises(ValueError, match="'/guarded': was truncated meanwhile"):
-        fs.transact([AssertFile("/guarded", seen.file_id, seen.length, seen.truncations)])
+        fs.transact([AssertFile("/guarded", seen.file_id, seen.size, seen.truncations)])
 
 
 def test_a_datanode_that_was_away_while_a_block_was_cut_comes_back_and_is_told(
@@ -234,10 +234,10 @@ class FewAtOnce(AsyncClient):
         """Refuse what would cut more, as a NameNode does."""
         (cut,) = ops
         assert isinstance(cut, Truncate)
-        behind = [each.offset for each in await self.locations(cut.path, cut.length)]
+        behind = [each.offset for each in await self.locations(cut.path, cut.size)]
         if len(behind) > 2:
             raise InvalidRequestError("at most 2 blocks", cut_first=behind[-2])
-        self.steps.append(cut.length)
+        self.steps.append(cut.size)
         return await super().transact(ops)
 
 
@@ -248,7 +248,7 @@ async def test_a_file_with_very_many_blocks_behind_the_cut_is_cut_in_steps(
         fs.steps = []
         async with await fs.create("/long", chunk_size=10, block_size=10) as out:
             await out.write(DATA[:70])
-        assert (await fs.truncate("/long", 15)).length == 15
+        assert (await fs.truncate("/long", 15)).size == 15
         assert fs.steps == [50, 30, 15]
         async with await fs.open("/long") as file:
             assert await file.read() == DATA[:15]

@@ -179,7 +179,7 @@ async def _pread_both(
 ) -> None:
     """Read pieces of 4 KiB at random places of the first file that is there."""
     (readers, number), what = at, f"read of 4 KiB, {counted(at[0], 'reader')}"
-    size = (await fs.stat("/bytes/0")).length
+    size = (await fs.stat("/bytes/0")).size
     async with fs.open("/bytes/0") as reader:
         where = random.Random(number)
 

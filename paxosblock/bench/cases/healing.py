@@ -98,7 +98,7 @@ async def heal(fs: AsyncClient, path: str, namenode: Node, dead: Node) -> Healed
                 begun_s, used_s = time.perf_counter(), processor_s(namenode.pid)
             await asyncio.sleep(LOOK_EVERY_S)
     used_s = processor_s(namenode.pid) - used_s
-    size_bytes = sum(at.length for at in back)
+    size_bytes = sum(at.size for at in back)
     return Healed(len(back), size_bytes, time.perf_counter() - begun_s, used_s)
 
 

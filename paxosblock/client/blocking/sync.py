@@ -165,16 +165,16 @@ class Client(ClientBase):
         """
         return self._iterate(self._fs.follow(path, offset, past_close=past_close))
 
-    def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
-        """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
+    def wait_longer(self, path: AnyPath, size: int, timeout_s: float) -> bool:
+        """Wait until a file has more than `size` bytes; False when it takes `timeout_s` or more.
 
         This is for programs that look at a file now and then; the members of its last block are
         asked to answer when they have more. Raises NotFoundError as `follow` does.
         """
-        return self._run(self._fs.wait_longer, path, length, timeout_s)
+        return self._run(self._fs.wait_longer, path, size, timeout_s)
 
     def take_over(self, path: AnyPath) -> int:
-        """Fence the writer of a file, close the file and return its length in bytes.
+        """Fence the writer of a file, close the file and return its size in bytes.
 
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
         closed already stays as it is. (HDFS: recoverLease)
@@ -182,21 +182,21 @@ class Client(ClientBase):
         return self._run(self._fs.take_over, path)
 
     def locations(
-        self, path: AnyPath, offset: int = 0, length: int | None = None
+        self, path: AnyPath, offset: int = 0, size: int | None = None
     ) -> list[BlockLocation]:
-        """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
+        """Locate the blocks of a file that hold its bytes from `offset` on, at most `size`.
 
         Raises:
-            InvalidRequestError: a negative offset or length.
+            InvalidRequestError: a negative offset or size.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return self._run(self._fs.locations, path, offset, length)
+        return self._run(self._fs.locations, path, offset, size)
 
     # -- names ----------------------------------------------------------------------------------
 
     def stat(self, path: AnyPath) -> FileStatus:
-        """Look a path up. `length` counts only finalized blocks while the file is `open`."""
+        """Look a path up. `size` counts only finalized blocks while the file is `open`."""
         return self._run(self._fs.stat, path)
 
     def exists(self, path: AnyPath) -> bool:
@@ -342,20 +342,20 @@ class Client(ClientBase):
         """
         return self._run(self._fs.transact, ops, once=once, keep_for_s=keep_for_s)
 
-    def truncate(self, path: AnyPath, length: int) -> FileStatus:
-        """Cut a closed file to its first `length` bytes, in one step; return its new status.
+    def truncate(self, path: AnyPath, size: int) -> FileStatus:
+        """Cut a closed file to its first `size` bytes, in one step; return its new status.
 
         A reader of it reads the old bytes, or gets TruncatedError, never a mixture. If a file
         has more than BLOCKS_MOVED_MAX blocks to lose, some go earlier, in steps of their own.
 
         Raises:
-            InvalidRequestError: a negative length, or one that is greater than the file's.
+            InvalidRequestError: a negative size, or one that is greater than the file's.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
             NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
-        return self._run(self._fs.truncate, path, length)
+        return self._run(self._fs.truncate, path, size)
 
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""

@@ -314,11 +314,11 @@ class PaxosBlockFileSystem(AsyncFileSystem):
 
     async def _created(self, path: str) -> datetime:
         """Return when the file or directory was made."""
-        return datetime.fromtimestamp((await self._status(path)).created_ms / 1000, UTC)
+        return datetime.fromtimestamp((await self._status(path)).created_s, UTC)
 
     async def _modified(self, path: str) -> datetime:
         """Return when its content last changed."""
-        return datetime.fromtimestamp((await self._status(path)).modified_ms / 1000, UTC)
+        return datetime.fromtimestamp((await self._status(path)).modified_s, UTC)
 
     async def _ukey(self, path: str) -> str:
         """Return a value that differs when the content may differ."""
@@ -329,10 +329,10 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         return int(await self._ukey(path), 16)
 
     async def _locations(
-        self, path: str, offset: int = 0, length: int | None = None
+        self, path: str, offset: int = 0, size: int | None = None
     ) -> list[BlockLocation]:
         """List the blocks of a file and the DataNodes of each; see `AsyncClient.locations`."""
-        return await (await self._client()).locations(self.own_path(path), offset, length)
+        return await (await self._client()).locations(self.own_path(path), offset, size)
 
     # -- changes --------------------------------------------------------------------------------
 
@@ -434,9 +434,9 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         """Set how many replicas a file has; the name is the one that fsspec's WebHDFS has."""
         await (await self._client()).set_replication(self.own_path(path), replication)
 
-    async def _truncate(self, path: str, length: int) -> None:
-        """Cut a file to its first `length` bytes; fsspec itself has no name for that."""
-        await (await self._client()).truncate(self.own_path(path), length)
+    async def _truncate(self, path: str, size: int) -> None:
+        """Cut a file to its first `size` bytes; fsspec itself has no name for that."""
+        await (await self._client()).truncate(self.own_path(path), size)
 
     # fsspec derives synchronous names only for its own list of verbs.
     created = sync_wrapper(_created)

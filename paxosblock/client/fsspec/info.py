@@ -16,10 +16,10 @@ def info_of(status: FileStatus) -> Info:
     directory = status.kind is Kind.DIRECTORY
     return {
         "name": status.path,
-        "size": 0 if directory else status.length,
+        "size": 0 if directory else status.size,
         "type": "directory" if directory else "file",
-        "created": status.created_ms / 1000,
-        "mtime": status.modified_ms / 1000,
+        "created": status.created_s,
+        "mtime": status.modified_s,
         "mode": (stat.S_IFDIR if directory else stat.S_IFREG) | status.permission,
         "owner": status.owner,
         "group": status.group,
@@ -35,5 +35,5 @@ def ukey_of(status: FileStatus) -> str:
     """Return a text that differs if the content may differ: a file id is never used again, bytes
     never change in place, an append shows in the length, and a cut in the truncations.
     """
-    facts = f"{status.file_id} {status.length} {status.truncations} {status.modified_ms}"
+    facts = f"{status.file_id} {status.size} {status.truncations} {status.modified_s}"
     return hashlib.sha256(facts.encode()).hexdigest()

@@ -63,7 +63,7 @@ class StagedFile:
     def offset(self) -> int:
         """Return where in the target its first byte will be."""
         appends = self._how is Publish.APPEND and self._present is not None
-        return self._present.length if appends and self._present is not None else 0
+        return self._present.size if appends and self._present is not None else 0
 
     @property
     def _path(self) -> str:

@@ -161,7 +161,7 @@ async def _in_two(
     status = found.status
     source = await _written(core, kept, status, hidden)
     return (
-        AssertFile(path, status.file_id, status.length, status.truncations),
+        AssertFile(path, status.file_id, status.size, status.truncations),
         Truncate(path, boundary),
         Concat(path, (source,)),
     )

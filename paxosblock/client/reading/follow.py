@@ -134,8 +134,8 @@ def _backoff(longest_s: float) -> Backoff:
     return Backoff(give_up_s=float("inf"), longest_s=longest_s)
 
 
-async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float) -> bool:
-    """Wait until a file has more than `length` bytes; False when that takes `timeout_s` or more.
+async def wait_longer(core: ClientCore, path: str, size: int, timeout_s: float) -> bool:
+    """Wait until a file has more than `size` bytes; False when that takes `timeout_s` or more.
 
     Even a closed file may get longer, by an append.
 
@@ -147,7 +147,7 @@ async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float
     try:
         async with limit:
             while True:
-                async with contextlib.aclosing(follower(core, path, length).run()) as data:
+                async with contextlib.aclosing(follower(core, path, size).run()) as data:
                     async for _ in data:
                         return True
                 await backoff.pause()

@@ -14,7 +14,7 @@ from paxosblock.protocol.types import NO_GENERATION, BlockId
 
 @dataclass(frozen=True, slots=True)
 class BlockLocation:
-    """One block of a file: `length` bytes from `offset` of the file on, in bytes.
+    """One block of a file: `size` bytes from byte `offset` of the file on.
 
     `hosts` are the host:port of the DataNodes that hold it and are alive, as far as the NameNode
     knows. A block that is not `finalized` is being written and may be longer by now.
@@ -22,26 +22,26 @@ class BlockLocation:
 
     block: BlockId
     offset: int
-    length: int
+    size: int
     finalized: bool
     hosts: tuple[str, ...]
 
 
 async def locations(
-    core: ClientCore, path: str, offset: int = 0, length: int | None = None
+    core: ClientCore, path: str, offset: int = 0, size: int | None = None
 ) -> list[BlockLocation]:
-    """Return the blocks of a file in order that hold bytes of the `length` from `offset` on.
+    """Return the blocks of a file in order that hold bytes of the `size` from `offset` on.
 
     Raises:
-        InvalidRequestError: a negative offset or length.
+        InvalidRequestError: a negative offset or size.
         Others: as `whole_file`, and NotFoundError if the file is deleted meanwhile.
     """
-    if offset < 0 or (length is not None and length < 0):
-        raise InvalidRequestError(f"'{path}': locations of {length} bytes from {offset} on")
+    if offset < 0 or (size is not None and size < 0):
+        raise InvalidRequestError(f"'{path}': locations of {size} bytes from {offset} on")
     found = await whole_file(core, path, Consistency.QUORUM)
     places: list[BlockLocation] = []
     async for extent in all_extents(core, found, offset):
-        if length is not None and extent.offset >= offset + length:
+        if size is not None and extent.offset >= offset + size:
             break
         if extent.end > offset or extent.offset >= offset:
             places.append(_location(extent))

@@ -100,7 +100,7 @@ def write_file(
     path = f"{job.directory}/{name}-{uuid.uuid4().hex[:8]}{extension}"
     with fs.create(path, parent_must_exist=True) as file:
         rows = _write(_Output(file), options, schema, batches)
-    return WrittenFile(path, name + extension, file.status.length, rows)
+    return WrittenFile(path, name + extension, file.status.size, rows)
 
 
 def _write(

@@ -106,7 +106,7 @@ def splits_of(
         for place, stop in arrow_splits(file, Place(0, 0), end, most):
             yield place.stream, place.offset, stop
     else:
-        edges = [block.offset + block.length for block in fs.locations(file.name, 0, end)]
+        edges = [block.offset + block.size for block in fs.locations(file.name, 0, end)]
         for start, stop in cut(0, end, edges, most):
             yield 0, start, stop
 
@@ -259,7 +259,7 @@ def _whole_file(file: FileReader, split: Split, target: pa.Schema) -> pa.RecordB
         )
     values: dict[str, pa.Array] = {
         "path": pa.array([file.name]),
-        "modificationTime": pa.array([file.status.modified_ms], pa.int64())
+        "modificationTime": pa.array([round(file.status.modified_s * 1000)], pa.int64())
         .cast(pa.timestamp("ms", "UTC"))
         .cast(pa.timestamp("us", "UTC")),
         "length": pa.array([split.end]),

@@ -120,8 +120,8 @@ def _up_to(files: Iterable[Found], most_bytes: int) -> Iterator[Found]:
     """At least one."""
     total = 0
     for each in files:
-        total += each.status.length
-        if total > most_bytes and total > each.status.length:
+        total += each.status.size
+        if total > most_bytes and total > each.status.size:
             return
         yield each
 

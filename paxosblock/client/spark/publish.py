@@ -68,5 +68,5 @@ def append_files(
         return []
     if seen is None:
         return [AssertAbsent(target), Marker(target), Concat(target, sources)]
-    same = AssertFile(target, seen.file_id, seen.length, seen.truncations)
+    same = AssertFile(target, seen.file_id, seen.size, seen.truncations)
     return [same, Concat(target, sources)]

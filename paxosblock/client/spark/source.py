@@ -172,7 +172,7 @@ def plan(
 
 
 def _splits_of_file(fs: Client, status: FileStatus, options: Options) -> Iterator[Split]:
-    path, length = status.path, status.length
+    path, length = status.path, status.size
     if not status.open and length <= options.split_bytes:
         if length or options.file_format is FileFormat.BINARY:
             yield Split(path, status.file_id, 0, 0, length, length, status.truncations)

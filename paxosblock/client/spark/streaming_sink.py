@@ -225,4 +225,4 @@ def _file_at(fs: Client, path: str) -> FileStatus | None:
 
 
 def _identity(status: FileStatus | None) -> tuple[int, int] | None:
-    return None if status is None else (status.file_id, status.length)
+    return None if status is None else (status.file_id, status.size)

@@ -188,6 +188,6 @@ class TailReader(StreamReader):
         length = end - begin.offset
         path = self._options.path
         blocks = self._fs.locations(path, begin.offset, length) if length > most else []
-        edges = [block.offset + block.length for block in blocks]
+        edges = [block.offset + block.size for block in blocks]
         for start, stop in cut(begin.offset, end, edges, most):
             yield begin.offset, start, stop

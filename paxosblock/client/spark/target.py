@@ -56,7 +56,7 @@ def check_target(fs: Client, options: Options, schema: pa.Schema, *, overwrite: 
     if not is_file and status.kind is Kind.FILE:
         raise NotDirectoryError(f"'{path}': rows go into a directory; this is a file")
     existing = status if is_file else None if overwrite else _first_visible(fs, path)
-    if existing is not None and existing.length:
+    if existing is not None and existing.size:
         _check_same(fs, existing, options, schema)
 
 

@@ -81,7 +81,7 @@ class AsyncFileWriter:
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
         self._pending: deque[Chunk] = deque()  # not sent in the current block
-        self._cut_bytes = self._finished_bytes = status.length  # became chunks; are in other blocks
+        self._cut_bytes = self._finished_bytes = status.size  # became chunks; are in other blocks
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
         self._next = NextBlock(
@@ -266,8 +266,8 @@ class AsyncFileWriter:
             block.ended()
             self._finish(block)
             self._block = None
-        if status.length != self.acknowledged:
-            what = f"closed with {status.length} bytes, but {self.acknowledged} are acknowledged"
+        if status.size != self.acknowledged:
+            what = f"closed with {status.size} bytes, but {self.acknowledged} are acknowledged"
             raise CorruptionError(f"'{status.path}': {what}", path=status.path)
 
     def _release(self) -> None:

@@ -39,7 +39,7 @@ class FlushReceipt:
     `chunk` is the last acknowledged chunk of `block` (-1: nothing was written yet, then `block` is
     0), accepted in `generation` by the storages `replicas`: by all members, but where a recovery
     ended the block only those are named that the writer itself heard vote for the chunk and that
-    did not fail it. `length` counts the bytes of the file up to the flush. `durability` says where
+    did not fail it. `size` counts the bytes of the file up to the flush. `durability` says where
     all of them are: on stable storage, of each block at as many members as `blocks` says, or
     handed to the operating systems of the replicas' machines. `blocks` has the current block, those
     that ended since the receipt before, and those that this flush asked about.
@@ -48,7 +48,7 @@ class FlushReceipt:
     block: BlockId
     generation: Generation
     chunk: int
-    length: int
+    size: int
     replicas: tuple[StorageId, ...]
     durability: Durability
     blocks: tuple[BlockReceipt, ...]
@@ -64,11 +64,11 @@ class Place:
     replicas: tuple[StorageId, ...] = ()
 
     def receipt(
-        self, length: int, durability: Durability, blocks: tuple[BlockReceipt, ...]
+        self, size: int, durability: Durability, blocks: tuple[BlockReceipt, ...]
     ) -> FlushReceipt:
-        """Return the receipt for a file whose acknowledged `length` bytes end here."""
+        """Return the receipt for a file whose acknowledged `size` bytes end here."""
         return FlushReceipt(
-            self.block, self.generation, self.chunk, length, self.replicas, durability, blocks
+            self.block, self.generation, self.chunk, size, self.replicas, durability, blocks
         )
 
 
@@ -114,9 +114,7 @@ class Ledger:
         self._ended[receipt.block] = receipt
         self.unsynced.remove(receipt.block)
 
-    def receipt(
-        self, length: int, durability: Durability, block: BlockWriter | None
-    ) -> FlushReceipt:
+    def receipt(self, size: int, durability: Durability, block: BlockWriter | None) -> FlushReceipt:
         """Return the receipt for a file of this many acknowledged bytes that goes on in `block`.
 
         It tells of blocks that ended, or were asked about, since the one before.
@@ -124,4 +122,4 @@ class Ledger:
         ended, self._ended = tuple(self._ended.values()), {}
         if block is not None and block.sent:
             ended = (*ended, BlockReceipt(block.block, len(block.members), block.on_disk))
-        return self._place.receipt(length, durability, ended)
+        return self._place.receipt(size, durability, ended)

@@ -39,7 +39,7 @@ def create(draft: Draft, request: CreateFile, context: Context, placed: Placed |
     safe_mode.check_names_may_change(draft)
     block = NO_BLOCK if placed is None else placed.block
     inode = namespace.create(draft, request, context, block)
-    status = tree.file_status(request.path, inode, length=0)  # it was made without a block
+    status = tree.file_status(request.path, inode, size=0)  # it was made without a block
     if placed is None or request.first is None or inode.reserved not in (NO_BLOCK, block):
         return Made(status, reserving.reserved(draft, inode))  # made by an earlier copy, or by none
     # The table knows that at once, as no file has a greater number, and remembers it for the close,

@@ -169,10 +169,10 @@ def _check_file(draft: Draft, wanted: AssertFile) -> None:
     inode = tree.find_closed(draft, wanted.path)
     if wanted.file_id is not None:
         _check_id(inode, wanted.path, wanted.file_id)
-    if wanted.length not in (None, inode.length):
+    if wanted.size not in (None, inode.length):
         shown = paths.shown(wanted.path)
         raise InvalidRequestError(
-            f"{shown}: has {inode.length} bytes, not {wanted.length}", path=wanted.path
+            f"{shown}: has {inode.length} bytes, not {wanted.size}", path=wanted.path
         )
     if wanted.truncations not in (None, inode.truncations):
         shown = paths.shown(wanted.path)

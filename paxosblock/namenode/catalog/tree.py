@@ -319,33 +319,33 @@ def directory_status(path: str, inode: DirectoryInode, modified_ms: int) -> File
         path=path,
         kind=Kind.DIRECTORY,
         file_id=inode.number,
-        length=0,
+        size=0,
         replication=0,
         block_size=0,
         durability=Durability.DISK,
         open=False,
-        modified_ms=modified_ms,
-        created_ms=inode.created_ms,
+        modified_s=modified_ms / 1000,
+        created_s=inode.created_ms / 1000,
         owner=inode.owner,
         group=inode.group,
         permission=inode.permission,
-        expires_ms=inode.expires_ms,
+        expires_s=inode.expires_ms / 1000,
     )
 
 
-def file_status(path: str, inode: FileInode, length: int) -> FileStatus:
-    """Return what `stat` shows of a file of which `length` bytes are decided."""
+def file_status(path: str, inode: FileInode, size: int) -> FileStatus:
+    """Return what `stat` shows of a file of which `size` bytes are decided."""
     return FileStatus(
         path=path,
         kind=Kind.FILE,
         file_id=inode.number,
-        length=length,
+        size=size,
         replication=inode.replication,
         block_size=inode.block_size,
         durability=inode.durability,
         open=inode.open,
-        modified_ms=inode.modified_ms,
-        created_ms=inode.created_ms,
+        modified_s=inode.modified_ms / 1000,
+        created_s=inode.created_ms / 1000,
         owner=inode.owner,
         group=inode.group,
         permission=inode.permission,

@@ -44,7 +44,7 @@ def truncate(
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
         NotReadyError: what became of a block since a backup is not known yet.
     """
-    path, length = operation.path, operation.length
+    path, length = operation.path, operation.size
     inode = tree.find_closed(draft, path)
     if not 0 <= length <= inode.length:
         raise InvalidRequestError(
@@ -93,7 +93,7 @@ def _places_behind(
     """Return the places of the block that holds the byte where a file is cut, and of those after
     it.
     """
-    start = tree.place_of_offset(draft, inode.number, operation.length)
+    start = tree.place_of_offset(draft, inode.number, operation.size)
     places = list(draft.scan(*keys.places(inode.number, start), limit + 1))
     if len(places) > limit:
         offset = tree.last_places(draft, inode.number, limit)[-1].offset

@@ -114,7 +114,7 @@ def append(fs: Client, path: str, name: str, numbers: Iterator[int], rng: random
 def cut(fs: Client, path: str, rng: random.Random) -> None:
     """Cut the file to some of its records, sometimes to none, unless somebody else is quicker."""
     status = fs.stat(path)
-    count = status.length // RECORD_BYTES
+    count = status.size // RECORD_BYTES
     if not count:
         return
     place = rng.choice((0, count // 2, max(0, count - rng.randint(1, 5))))

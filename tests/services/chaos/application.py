@@ -96,7 +96,7 @@ def write(out: FileWriter, path: str, turns: Iterator[object]) -> None:
         except NoSpaceError:
             continue
         written = goal
-        assert receipt.length == written
+        assert receipt.size == written
         say(Told(written, begun, time.monotonic(), receipt.block, receipt.replicas))
     begun = time.monotonic()
     out.close()

@@ -227,7 +227,7 @@ class Follower:
         assert not self._thread.is_alive(), f"the follower of {self._path} does not see its end"
         if self._error is not None:
             raise AssertionError(f"the follower of {self._path} failed") from self._error
-        length = self._fs.stat(self._path).length
+        length = self._fs.stat(self._path).size
         assert self._seen == length, f"{self._path}: {self._seen} bytes of {length} were followed"
         return length
 

@@ -169,14 +169,14 @@ def _groups(
     group.
     """
     kinds: dict[MergeFormat, list[list[Small]]] = {}
-    small_files = (file for file in files if not file.open and file.length < options.small_bytes)
+    small_files = (file for file in files if not file.open and file.size < options.small_bytes)
     for file in itertools.islice(small_files, FILES_AT_ONCE):
         kind = options.format or SUFFIXES.get(PurePosixPath(file.path).suffix)
         if kind is None:
             continue
-        small = Small(file.path, file.file_id, file.length, file.truncations)
+        small = Small(file.path, file.file_id, file.size, file.truncations)
         groups = kinds.setdefault(kind, [[]])
-        if sum(each.length for each in groups[-1]) + file.length > options.target_bytes:
+        if sum(each.length for each in groups[-1]) + file.size > options.target_bytes:
             groups.append([])
         groups[-1].append(small)
     worthwhile = [

@@ -223,7 +223,7 @@ def _is_replaced(there: FileStatus, size: int | None, existing: Existing) -> boo
         case Existing.SKIP:
             return False
         case Existing.UPDATE:
-            return there.open or there.length != size
+            return there.open or there.size != size
         case Existing.OVERWRITE:
             return True
 

@@ -140,9 +140,9 @@ def fsck(spark: Spark, namenodes: Sequence[str], path: str, watch: Watch = nobod
 
 def units_of(file: FileStatus) -> list[Unit]:
     """Cut a file in pieces for several tasks."""
-    starts = range(0, max(file.length, 1), UNIT_BYTES)
+    starts = range(0, max(file.size, 1), UNIT_BYTES)
     return [
-        Unit(file.path, start, min(start + UNIT_BYTES, max(file.length, 1)), file.replication)
+        Unit(file.path, start, min(start + UNIT_BYTES, max(file.size, 1)), file.replication)
         for start in starts
     ]
 
@@ -185,7 +185,7 @@ def _places(fs: Client, unit: Unit) -> list[BlockLocation]:
     return [
         place
         for place in found
-        if place.finalized and place.length and unit.start <= place.offset < unit.end
+        if place.finalized and place.size and unit.start <= place.offset < unit.end
     ]
 
 
