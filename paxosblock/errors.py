@@ -10,19 +10,19 @@
     ├── DirectoryNotEmptyError (OSError)          delete without `recursive`
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
     ├── AccessDeniedError (PermissionError)       one end does not know the access secret
-    ├── LeaseError                                the file is being written by somebody else
+    ├── LeaseError (OSError)                      the file is being written by somebody else
     ├── TruncatedError (OSError)                  the file was truncated after it was opened
-    ├── FencedError                               a newer generation took over: outcome UNKNOWN
-    ├── OutcomeUnknownError                       no answer: it may or may not have happened
+    ├── FencedError (OSError)                     a newer generation took over: outcome UNKNOWN
+    ├── OutcomeUnknownError (OSError)             no answer: it may or may not have happened
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
     ├── UnavailableError (ConnectionError)        no node answers; nothing was done
-    ├── NotReadyError                             not yet (just started, not complete): try again
-    ├── SafeModeError                             an operator stopped changes of names: try again
-    ├── NotLeaderError                            another NameNode leads: ask that one
+    ├── NotReadyError (OSError)                   not yet (just started, not complete): try again
+    ├── SafeModeError (OSError)                   an operator stopped changes of names: try again
+    ├── NotLeaderError (OSError)                  another NameNode leads: ask that one
     ├── NoSpaceError (OSError)                    too few DataNodes with room, or a full disk
-    ├── CorruptionError                           bytes do not match their checksum
+    ├── CorruptionError (OSError)                 bytes do not match their checksum
     ├── StorageError (OSError)                    a volume refused a read or a write
-    ├── ProtocolError                             a peer said something that is not in the protocol
+    ├── ProtocolError (OSError)                   a peer said something that is not in the protocol
     └── ConfigError (ValueError)                  a setting is wrong
 
 `outcome` is UNKNOWN unless it is certain that no reader will ever see an effect of the request. It
@@ -159,11 +159,12 @@ class AccessDeniedError(PaxosBlockError, PermissionError):
     _number = errno.EACCES
 
 
-class LeaseError(PaxosBlockError):
+class LeaseError(PaxosBlockError, OSError):
     """Somebody else is writing the file. `take_over` ends their lease."""
 
     outcome = Outcome.NEVER
     http_status = 409
+    _number = errno.EBUSY
 
 
 class TruncatedError(PaxosBlockError, OSError):
@@ -176,17 +177,19 @@ class TruncatedError(PaxosBlockError, OSError):
     _number = errno.ESTALE
 
 
-class FencedError(PaxosBlockError):
+class FencedError(PaxosBlockError, OSError):
     """A newer generation or writer took over. What was sent last may still be chosen."""
 
     http_status = 409
+    _number = errno.ESTALE
 
 
-class OutcomeUnknownError(PaxosBlockError):
+class OutcomeUnknownError(PaxosBlockError, OSError):
     """The connection broke before an answer came; the request may have happened."""
 
     retriable = True
     http_status = 503
+    _number = errno.EIO
 
 
 class DeadlineError(PaxosBlockError, TimeoutError):
@@ -206,15 +209,16 @@ class UnavailableError(PaxosBlockError, ConnectionError):
     _number = errno.ECONNREFUSED
 
 
-class NotReadyError(PaxosBlockError):
+class NotReadyError(PaxosBlockError, OSError):
     """The node cannot do this yet; the same request will succeed later."""
 
     outcome = Outcome.NEVER
     retriable = True
     http_status = 503
+    _number = errno.EBUSY
 
 
-class SafeModeError(PaxosBlockError):
+class SafeModeError(PaxosBlockError, OSError):
     """An operator entered safe mode: no name is changed until they leave it. Files that are open
     can be written and closed, and what is there can be read.
     """
@@ -222,9 +226,10 @@ class SafeModeError(PaxosBlockError):
     outcome = Outcome.NEVER
     retriable = True
     http_status = 503
+    _number = errno.EROFS
 
 
-class NotLeaderError(PaxosBlockError):
+class NotLeaderError(PaxosBlockError, OSError):
     """Another NameNode leads; nothing was done. `details["leader"]` is its host:port, "" while
     there is none.
 
@@ -235,6 +240,7 @@ class NotLeaderError(PaxosBlockError):
     outcome = Outcome.NEVER
     retriable = True
     http_status = 421
+    _number = errno.EREMOTE
 
 
 class NoSpaceError(PaxosBlockError, OSError):
@@ -254,10 +260,11 @@ class NoSpaceError(PaxosBlockError, OSError):
         return "address" in self.details
 
 
-class CorruptionError(PaxosBlockError):
+class CorruptionError(PaxosBlockError, OSError):
     """Stored or received bytes do not match their checksum. They were not served."""
 
     http_status = 500
+    _number = errno.EBADMSG
 
 
 class StorageError(PaxosBlockError, OSError):
@@ -277,10 +284,11 @@ class StorageError(PaxosBlockError, OSError):
         return made
 
 
-class ProtocolError(PaxosBlockError):
+class ProtocolError(PaxosBlockError, OSError):
     """A peer said something the protocol does not allow, or not in our version of it."""
 
     http_status = 400
+    _number = errno.EPROTO
 
 
 class ConfigError(PaxosBlockError, ValueError):

@@ -51,19 +51,19 @@ KINDS: dict[type[PaxosBlockError], tuple[Outcome, bool, int, int | None]] = {
     DirectoryNotEmptyError: (NEVER, False, 409, errno.ENOTEMPTY),
     InvalidRequestError: (NEVER, False, 400, None),
     AccessDeniedError: (NEVER, False, 403, errno.EACCES),
-    LeaseError: (NEVER, False, 409, None),
+    LeaseError: (NEVER, False, 409, errno.EBUSY),
     TruncatedError: (NEVER, False, 409, errno.ESTALE),
-    FencedError: (UNKNOWN, False, 409, None),
-    OutcomeUnknownError: (UNKNOWN, True, 503, None),
+    FencedError: (UNKNOWN, False, 409, errno.ESTALE),
+    OutcomeUnknownError: (UNKNOWN, True, 503, errno.EIO),
     DeadlineError: (UNKNOWN, True, 504, errno.ETIMEDOUT),
     UnavailableError: (NEVER, True, 503, errno.ECONNREFUSED),
-    NotReadyError: (NEVER, True, 503, None),
-    SafeModeError: (NEVER, True, 503, None),
-    NotLeaderError: (NEVER, True, 421, None),
+    NotReadyError: (NEVER, True, 503, errno.EBUSY),
+    SafeModeError: (NEVER, True, 503, errno.EROFS),
+    NotLeaderError: (NEVER, True, 421, errno.EREMOTE),
     NoSpaceError: (NEVER, True, 507, errno.ENOSPC),
-    CorruptionError: (UNKNOWN, False, 500, None),
+    CorruptionError: (UNKNOWN, False, 500, errno.EBADMSG),
     StorageError: (UNKNOWN, False, 507, errno.EIO),
-    ProtocolError: (UNKNOWN, False, 400, None),
+    ProtocolError: (UNKNOWN, False, 400, errno.EPROTO),
     ConfigError: (NEVER, False, 400, None),
 }
 
@@ -95,6 +95,14 @@ def test_an_error_of_the_system_has_what_pythons_own_have(kind: type[PaxosBlockE
     assert (error.strerror, error.filename) == (os.strerror(error.errno), "/a")
     assert issubclass(kind, type(OSError(error.errno, ""))) or kind is UnavailableError
     assert str(error) == "'/a': in our words"
+
+
+@pytest.mark.parametrize("kind", set(KINDS) - {PaxosBlockError})
+def test_code_that_expects_pythons_files_catches_what_ours_raise(
+    kind: type[PaxosBlockError],
+) -> None:
+    """A file raises OSError for what happens to it, ValueError where it is used wrongly."""
+    assert issubclass(kind, OSError) != issubclass(kind, ValueError)
 
 
 def test_a_storage_error_tells_which_system_call_failed_and_where() -> None:

@@ -323,12 +323,16 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
                     raise ConfigError(
                         f"{folder} is the folder of a NameNode: a DataNode needs one of its own"
                     )
-        with contextlib.suppress(OSError, StorageError):
+        try:
             if folder.is_dir():
                 is_new = read_identity(disk, folder) is None
                 refuse_half_rolled_back(disk, folder)
                 if is_new:
                     _check_apart(disk, folder)
+        except CorruptionError:
+            raise
+        except OSError:  # opening a broken disk reports it
+            continue
 
 
 def _check_apart(disk: Disk, folder: Path) -> None:
@@ -336,7 +340,7 @@ def _check_apart(disk: Disk, folder: Path) -> None:
     be that of a node that runs."""
     around = [*folder.absolute().parents, *(each for each in folder.iterdir() if each.is_dir())]
     for other in around:
-        with contextlib.suppress(OSError, StorageError, CorruptionError):  # some other VERSION
+        with contextlib.suppress(OSError):  # some other VERSION
             if read_identity(disk, other) is not None:
                 raise ConfigError(
                     f"{folder} and {other}, which is a volume already, are one in the other: a "

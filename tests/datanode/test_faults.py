@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paxosblock.datanode.node import check_volumes
 from paxosblock.datanode.store.disk_format import Found
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.open_file import OpenFile
@@ -344,6 +345,8 @@ async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
     (tmp_path / VERSION).write_bytes(damaged)
     with pytest.raises(CorruptionError, match="is damaged"):
         open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
+    with pytest.raises(CorruptionError, match="is damaged"):
+        check_volumes(OsDisk(), [tmp_path])
 
 
 async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.errors import NoSpaceError
+from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
@@ -98,7 +98,7 @@ class Life:
             await asyncio.sleep(0)
         while log.durable_index < log.last_log_index:
             if self.disk.dead:
-                raise OSError("the power is gone")
+                raise StorageError("the power is gone")
             await asyncio.sleep(0)
 
     def _cut(self, log: RaftLog, index: int) -> None:
@@ -188,7 +188,7 @@ def lives_until(story: Story, operation: int, leftover: int) -> bool:
     disk = SimulatedDisk()
     disk.light(operation, (*Burns,)[leftover % 3])
     life = Life(disk)
-    with virtual_loop() as loop, contextlib.suppress(OSError):
+    with virtual_loop() as loop, contextlib.suppress(StorageError, NoSpaceError):
         loop.run_until_complete(life.run(story))
     rng = random.Random(f"{operation}/{leftover}")
     left = disk.power_cut(rng)
@@ -206,7 +206,7 @@ def test_what_was_durable_is_there_after_any_life_and_the_lives_after_it(first: 
         for _ in range(4):
             disk.light(rng.randint(20, 150), rng.choice((*Burns,)))
             life = Life(disk, promised)
-            with virtual_loop() as loop, contextlib.suppress(OSError):
+            with virtual_loop() as loop, contextlib.suppress(StorageError, NoSpaceError):
                 loop.run_until_complete(life.run(anything(rng)))
             finished += life.finished
             disk = disk.power_cut(rng)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.base.checksum import crc32c
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.codec import decode_edit, encode_edit
 from paxosblock.namenode.kv.interface import Committed, Edit, Versioned
@@ -135,7 +135,7 @@ def test_s4_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> Non
             disk = SimulatedDisk()
             VoteFile(disk, FOLDER).write(Vote(5, "a:1"))
             disk.light(fuse)
-            with suppress(OSError):
+            with suppress(StorageError):
                 VoteFile(disk, FOLDER).write(Vote(6, "b:1"))
             found.add(VoteFile(disk.power_cut(random.Random(seed)), FOLDER).vote)
     assert found == {Vote(5, "a:1"), Vote(6, "b:1")}

@@ -19,7 +19,14 @@ from typing import Final
 from aiohttp import web
 
 from paxosblock.base.units import MIB
-from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.errors import (
+    AccessDeniedError,
+    ConfigError,
+    DeadlineError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Opener, Sealer
@@ -282,10 +289,12 @@ class _Link:
         while True:
             try:
                 await self._connected()
-            except OSError as error:  # nobody is there, or not yet
+            except (UnavailableError, DeadlineError, AccessDeniedError) as error:
                 _log.debug("no connection to %s: %s", self._peer, error)
             except PaxosBlockError as error:
                 self._owner.refuse_connection(str(error))
+            except OSError as error:  # nobody is there, or not yet
+                _log.debug("no connection to %s: %s", self._peer, error)
             await asyncio.sleep(CALL_AGAIN_S)
 
     async def _connected(self) -> None:

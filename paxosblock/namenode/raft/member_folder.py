@@ -26,7 +26,13 @@ from typing import Final
 
 from paxosblock.base.formats import FROM_A_COPY, refuse_later
 from paxosblock.base.units import MIB
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    PaxosBlockError,
+    StorageError,
+)
 from paxosblock.host.disk import Disk, FileHandle, OsDisk, read_file
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.files import publish, remove_drafts
@@ -184,7 +190,7 @@ def check_member(
             )
         check_owner(disk, folder, address)
         _check_list(disk, folder, sorted(members))
-    except (NoSpaceError, StorageError):
+    except PaxosBlockError:
         raise
     except OSError as error:
         raise StorageError.of(folder, error) from error

@@ -230,6 +230,8 @@ async def fetch_seed(
                     why[peer] = found.why
                 except UnavailableError as error:
                     why[peer] = str(error)
+                except PaxosBlockError:
+                    raise
                 except (OSError, aiohttp.ClientError, TimeoutError):
                     why[peer] = "no whole answer"
             await asyncio.sleep(ASK_AGAIN_S)

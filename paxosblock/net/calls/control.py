@@ -113,6 +113,8 @@ class Line:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(frame)
             answer = self._receive(time.monotonic() + timeout_s)
+        except PaxosBlockError:
+            raise
         except TimeoutError as error:
             raise DeadlineError(f"{address} did not answer in {timeout_s:.3g} s") from error
         except OSError as error:

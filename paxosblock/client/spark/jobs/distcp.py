@@ -177,6 +177,8 @@ def _list_source(url: str, options: dict[str, object]) -> _Found:
         below: dict[str, dict[str, Any]] = source.find(root, withdirs=True, detail=True)
     except FileNotFoundError as error:
         raise NotFoundError(f"'{url}': no such file or directory", path=url) from error
+    except PaxosBlockError:
+        raise
     except OSError as error:
         raise InvalidRequestError(f"'{url}': {in_one_line(error)}", path=url) from error
     names = {path.removeprefix(root).strip("/"): info for path, info in below.items()}
