@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paxosblock.api.methods import Method
@@ -16,6 +16,9 @@ from paxosblock.namenode.calls import CALLS
 from tests.namenode.scene import Scene, new_scene
 
 METHODS = [call.method for call in CALLS]
+INTEGERS = st.integers(-(1 << 63), (1 << 64) - 1)
+"""All that msgpack carries: whoever draws others drops most requests that have many of them."""
+st.register_type_strategy(int, INTEGERS)
 
 
 async def ask(method: Method[Any, Any], request: object) -> object:
@@ -41,10 +44,7 @@ async def prepared() -> Scene:
 @settings(max_examples=40, deadline=None)
 def test_every_call_answers_or_refuses(method: Method[Any, Any], data: st.DataObject) -> None:
     drawn = data.draw(st.from_type(method.request))
-    try:
-        received = msgspec.msgpack.decode(msgspec.msgpack.encode(drawn), type=method.request)
-    except (OverflowError, UnicodeEncodeError):
-        assume(False)  # cannot be sent
+    received = msgspec.msgpack.decode(msgspec.msgpack.encode(drawn), type=method.request)
     answer = asyncio.run(ask(method, received))
     assert isinstance(answer, PaxosBlockError | method.answer)
     assert "\n" not in str(answer)
