@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import AsyncClient, Client, LocalCluster
-from paxosblock.base.units import KIB
+from paxosblock.base.units import KIB, MIB
 from paxosblock.config import ClientConfig, with_settings
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
@@ -148,7 +148,9 @@ def test_clients_that_begin_at_once_find_no_datanode_that_hangs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def flushed(url: str, path: str) -> int:
-        async with AsyncClient(url, PATIENT_WITH_DISKS) as fs, await fs.create(path) as out:
+        fs = AsyncClient(url, PATIENT_WITH_DISKS)
+        # So many of usual size would ask for more room than a machine's disk may have.
+        async with fs, await fs.create(path, block_size=MIB) as out:
             await out.write(b"x")
             return len((await out.hflush()).replicas)
 
