@@ -7,6 +7,7 @@ seed) draws from the seed while a world lasts, so that the same seed lives the s
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -98,6 +99,8 @@ def new_world(seed: int) -> Iterator[World]:
             _end(world)
             asyncio.set_event_loop(None)
             loop.close()
+    del world, loop
+    gc.collect()  # its disks, a hundred megabytes, in processes that hold each other
 
 
 def _end(world: World) -> None:
