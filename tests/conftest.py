@@ -5,6 +5,7 @@ Kept nearly empty on purpose: a test shows what it needs.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from coverage import Coverage
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from paxosblock.local.node_process import Node
+from tests.fork_server import ForkServer
 
 TOGETHER: Final = ("tests/spark/", "tests/outside/", "tests/cli/")
 """Folders of which one process runs all: their tests share what takes long to start, a session of
@@ -28,6 +32,16 @@ TOO_LONG: Final = re.compile(r"crash|runtest|process|explor|planted|full_disk", 
 # An example that takes long says that this machine is busy, not that the code is wrong.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_nodes() -> Iterator[None]:
+    """Nodes of a `LocalCluster` are forks of one process, which starts with the first of them."""
+    server, spawn = ForkServer(), Node.spawn
+    Node.spawn = staticmethod(server.spawn)
+    yield
+    Node.spawn = staticmethod(spawn)
+    server.close()
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         alike = [file for file in files if file.startswith(WAITS) is waits]
         places |= {file: place / len(alike) for place, file in enumerate(alike)}
     items.sort(key=lambda item: places[_scope(item.nodeid)])
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is imported and collected out of every later look for garbage: it stays."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -105,14 +105,18 @@ def _spawner() -> ThreadPoolExecutor:
 class Child:
     """A process that this one started; only the parent may ask how it ended."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(
+        self, pid: int, waitpid: Callable[[int, int], tuple[int, int]] = os.waitpid
+    ) -> None:
+        """`waitpid` asks the parent, if that is another process."""
         self.pid = pid
+        self._waitpid = waitpid
         self._code: int | None = None
 
     def exit_code(self, *, wait: bool = False) -> int | None:
         """Return its exit code, negative for a signal; None while it runs and `wait` is False."""
         if self._code is None:
-            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            pid, status = self._waitpid(self.pid, 0 if wait else os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 

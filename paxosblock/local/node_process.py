@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
 from paxosblock.host.process import Child, identify, spawn
@@ -26,6 +26,9 @@ _ADDRESS_FILE: Final = "address"
 
 class Node:
     """A member of a local cluster, and its process if it runs."""
+
+    spawn: ClassVar[Callable[[Sequence[str], Path], Child]] = staticmethod(spawn)
+    """Starts the process of each. Tests fork theirs from one that has imported everything."""
 
     def __init__(
         self, folder: ClusterFolder, member: NodeEntry, command: Callable[[NodeEntry], list[str]]
@@ -95,7 +98,7 @@ class Node:
         for volume in self.volumes:
             (volume / _ADDRESS_FILE).unlink(missing_ok=True)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        self._child = spawn(self._command(self.member), self.log)
+        self._child = Node.spawn(self._command(self.member), self.log)
         self._process = identify(self._child.pid)
         if self._process is not None:
             self._folder.write_process(self.name, self._process)

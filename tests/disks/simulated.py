@@ -202,7 +202,7 @@ class SimulatedDisk:
             if halfway or failing or self.full:
                 fits = len(data) // 2
             if fits:
-                # The same megabytes are written again and again to keep a room: not copied each time.
+                # A room is kept by writing the same bytes again and again: not copied each time.
                 given = data if isinstance(data, bytes) else memoryview(data)
                 inode.change(Wrote(offset, bytes(given[:fits])))
         if failing is not None:
