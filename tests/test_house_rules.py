@@ -17,7 +17,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROLES = ("client", "datanode", "namenode")
 PACKAGE = ("paxosblock", "pyspark_paxosblock")
-EVERYTHING = (*PACKAGE, "tests", "examples")
+EVERYTHING = (*PACKAGE, "tests", "examples", "benchmarks")
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 900
@@ -112,7 +112,7 @@ def is_within(module: str, package: str) -> bool:
 
 def texts() -> Iterator[Path]:
     """Everything a reader of the repository may open."""
-    for folder in (*EVERYTHING, "benchmarks", "docs"):
+    for folder in (*EVERYTHING, "docs"):
         for pattern in ("*.py", "*.md", "*.toml", "*.txt"):
             yield from sorted((REPOSITORY / folder).rglob(pattern))
     yield from sorted(REPOSITORY.glob("*.md"))

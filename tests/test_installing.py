@@ -19,7 +19,13 @@ DATA = {"py.typed", "log4j2.properties"}
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
+    done = ended(*command, cwd=cwd, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ended(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=cwd,
         env=environment,
@@ -28,8 +34,6 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
         check=False,
         timeout=100,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +89,7 @@ def test_a_wheel_of_a_checkout_without_links_has_every_module_and_nothing_else(
         path.relative_to(repository).as_posix()
         for package in PACKAGES
         for path in (repository / package).rglob("*")
-        if path.suffix == ".py" or path.name in DATA or path.parent.name == "load"
+        if path.suffix == ".py" or path.name in DATA
     }
     members = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert members == expected
@@ -97,7 +101,18 @@ def test_the_command_of_a_wheel_runs_and_offers_nothing_that_only_a_checkout_has
     out = run("-m", "paxosblock", "--help", cwd=tmp_path, PYTHONPATH=str(installed))
     assert "\n  cluster " in out
     assert "\n  demo " not in out
-    assert "\n  bench " in out
+
+
+def test_the_benchmarks_of_a_wheel_are_said_to_be_in_the_repository(
+    installed: Path, tmp_path: Path
+) -> None:
+    words = ("-m", "paxosblock", "bench", "write", "--rounds", "3")
+    refused = ended(*words, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "bench: the benchmarks are in the repository and not in the package: run `make bench` in a"
+        " checkout\n"
+    )
 
 
 def test_a_package_index_shows_links_that_lead_somewhere(checkout: Path, repository: Path) -> None:

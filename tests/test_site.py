@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from paxosblock.bench import report
-from paxosblock.bench.record import read_records
+from benchmarks import reporting
+from benchmarks.record import read_records
 from tests import make_site
 
 
@@ -25,7 +25,7 @@ def test_the_report_of_the_benchmarks_is_made_of_the_records_that_are_kept(
     repository: Path, tmp_path: Path
 ) -> None:
     kept = repository / "benchmarks"
-    report.write(read_records(sorted((kept / "results").glob("*.jsonl"))), tmp_path)
+    reporting.write(read_records(sorted((kept / "results").glob("*.jsonl"))), tmp_path)
     made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     here = {path.name: path.read_text(encoding="utf-8") for path in (kept / "report").iterdir()}
     assert made == here, "run: make generate"

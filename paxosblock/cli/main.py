@@ -30,6 +30,7 @@ ENTRIES = {
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
 }
 IN_A_CHECKOUT = {
+    "bench": Entry("benchmarks.command", ENTRIES["bench"].summary),
     "demo": Entry("examples.demo.command", "Write a real file, kill nodes, verify every byte."),
 }
 """Commands that stand beside the package in the repository, and are not in a wheel."""

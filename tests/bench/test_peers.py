@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.bench import catalog, suite
-from paxosblock.bench.peers import bookkeeper, fetch, gopeers, hdfs
-from paxosblock.bench.peers.processes import Load, Server, free_ports
-from paxosblock.bench.record import Record
+from benchmarks import catalog, suite
+from benchmarks.peers import bookkeeper, fetch, gopeers, hdfs
+from benchmarks.peers.processes import Load, Server, free_ports
+from benchmarks.record import Record
 from paxosblock.errors import UnavailableError
 from paxosblock.host import loop
 from tests.waiting import wait_until
@@ -130,7 +130,7 @@ def test_a_server_ends_with_whoever_started_it(tmp_path: Path) -> None:
     """Also when that is killed, and could not end it."""
     text = (
         "import signal, sys; from pathlib import Path;"
-        "from paxosblock.bench.peers.processes import Server;"
+        "from benchmarks.peers.processes import Server;"
         f"server = Server('one', Path({os.fspath(tmp_path)!r}) / 'one', ['/bin/sleep', '600']);"
         "server.start(); print(server.pid, flush=True); signal.pause()"
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import catalog, host, reporting, suite
+from benchmarks.cases import replicas
+from benchmarks.record import Record, encode, read_records
 from paxosblock.base.version import __version__
-from paxosblock.bench import catalog, host, report, suite
-from paxosblock.bench.cases import replicas
-from paxosblock.bench.record import Record, encode, read_records
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.host import loop
 from paxosblock.host.disk import OsDisk
@@ -54,7 +54,7 @@ def test_a_case_runs_and_its_records_are_complete(name: str, clusters: suite.Clu
     assert records
     assert all(record.value >= 0 and record.unit for record in records)
     assert {(record.case, record.round) for record in records} == {(name, 1)}
-    text = report.report(records, {})
+    text = reporting.report(records, {})
     assert f"## {name}\n" in text
     assert all(record.what in text for record in records)
 
@@ -129,7 +129,7 @@ def test_the_report_shows_median_range_limit_and_peers() -> None:
         made(round=number, value=value, limit=400.0, ratio=value / 400, replicas=3)
         for number, value in enumerate((100.0, 300.0, 200.0), start=1)
     ]
-    text = report.report([*rounds, made(value=100.0, side="hdfs", replicas=3)], {})
+    text = reporting.report([*rounds, made(value=100.0, side="hdfs", replicas=3)], {})
     ours = next(line for line in text.splitlines() if "paxosblock |" in line)
     cells = [cell.strip() for cell in ours.split("|")[1:-1]]
     assert cells == ["write", "paxosblock", "200 MiB/s", "100 - 300", "3", "400",
@@ -145,7 +145,7 @@ def test_a_growth_curve_is_drawn_with_a_dot_for_each_round() -> None:
         for at in (100_000, 10_000_000)
         for number in (1, 2)
     ]
-    (name, drawn), *more = report.pictures([*points, made()]).items()
+    (name, drawn), *more = reporting.pictures([*points, made()]).items()
     assert (name, more) == ("write", [])
     assert drawn.count("<circle") == 4
     assert "memory &amp; more, MiB/s" in drawn

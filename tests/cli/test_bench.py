@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.bench import host, suite
-from paxosblock.bench.record import Record, encode
+from benchmarks import host, suite
+from benchmarks.record import Record, encode
 from tests.cli.conftest import Paxosblock
 
 

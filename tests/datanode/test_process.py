@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from benchmarks.cases import replicas
 from paxosblock.api.datanode import (
     ACCEPT,
     FIND_CHUNK,
@@ -30,7 +31,6 @@ from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.reports import BlockReport
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import KIB, MIB
-from paxosblock.bench.cases import replicas
 from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net.calls import control
 from paxosblock.net.wire import FrameKind, Header, decode_error
