@@ -29,6 +29,16 @@ READ_BY_NEW_PROGRAMS: Final = ("PYTHON", "LD_", "MALLOC_")
 """Beginnings of the names of variables that a process heeds only when it starts."""
 REPOSITORY: Final = Path(__file__).parent.parent
 DIE_WITH: Final = "--die-with"
+FORKED: Final = (
+    "paxosblock",
+    "tests.services.faulty_node",
+    "tests.services.partitions",
+    "tests.services.planted_namenode",
+    "tests.services.rebooted_node",
+    "tests.services.rogue_datanode",
+)
+"""Programs that run a node, perhaps with a fault. What such a program changes must be what the node
+finds when it calls, not when it imports: that has happened."""
 IMPORTED: Final = (
     "paxosblock.cli.main",
     "paxosblock.cli.nodes",
@@ -72,7 +82,7 @@ class ForkServer:
     def spawn(self, command: Sequence[str], log: Path) -> Child:
         """As `process.spawn`, to which what cannot be forked is left."""
         match command:
-            case [sys.executable, "-m", module, *arguments]:
+            case [sys.executable, "-m", module, *arguments] if module in FORKED:
                 with self._lock:
                     self._server = server = self._server or _Server()
                     if not server.heeds_the_same():

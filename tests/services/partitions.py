@@ -31,8 +31,10 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from paxosblock import LocalCluster
+from paxosblock.datanode import server as datanode_server
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
+from paxosblock.namenode import server as namenode_server
 from paxosblock.net import serving
 
 T = TypeVar("T")
@@ -221,7 +223,8 @@ def listen_in_private(private: Path) -> None:
         draft.rename(private)
         return address
 
-    vars(serving)["listen"] = elsewhere
+    for server in (datanode_server, namenode_server):
+        vars(server)["listen_at"] = elsewhere
 
 
 def speak_from(source: str) -> None:
