@@ -37,7 +37,7 @@ async def read_file(fs: AsyncClient, path: str) -> float:
     """Read a whole file sequentially; return MiB/s."""
     begun, count = time.perf_counter(), 0
     async with fs.open(path) as reader:
-        async for piece in reader:
+        async for piece in reader.pieces():
             count += len(piece)
     return count / MIB / (time.perf_counter() - begun)
 

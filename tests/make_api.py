@@ -17,7 +17,8 @@ TARGET: Final = REPOSITORY / "docs" / "api.md"
 PARTS: Final = (
     ("paxosblock", "client/blocking/sync.py", ("Client",)),
     ("paxosblock", "local/cluster.py", ("LocalCluster",)),
-    ("what `Client` answers", "client/blocking/sync_files.py", ("FileWriter", "FileReader")),
+    ("paxosblock", "client/blocking/sync.py", ("FileWriter", "FileReader")),
+    ("`fs.blocks`", "client/blocking/sync.py", ("BlockVerbs", "DataNode")),
     ("paxosblock", "client/writing/receipt.py", ("FlushReceipt",)),
     ("what `Client` answers", "client/writing/receipt.py", ("BlockReceipt",)),
     ("paxosblock", "api/namenode.py", ("FileStatus", "Listing")),
@@ -28,7 +29,8 @@ PARTS: Final = (
 
 INHERITED: Final = {
     "Client": ("client/blocking/sync_base.py", "ClientBase"),
-    "FileWriter": ("client/blocking/sync_files.py", "SinkWriter"),
+    "FileWriter": ("client/blocking/sync_files.py", "FileWriterBase"),
+    "FileReader": ("client/blocking/sync_files.py", "FileReaderBase"),
 }
 """Classes whose methods stand with those of another one, as users see them there."""
 
@@ -45,6 +47,9 @@ What each error lets a program conclude: [errors.md](errors.md). Other libraries
 `paxosblock.ClientConfig`: [settings.md](settings.md#client). Each is a keyword, too:
 `Client(url, retry_for_s=5)`.
 """
+
+MADE_BY_OTHERS: Final = frozenset({"FileWriter", "FileReader", "BlockVerbs", "DataNode"})
+"""Classes that no user makes."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -96,6 +101,9 @@ def _class(node: ast.ClassDef, home: str) -> Iterator[str]:
         [*class_of(*INHERITED[node.name]).body, *node.body] if node.name in INHERITED else node.body
     )
     for function in body:
+        is_made = isinstance(function, Function) and function.name == "__init__"
+        if is_made and node.name in MADE_BY_OTHERS:
+            continue
         if isinstance(function, Function) and _is_described(function):
             yield from _method(function, node.name)
 

@@ -21,7 +21,7 @@ def changed_between_pages(
 ) -> Iterator[None]:
     """The client lists two names at a time; after the first page of each listing the next
     transaction comes, as long as there are any."""
-    client = fs if isinstance(fs, AsyncClient) else fs._fs
+    client = fs if isinstance(fs, AsyncClient) else fs._async
     namenodes = client._core.namenodes
     ask, left, waiting = namenodes.call, [*between], False
 

@@ -20,7 +20,7 @@ from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.base.units import MIB
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.client.writing.receipt import FlushReceipt
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster import LocalCluster

@@ -7,8 +7,7 @@ import enum
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -37,7 +36,7 @@ from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
-    from paxosblock.client.blocking.sync_files import FileReader, FileWriter
+    from paxosblock.client.blocking.sync import FileReader, FileWriter
 
 PIECE_BYTES: Final = 4 * MIB
 END_BYTES: Final = 1024
@@ -107,9 +106,8 @@ def put(
 
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))
-    client = invocation.client
-    handling(client.config, how["on_failure"], how["replace_on_failure"], best_effort=None)
-    create = partial(client.create, **how)
+    config = invocation.client.config
+    handling(config, how["on_failure"], how["replace_on_failure"], best_effort=None)
 
     def copy(source: str) -> None:
         if source == STREAM and inside:
@@ -126,7 +124,7 @@ def put(
         with (
             _local_source(source) as (stream, size_bytes),
             progress_bar(base_name(wanted), size_bytes, wanted=not invocation.json) as advance,
-            _published(invocation, client, create, wanted, force=force, directly=directly) as out,
+            _published(invocation, how, wanted, force=force, directly=directly) as out,
         ):
             for piece in _pieces(stream):
                 out.write(piece)
@@ -183,8 +181,7 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
 @contextlib.contextmanager
 def _published(
     invocation: Invocation,
-    client: Client,
-    create: Callable[..., FileWriter],
+    how: dict[str, Any],
     wanted: str,
     *,
     force: bool,
@@ -192,7 +189,8 @@ def _published(
 ) -> Iterator[FileWriter]:
     """Yield a file to write. It becomes `wanted`, or vanishes if writing fails."""
     path = wanted if directly else wanted + COPYING
-    out = create(path, overwrite=force or not directly, parent_must_exist=True)
+    replaces = force or not directly
+    out = invocation.client.create(path, overwrite=replaces, parent_must_exist=True, **how)
     if directly:
         with out:
             yield out
@@ -201,12 +199,12 @@ def _published(
     try:
         with out:
             yield out
-        client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
+        invocation.client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
     except BaseException as error:
         invocation.failed(error)
         # It may still be open: a file whose last bytes found no place cannot be closed.
         with contextlib.suppress(PaxosBlockError):
-            client.transact([Delete(path, file_id=ours)])
+            invocation.client.transact([Delete(path, file_id=ours)])
         raise
 
 
@@ -316,7 +314,6 @@ def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
     inside = destination != STREAM and os.path.isdir(destination)
     if not inside and len(sources) > 1 and destination != STREAM:
         raise UserError(destination, "no such directory")
-    client = invocation.client
 
     def copy(path: str) -> None:
         local = os.path.join(destination, base_name(path)) if inside else destination
@@ -325,10 +322,12 @@ def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
         except IsDirectoryError:
             if local == STREAM:
                 raise
-            invocation.for_each(_tree(client, path, local), lambda each: copy_file(*each))
+            invocation.for_each(
+                _tree(invocation.client, path, local), lambda each: copy_file(*each)
+            )
 
     def copy_file(path: str, local: str) -> None:
-        with client.open(path) as file, _local_target(local, force) as out:
+        with invocation.client.open(path) as file, _local_target(local, force) as out:
             quiet = invocation.json or local == STREAM
             with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
                 _copy(file, out, advance)

@@ -207,12 +207,16 @@ class Invocation:
 
         return Access.of(load_config(ClientConfig).access_file)
 
-    @cached_property
+    @property
     def client(self) -> Client:
-        """Return a client of the cluster, for bytes, until `close`. What it logs is shown with
-        --debug only.
+        """Return a client of the cluster, for bytes, until `close`. It tries as long as the command
+        does now. What it logs is shown with --debug only.
+        """
+        return self._client.within(self._patience_s())
 
-        It is made when it is first asked for: a verb has taken the paths by then, which may be
+    @cached_property
+    def _client(self) -> Client:
+        """It is made when it is first asked for: a verb has taken the paths by then, which may be
         URLs that name the cluster.
         """
         from paxosblock.client import Client
@@ -236,18 +240,16 @@ class Invocation:
         command waits for the cluster once, not for each path.
         """
         if isinstance(error, PaxosBlockError) and error.retriable:
-            self._wait_at_most(min(IN_VAIN_S, self.timeout_s))
             self._in_vain = True
+            self._namenodes.retry_for(self._patience_s())
 
     def _went_on(self) -> None:
         if self._in_vain:
-            self._wait_at_most(self.timeout_s)
             self._in_vain = False
+            self._namenodes.retry_for(self._patience_s())
 
-    def _wait_at_most(self, seconds: float) -> None:
-        self._namenodes.retry_for(seconds)
-        if "client" in self.__dict__:
-            self.client.retry_for(seconds)
+    def _patience_s(self) -> float:
+        return min(IN_VAIN_S, self.timeout_s) if self._in_vain else self.timeout_s
 
     def say(self, text: str, fact: object = None) -> None:
         """Print a line for people; for machines print the fact behind it, if there is one."""

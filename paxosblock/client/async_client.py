@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Final, Self
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
@@ -22,8 +23,6 @@ from paxosblock.api.namenode import (
     AppendFile,
     ApplicationRequest,
     ApplicationVersion,
-    BlockMember,
-    BlockView,
     ConcatFiles,
     CreateFile,
     DeletePath,
@@ -39,8 +38,7 @@ from paxosblock.api.namenode import (
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.base.path import AnyPath, text_of
 from paxosblock.base.replacement import OnFailure, Replacement
-from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
-from paxosblock.client.check import BlockCheck, check_block
+from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.names.walk import glob, pages, walk
 from paxosblock.client.opening import opening
@@ -57,7 +55,7 @@ from paxosblock.client.session.core import ClientCore
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.host.user import current_user
-from paxosblock.protocol.types import BlockId, Durability, WriterId
+from paxosblock.protocol.types import Durability, WriterId
 
 if TYPE_CHECKING:
     from paxosblock.client.writing.file_writer import AsyncFileWriter
@@ -96,7 +94,7 @@ class AsyncClient:
         self.addresses = cluster_addresses(cluster)
         config = load_config(ClientConfig) if config is None else config
         self._core = ClientCore.to(self.addresses, with_settings(config, settings))
-        self._blocks = BlockVerbs(self._core, new_writer())
+        self._blocks_writer = BlocksWriter()
 
     def __repr__(self) -> str:
         return f"<AsyncClient paxosblock://{','.join(self.addresses)}>"
@@ -106,9 +104,21 @@ class AsyncClient:
         """Return the settings in use."""
         return self._core.config
 
-    def retry_for(self, seconds: float) -> None:
-        """Let calls of this client and of its files try for this long from now on (`retry_for`)."""
-        self._core.retry_for(seconds)
+    @property
+    def blocks(self) -> AsyncBlockVerbs:
+        """The seed's own verbs, for blocks that belong to no file."""
+        return AsyncBlockVerbs(self._core, self._blocks_writer)
+
+    def within(self, seconds: float) -> Self:
+        """Return this client with another time-out: `await fs.within(5).stat(path)`.
+
+        Its calls, and those of files that are opened by it, try for so many seconds in place of the
+        setting `retry_for_s`; then they raise. It has the same connections: to close one closes
+        both.
+        """
+        same = copy(self)
+        same._core = self._core.within(seconds)
+        return same
 
     async def __aenter__(self) -> Self:
         return self
@@ -509,72 +519,6 @@ class AsyncClient:
         request = ApplicationRequest(app_id)
         return (await self._core.namenodes.call(APPLICATION, request)).version
 
-    # -- blocks without files, the seed's verbs -------------------------------------------------
-
-    async def add_block(
-        self,
-        replication: int | None = None,
-        durability: Durability | str | None = None,
-        window: int | None = None,
-    ) -> BlockView:
-        """AddBlock(): a new block that belongs to no file; this client may write it.
-
-        When this client is gone and its lease is over, the NameNode ends the block with what was
-        acknowledged. The block stays until `delete_block`.
-
-        Every member has an empty replica when this returns (see `datanode` for writing).
-
-        Raises:
-            NoSpaceError: too few DataNodes.
-            UnavailableError: a DataNode took no replica; the block is finalized, empty.
-        """
-        config = self.config
-        return await self._blocks.add(
-            config.replication if replication is None else replication,
-            config.durability if durability is None else durability_of(durability),
-            config.window if window is None else window,
-        )
-
-    async def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
-        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
-
-        The view's record has the length that was decided.
-
-        Raises:
-            FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: not all replicas hold exactly that many chunks.
-        """
-        return await self._blocks.finalize(block, length)
-
-    async def delete_block(self, block: BlockId) -> bool:
-        """Delete a block that belongs to no file; False when there is none (any more).
-
-        Raises InvalidRequestError when it belongs to a file.
-        """
-        return await self._blocks.delete(block)
-
-    async def get_block(self, block: BlockId) -> BlockView:
-        """GetBlock(b): its record, linearizable, and the addresses of its members.
-
-        Raises NotFoundError when there is no such block.
-        """
-        return await self._blocks.get(block)
-
-    async def check_block(self, block: BlockId) -> BlockCheck:
-        """Read and compare the whole of every replica of a finalized block.
-
-        Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
-
-        Raises:
-            NotFoundError: there is no such block.
-            NotReadyError: its length is not decided yet.
-        """
-        return await check_block(self._core, block)
-
-    def datanode(self, member: BlockMember) -> AsyncDataNode:
-        """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
-        return self._blocks.datanode(member)
-
     def _sizes(
         self, block_size: int | None, chunk_size: int | None, window: int | None
     ) -> tuple[int, int, int]:
@@ -589,14 +533,6 @@ class AsyncClient:
 def new_writer() -> WriterId:
     """Return the name of one instance of a writer, never reused."""
     return WriterId(uuid.uuid4().hex)
-
-
-def durability_of(name: Durability | str) -> Durability:
-    """Return the durability called `name`. Raises InvalidRequestError when there is none."""
-    try:
-        return Durability(name)
-    except ValueError:
-        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None
 
 
 def check_sizes(block_size: int, chunk_size: int, window: int) -> None:

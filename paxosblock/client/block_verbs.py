@@ -1,17 +1,10 @@
-"""The seed's own verbs, for programs that use blocks without files.
-
-`AddBlock`, `FinalizeBlock` and `GetBlock` of the NameNode; `Write`, `Read` and `NextGS` of a
-DataNode.
-"""
+"""The seed's own verbs, for programs that use blocks without files: `fs.blocks`."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TypeVar
+import uuid
 
-from paxosblock.api.datanode import ACCEPT, Answer, Envelope
-from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     DELETE_BLOCK,
@@ -28,53 +21,45 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     OpenBlock,
 )
-from paxosblock.base.checksum import Buffer
-from paxosblock.client.reading.block_reader import BlockReader, Extent
+from paxosblock.client.check import BlockCheck, check_block
+from paxosblock.client.datanode_verbs import AsyncDataNode
 from paxosblock.client.session.core import ClientCore
-from paxosblock.client.writing.chunks import chunk_of
 from paxosblock.errors import (
-    CorruptionError,
-    DeadlineError,
-    FencedError,
     InvalidRequestError,
-    NoSpaceError,
-    NotFoundError,
-    NotReadyError,
     Outcome,
-    OutcomeUnknownError,
-    PaxosBlockError,
-    ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.rpc import RpcClient
-from paxosblock.net.wire import Flags, FrameKind, Header
-from paxosblock.protocol.messages import LastVote, Nack, NextGS, Read, ReadReply, Vote
-from paxosblock.protocol.read import Version
+from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
-    ChunkIndex,
     Durability,
-    Generation,
-    Reason,
     WriterId,
 )
 
-T = TypeVar("T")
 
+class AsyncBlockVerbs:
+    """Blocks without files: `AddBlock`, `FinalizeBlock` and `GetBlock` of the seed, at `fs.blocks`.
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class BlockVerbs:
-    """Blocks without files; `writer` may write and finalize those that are added here.
-
-    Its lease is kept as those of files are: the NameNode ends the blocks of a client that is gone.
+    The client may write and finalize the blocks that it adds. Its lease is kept as those of files
+    are: the NameNode ends the blocks of a client that is gone.
     """
 
-    core: ClientCore
-    writer: WriterId
+    def __init__(self, core: ClientCore, writer: BlocksWriter) -> None:
+        self._core = core
+        self._writer = writer
 
-    async def add(self, replication: int, durability: Durability, window: int) -> BlockView:
-        """AddBlock() and an empty replica at every member (K1, W1).
+    async def add(
+        self,
+        replication: int | None = None,
+        durability: Durability | str | None = None,
+        window: int | None = None,
+    ) -> BlockView:
+        """AddBlock(): a new block that belongs to no file; this client may write it (K1, W1).
+
+        When this client is gone and its lease is over, the NameNode ends the block with what was
+        acknowledged. The block stays until `delete`. Every member has an empty replica when this
+        returns (see `datanode` for writing). What is None is taken from the client's settings.
 
         Raises:
             NoSpaceError: too few DataNodes.
@@ -84,23 +69,19 @@ class BlockVerbs:
         from paxosblock.client.writing.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
         from paxosblock.client.writing.ends import BlockFailed  # noqa: PLC0415 - readers need none of it
 
+        core, config, writer = self._core, self._core.config, self._writer.name
         request = AddBlock(
             NO_FILE,
-            self.writer,
+            writer,
             NO_BLOCK,
-            window,
-            replication=replication,
-            durability=durability,
-            host=self.core.config.host,
+            config.window if window is None else window,
+            replication=config.replication if replication is None else replication,
+            durability=config.durability if durability is None else durability_of(durability),
+            host=config.host,
         )
-        view = await self.core.namenodes.call_once(ADD_BLOCK, request)
-        self.core.leases.keep(self.writer, self._lost, self._open_block, self._roll)
-        block = BlockWriter(
-            view,
-            self.writer,
-            self.core.namenodes,
-            self.core.writing,
-        )
+        view = await core.namenodes.call_once(ADD_BLOCK, request)
+        self._writer.keep_lease(core)
+        block = BlockWriter(view, writer, core.namenodes, core.writing)
         try:
             await block.open()
         except BlockFailed as failure:
@@ -110,38 +91,29 @@ class BlockVerbs:
         block.release()
         return view
 
-    def _lost(self) -> None:
-        """Do nothing: all blocks are ended, or a recovery ends them, and the next write of their
-        writer fails with that.
-        """
-
-    def _open_block(self) -> OpenBlock | None:
-        """Return None: a block without a file stays with the members it has."""
-
-    def _roll(self, block: BlockId) -> None:
-        """There is no next block."""
-
     async def delete(self, block: BlockId) -> bool:
-        """Delete a block without a file, ended or not; False when there is none (any more).
+        """Delete a block that belongs to no file, ended or not; False when there is none (any
+        more).
 
         Raises InvalidRequestError when it belongs to a file.
         """
-        deletion = await self.core.namenodes.call_once(DELETE_BLOCK, DeleteBlock(block))
+        deletion = await self._core.namenodes.call_once(DELETE_BLOCK, DeleteBlock(block))
         return deletion.existed
 
-    async def finalize(self, block: BlockId, length: int | None) -> BlockView:
-        """FinalizeBlock(b, length) when all members hold exactly `length` chunks, or, without a
-        length, FinalizeBlock(b): have it recovered (K6, K11).
+    async def finalize(self, block: BlockId, length: int | None = None) -> BlockView:
+        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery (K6,
+        K11). The view's record has the length that was decided.
 
         Raises:
             FencedError: a recovery decided another length, or the block has another writer.
             InvalidRequestError: not all members say that they hold exactly that many chunks.
         """
+        namenodes = self._core.namenodes
         if length is None:
-            return await self.core.namenodes.call(SEAL_BLOCK, BlockRequest(block))
+            return await namenodes.call(SEAL_BLOCK, BlockRequest(block))
         size = await self._size_everywhere(await self.get(block), length)
-        request = FinalizeBlock(block, self.writer, FIRST_GENERATION, length, size)
-        return await self.core.namenodes.call(FINALIZE_BLOCK, request)
+        request = FinalizeBlock(block, self._writer.name, FIRST_GENERATION, length, size)
+        return await namenodes.call(FINALIZE_BLOCK, request)
 
     async def _size_everywhere(self, view: BlockView, length: int) -> int:
         """Return the bytes of a block all members of which hold `length` chunks (W6): a reader may
@@ -168,194 +140,54 @@ class BlockVerbs:
         return size
 
     async def get(self, block: BlockId) -> BlockView:
-        """GetBlock(b): the record, linearizable, and the addresses of the members (K10).
+        """GetBlock(b): its record, linearizable, and the addresses of its members (K10).
 
         Raises NotFoundError when there is no such block.
         """
-        request = BlockRequest(block, host=self.core.config.host)
-        return await self.core.namenodes.call(GET_BLOCK, request)
+        request = BlockRequest(block, host=self._core.config.host)
+        return await self._core.namenodes.call(GET_BLOCK, request)
+
+    async def check(self, block: BlockId) -> BlockCheck:
+        """Read and compare the whole of every replica of a finalized block, of a file or not.
+
+        Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
+
+        Raises:
+            NotFoundError: there is no such block.
+            NotReadyError: its length is not decided yet.
+        """
+        return await check_block(self._core, block)
 
     def datanode(self, member: BlockMember) -> AsyncDataNode:
-        """Return the verbs of the DataNode that holds one member of a block."""
-        return AsyncDataNode(self.core, member)
+        """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
+        return AsyncDataNode(self._core, member)
 
 
-class AsyncDataNode:
-    """The calls of the seed to one DataNode. Made by `AsyncClient.datanode`."""
+class BlocksWriter:
+    """The writer of the blocks without files of one client; its lease is kept while this lives."""
 
-    def __init__(self, core: ClientCore, member: BlockMember) -> None:
-        self.member = member
-        self._core = core
+    def __init__(self) -> None:
+        self.name = WriterId(uuid.uuid4().hex)
 
-    def __repr__(self) -> str:
-        return f"<AsyncDataNode {self.member.storage} at {self.member.address}>"
+    def keep_lease(self, core: ClientCore) -> None:
+        """Renew the lease from now on."""
+        core.leases.keep(self.name, self._lost, self._open_block, self._roll)
 
-    async def write(
-        self,
-        block: BlockId,
-        generation: Generation,
-        index: ChunkIndex,
-        data: Buffer,
-        *,
-        sync: bool = False,
-    ) -> Vote:
-        """Write(b, gs, c, data): propose one chunk to this DataNode alone, and return its vote.
-
-        The chunk is acknowledged when every member has voted for the same bytes. A repeated write
-        of the same bytes gets the same vote (D2).
-
-        Raises:
-            FencedError: a higher generation was promised.
-            InvalidRequestError: not the next chunk, or too long for one.
-            CorruptionError: the chunk has other bytes already.
-            DeadlineError, OutcomeUnknownError: no vote came; there may be one.
+    def _lost(self) -> None:
+        """Do nothing: all blocks are ended, or a recovery ends them, and the next write of their
+        writer fails with that.
         """
-        chunk = chunk_of(data, sync=sync)
-        if chunk.size_bytes > MAX_CHUNK_BYTES:
-            raise InvalidRequestError(f"a chunk has at most {MAX_CHUNK_BYTES} bytes")
-        header = Header(
-            FrameKind.CHUNK,
-            Flags.SYNC if sync else 0,
-            chunk.size_bytes,
-            chunk.crc,
-            block,
-            generation,
-            index,
-        )
-        packed = header.pack()
-        connection = await self._core.writing.get(self.member.address)
-        async with connection.asking:
-            listener = _OneVote(self.member, header)
-            connection.listen(block, listener)
-            try:
-                connection.send(packed, chunk.data)
-                async with asyncio.timeout(self._core.config.vote_timeout_s):
-                    return await listener.vote
-            except TimeoutError as error:
-                if isinstance(error, PaxosBlockError):
-                    raise
-                raise DeadlineError(
-                    f"{self.member.storage} did not vote for chunk {index} of block {block}"
-                ) from None
-            finally:
-                connection.ignore(block)
-                if not listener.answered:
-                    # A vote does not identify its bytes: a late one would pass for the next.
-                    connection.abort()
 
-    async def state(self, block: BlockId) -> ReadReply:
-        """Return the registers of the replica. Raises NotFoundError when there is none here."""
-        connection = await self._core.reading.get(self.member.address)
-        question = Envelope(self.member.storage, Read(block))
-        answer = await connection.ask(question, self._core.config.rpc_timeout_s)
-        return _expected(ReadReply, answer)
+    def _open_block(self) -> OpenBlock | None:
+        """Return None: a block without a file stays with the members it has."""
 
-    async def read(
-        self, block: BlockId, offset: int = 0, max_length: int = -1
-    ) -> tuple[Generation, bytes]:
-        """Read(b, offset, max_length): the highest generation promised, and bytes of the replica.
-
-        What one replica holds is a vote, not a decision: only a reader that asks a quorum
-        (`AsyncClient.open`) knows what will stay. A replica that may have lost votes reports none.
-
-        Raises:
-            InvalidRequestError: a negative offset.
-            NotFoundError: there is no replica here.
-            CorruptionError: its bytes do not match their checksum; the NameNode hears of it.
-            UnavailableError, DeadlineError: no answer.
-        """
-        if offset < 0:
-            raise InvalidRequestError(f"block {block}: negative offset {offset}")
-        state = await self.state(block)
-        registers = state.registers
-        end = state.size_bytes if max_length < 0 else min(state.size_bytes, offset + max_length)
-        if registers.weak or offset >= end:
-            return registers.max_generation, b""
-        version = Version(registers.epoch, registers.finalized_generation, state.length)
-        extent = Extent(block, version, 0, state.size_bytes, (self.member,))
-        into = bytearray(end - offset)
-        await BlockReader(self._core, extent).fetch_once(offset, memoryview(into))
-        return registers.max_generation, bytes(into)
-
-    async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
-        """NextGS(b, gs): make the replica promise a generation, and return its last vote.
-
-        This fences the block's writer. It is what the NameNode does in a recovery. Only the
-        NameNode may allocate generations, so a caller that invents one gets in the way of the next
-        recovery.
-
-        Raises:
-            FencedError: it promised a higher one already.
-        """
-        view = await self._core.namenodes.call(GET_BLOCK, BlockRequest(block))
-        record = view.record
-        request = NextGS(
-            block, generation, record.writer_generation, record.window, record.durability
-        )
-        async with RpcClient(self._core.rpc.access) as rpc:
-            answer = await rpc.call(
-                self.member.address,
-                ACCEPT.name,
-                Envelope(self.member.storage, request),
-                ACCEPT.answer,
-                self._core.config.rpc_timeout_s,
-            )
-        return _expected(LastVote, answer)
+    def _roll(self, block: BlockId) -> None:
+        """There is no next block."""
 
 
-class _OneVote:
-    """Waits for what one DataNode says about one chunk."""
-
-    def __init__(self, member: BlockMember, chunk: Header) -> None:
-        self.vote: asyncio.Future[Vote] = asyncio.get_running_loop().create_future()
-        self._member = member
-        self._chunk = chunk
-
-    @property
-    def answered(self) -> bool:
-        """True if nothing more is to come."""
-        return self.vote.done() and not self.vote.cancelled()
-
-    def on_vote(self, header: Header) -> None:
-        synced = bool(header.flags & Flags.SYNC)
-        vote = Vote(header.block, header.generation, header.index, self._member.storage, synced)
-        asked = (self._chunk.generation, self._chunk.index)
-        if (vote.generation, vote.index) == asked and not self.vote.done():
-            self.vote.set_result(vote)
-
-    def on_nack(self, nack: Nack) -> None:
-        if not self.vote.done():
-            self.vote.set_exception(refused(nack))
-
-    def on_lost(self, error: PaxosBlockError) -> None:
-        if not self.vote.done():
-            self.vote.set_exception(OutcomeUnknownError(str(error)))
-
-
-def _expected(kind: type[T], answer: Answer) -> T:
-    if isinstance(answer, kind):
-        return answer
-    if isinstance(answer, Nack):
-        raise refused(answer)
-    raise ProtocolError(f"unexpected answer {answer}")
-
-
-def refused(nack: Nack) -> PaxosBlockError:
-    """Return what a refusal by an acceptor means to the caller."""
-    text = (
-        f"{nack.storage} refused generation {nack.generation} of block {nack.block}: "
-        f"{nack.reason.value} (promised {nack.max_generation}, holds {nack.length} chunks)"
-    )
-    match nack.reason:
-        case Reason.FENCED:
-            return FencedError(text)
-        case Reason.GAP:
-            return InvalidRequestError(text)
-        case Reason.NO_REPLICA:
-            return NotFoundError(text)
-        case Reason.STALE:
-            return NotReadyError(text)
-        case Reason.CORRUPT:
-            return CorruptionError(text)
-        case Reason.NO_SPACE:
-            return NoSpaceError(text)
+def durability_of(name: Durability | str) -> Durability:
+    """Return the durability called `name`. Raises InvalidRequestError when there is none."""
+    try:
+        return Durability(name)
+    except ValueError:
+        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None

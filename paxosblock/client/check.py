@@ -15,7 +15,7 @@ from typing import Final
 from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
-from paxosblock.client.block_verbs import AsyncDataNode
+from paxosblock.client.datanode_verbs import AsyncDataNode
 from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import (

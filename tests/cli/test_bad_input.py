@@ -114,7 +114,7 @@ def test_a_datanode_that_answers_garbage_is_passed_over_or_one_line(
                 out.write(b"12345")
             with client.create("/one", replication=1) as out:
                 out.write(b"12345")
-                (member,) = client.get_block(out.hflush().block).members
+                (member,) = client.blocks.get(out.hflush().block).members
         (garbled,) = [node for node in cluster.datanodes if node.address == member.address]
         garbled.kill()
         with babbling_at(garbled.address):

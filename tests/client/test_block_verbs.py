@@ -14,8 +14,8 @@ FIRST_CHUNK = ChunkIndex(0)
 
 async def test_a_vote_that_comes_late_is_not_taken_for_one_for_other_bytes() -> None:
     async with memory_cluster(1, vote_timeout_s=1.0) as (cluster, fs):
-        view = await fs.add_block(replication=1)
-        block, node = view.record.block, fs.datanode(view.members[0])
+        view = await fs.blocks.add(replication=1)
+        block, node = view.record.block, fs.blocks.datanode(view.members[0])
         cluster.nodes[0].votes_may_go.clear()
         with pytest.raises(DeadlineError):
             await node.write(block, FIRST_GENERATION, FIRST_CHUNK, b"first")
@@ -28,8 +28,8 @@ async def test_a_vote_that_comes_late_is_not_taken_for_one_for_other_bytes() -> 
 
 async def test_what_no_datanode_could_do_is_refused_before_it_is_sent() -> None:
     async with memory_cluster(1) as (_, fs):
-        view = await fs.add_block(replication=1)
-        block, node = view.record.block, fs.datanode(view.members[0])
+        view = await fs.blocks.add(replication=1)
+        block, node = view.record.block, fs.blocks.datanode(view.members[0])
         with pytest.raises(InvalidRequestError, match="negative offset -1"):
             await node.read(block, -1, 2)
         with pytest.raises(InvalidRequestError, match="a chunk has at most"):

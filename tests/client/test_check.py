@@ -27,7 +27,7 @@ async def block_of_a_file(fs: AsyncClient, data: bytes = DATA) -> BlockId:
 
 async def test_three_equal_replicas_are_sound() -> None:
     async with memory_cluster() as (_, fs):
-        found = await fs.check_block(await block_of_a_file(fs))
+        found = await fs.blocks.check(await block_of_a_file(fs))
         assert found.sound_count == 3
         assert {check.crc for check in found.replicas} == {crc32c(DATA)}
 
@@ -35,7 +35,7 @@ async def test_three_equal_replicas_are_sound() -> None:
 async def test_a_block_larger_than_what_is_read_at_a_time_is_checked_whole() -> None:
     data = b"x" * (PIECE_BYTES + 17)
     async with memory_cluster() as (_, fs):
-        found = await fs.check_block(await block_of_a_file(fs, data))
+        found = await fs.blocks.check(await block_of_a_file(fs, data))
         assert {check.crc for check in found.replicas} == {crc32c(data)}
 
 
@@ -63,7 +63,7 @@ async def test_one_bad_replica_is_named_and_the_others_are_sound(
     async with memory_cluster() as (cluster, fs):
         block = await block_of_a_file(fs)
         fault(cluster, cluster.nodes[1])
-        found = await fs.check_block(block)
+        found = await fs.blocks.check(block)
         health = {check.member.storage: check.health for check in found.replicas}
         assert found.sound_count == 2
         assert health[cluster.nodes[1].storage] is ReplicaHealth[fault.__name__.upper()]
@@ -73,7 +73,7 @@ async def test_a_datanode_that_is_down_is_unreachable() -> None:
     async with memory_cluster() as (cluster, fs):
         block = await block_of_a_file(fs)
         await cluster.kill(cluster.nodes[0])
-        found = await fs.check_block(block)
+        found = await fs.blocks.check(block)
         assert sorted(check.health.value for check in found.replicas) == [
             "sound",
             "sound",
@@ -85,7 +85,7 @@ async def test_two_replicas_that_contradict_each_other_are_both_not_sound() -> N
     async with memory_cluster(2) as (cluster, fs):
         block = await block_of_a_file(fs)
         different(cluster, cluster.nodes[0])
-        found = await fs.check_block(block)
+        found = await fs.blocks.check(block)
         assert [check.health for check in found.replicas] == [ReplicaHealth.DIFFERENT] * 2
 
 
@@ -93,7 +93,7 @@ async def test_a_damaged_replica_is_reported_to_the_namenode() -> None:
     async with memory_cluster() as (cluster, fs):
         block = await block_of_a_file(fs)
         damaged(cluster, cluster.nodes[2])
-        await fs.check_block(block)
+        await fs.blocks.check(block)
         assert [report.storage for report in cluster.bad_replicas] == [cluster.nodes[2].storage]
 
 
@@ -102,10 +102,10 @@ async def test_a_block_that_is_being_written_is_not_ready() -> None:
         await out.write(b"data")
         receipt = await out.hflush()
         with pytest.raises(NotReadyError, match="being written"):
-            await fs.check_block(receipt.block)
+            await fs.blocks.check(receipt.block)
 
 
 async def test_a_block_that_is_not_there_is_not_found() -> None:
     async with memory_cluster() as (_, fs):
         with pytest.raises(NotFoundError):
-            await fs.check_block(BlockId(99))
+            await fs.blocks.check(BlockId(99))

@@ -17,8 +17,15 @@ import paxosblock
 from paxosblock import AsyncClient, Client, errors
 from paxosblock.api import transaction
 from paxosblock.config import ClientConfig
-from paxosblock.errors import ConfigError, InvalidRequestError, PaxosBlockError
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.protocol.types import BlockId
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.waiting import PATIENCE_S
 
 NOBODY = "paxosblock://127.0.0.1:1"
 
@@ -116,3 +123,33 @@ async def test_open_for_writing_says_who_writes(mode: str) -> None:
         f"open('/a', '{mode}'): open() reads bytes (mode 'rb'); "
         "create() makes a file and writes it, append() goes on with one"
     )
+
+
+async def test_a_time_out_for_one_call_is_that_of_this_call_alone() -> None:
+    """Nobody listens: the call that has no time gives up, the one beside it goes on trying."""
+    async with AsyncClient(NOBODY, retry_for_s=10 * PATIENCE_S) as fs:
+        patient = asyncio.create_task(fs.stat("/a"))
+        for call in (fs.within(0).stat("/a"), fs.within(0).blocks.get(BlockId(1))):
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(call, PATIENCE_S)
+        assert not patient.done()
+        assert fs.config.retry_for_s == 10 * PATIENCE_S
+        await fs.within(1).close()
+        with pytest.raises(InvalidRequestError, match="closed"):
+            await patient
+
+
+def test_a_time_out_for_one_call_of_a_client_without_asyncio() -> None:
+    with Client(NOBODY, retry_for_s=10 * PATIENCE_S) as fs:
+        quick = fs.within(0)
+        with pytest.raises(UnavailableError):
+            quick.ls("/")
+        with pytest.raises(UnavailableError):
+            quick.open("/a")
+        sent = pickle.loads(pickle.dumps(quick))
+        assert (fs.config.retry_for_s, sent.config.retry_for_s) == (10 * PATIENCE_S, 0)
+        with sent, pytest.raises(UnavailableError):
+            sent.stat("/a")
+        quick.close()
+        with pytest.raises(InvalidRequestError, match="closed"):
+            fs.stat("/a")

@@ -75,7 +75,7 @@ async def test_reads_side_by_side_each_get_the_bytes_after_the_one_before(size: 
 
 async def test_pieces_come_without_a_copy_and_stay_valid() -> None:
     async with stored() as (_, fs), await fs.open("/a") as file:
-        pieces = [piece async for piece in file]
+        pieces = [piece async for piece in file.pieces()]
         assert b"".join(pieces) == DATA
 
 
@@ -89,7 +89,7 @@ async def test_a_piece_that_is_held_stays_as_it_is_whoever_counts_references(
     async with stored(data, prefetch_bytes=8 * KIB) as (_, fs), await fs.open("/a") as file:
         first = await file.next_piece()
         before = bytes(first)
-        rest = [bytes(piece) async for piece in file]
+        rest = [bytes(piece) async for piece in file.pieces()]
         assert first == before
         assert before + b"".join(rest) == data
 
@@ -613,7 +613,7 @@ async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
     async with undecided() as (cluster, fs, decided), await fs.open("/a") as file:
         pieces = [await file.next_piece() for _ in range(3)]
         assert b"".join(pieces) == decided
-        fs.retry_for(PATIENCE_S)
+        file._core = fs.within(PATIENCE_S)._core
         more = asyncio.create_task(file.read(100))
         looks = cluster.calls.count("get_file")
         await wait_until_async(lambda: cluster.calls.count("get_file") > looks)

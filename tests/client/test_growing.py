@@ -209,7 +209,7 @@ def test_blocks_that_were_moved_outlive_a_restart_and_every_sweep(
     blocks = [each.block for each in fs.locations("/kept")]
     assert len(blocks) == 2
     for block in blocks:
-        assert fs.check_block(block).sound_count == 3
+        assert fs.blocks.check(block).sound_count == 3
 
 
 def test_a_file_that_is_being_written_is_not_concatenated(fs: Client) -> None:

@@ -23,8 +23,7 @@ import paxosblock.client.blocking.sync
 import paxosblock.client.blocking.sync_base
 import paxosblock.client.blocking.sync_files
 from paxosblock.base.units import KIB
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import Client, FileWriter
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 CODE: Final = {

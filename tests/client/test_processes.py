@@ -270,8 +270,8 @@ def written(fs: Client, path: str) -> tuple[bytes, BlockView]:
     with fs.create(path) as out:
         out.write(data)
         block = out.hflush().block
-    wait_until(lambda: fs.get_block(block).complete)
-    return data, fs.get_block(block)
+    wait_until(lambda: fs.blocks.get(block).complete)
+    return data, fs.blocks.get(block)
 
 
 def test_a_bit_flipped_on_disk_is_served_from_another_replica_and_reported(
@@ -426,9 +426,9 @@ def test_a_directory_of_many_entries_is_listed_page_by_page(fs: Client) -> None:
 
 
 def test_the_verbs_of_the_seed_on_a_real_block(fs: Client) -> None:
-    view = fs.add_block(durability="memory")
+    view = fs.blocks.add(durability="memory")
     block, first = view.record.block, Generation(0)
-    nodes = [fs.datanode(member) for member in view.members]
+    nodes = [fs.blocks.datanode(member) for member in view.members]
     for node in nodes:
         node.write(block, first, ChunkIndex(0), b"one")
     nodes[0].write(block, first, ChunkIndex(1), b"two")
@@ -438,10 +438,10 @@ def test_the_verbs_of_the_seed_on_a_real_block(fs: Client) -> None:
     assert (promise.length, promise.registers.accepted_generation) == (2, first)
     with pytest.raises(FencedError):
         nodes[0].write(block, first, ChunkIndex(2), b"three")
-    decided = fs.finalize_block(block).record
+    decided = fs.blocks.finalize(block).record
     assert decided.finalized
     assert decided.length in (1, 2)
-    assert fs.get_block(block).record.length == decided.length
+    assert fs.blocks.get(block).record.length == decided.length
 
 
 def test_a_namenode_that_starts_again_is_not_noticed(cluster: LocalCluster, fs: Client) -> None:

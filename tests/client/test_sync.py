@@ -16,8 +16,7 @@ import pytest
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocking.background import BackgroundLoop
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import Client, FileWriter
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -285,9 +284,9 @@ async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_fil
 
 async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
     def work(fs: Client, cluster: MemoryCluster) -> None:
-        view = fs.add_block(durability="memory")
+        view = fs.blocks.add(durability="memory")
         block, first = view.record.block, Generation(0)
-        nodes = [fs.datanode(member) for member in view.members]
+        nodes = [fs.blocks.datanode(member) for member in view.members]
         for index, data in enumerate((b"one", b"two")):
             votes = [node.write(block, first, ChunkIndex(index), data) for node in nodes]
             assert [vote.index for vote in votes] == [index] * 3
@@ -296,10 +295,10 @@ async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
         with pytest.raises(InvalidRequestError, match="gap"):
             nodes[0].write(block, first, ChunkIndex(7), b"far")
         with pytest.raises(InvalidRequestError, match="not all members"):
-            fs.finalize_block(block, 3)
-        decided = fs.finalize_block(block, 2).record
+            fs.blocks.finalize(block, 3)
+        decided = fs.blocks.finalize(block, 2).record
         assert (decided.finalized, decided.length, decided.size_bytes) == (True, 2, 6)
-        assert fs.get_block(block).record == decided
+        assert fs.blocks.get(block).record == decided
 
     await using(work)
 
@@ -308,14 +307,14 @@ async def test_a_chunk_that_some_members_hold_forbids_to_finalize_without_it() -
     """W6: a quorum read has returned it."""
 
     def work(fs: Client, cluster: MemoryCluster) -> None:
-        view = fs.add_block(durability="memory")
+        view = fs.blocks.add(durability="memory")
         block, first = view.record.block, Generation(0)
         for index, members in enumerate((view.members, view.members[:2])):
             for member in members:
-                fs.datanode(member).write(block, first, ChunkIndex(index), b"data")
+                fs.blocks.datanode(member).write(block, first, ChunkIndex(index), b"data")
         for length in (1, 2):
             with pytest.raises(InvalidRequestError, match="not all members"):
-                fs.finalize_block(block, length)
+                fs.blocks.finalize(block, length)
 
     await using(work)
 
@@ -324,15 +323,15 @@ async def test_a_read_of_one_replica_is_never_answered_by_another() -> None:
     """It was, when the DataNode that was asked failed and another one held the block."""
 
     def work(fs: Client, cluster: MemoryCluster) -> None:
-        view = fs.add_block(durability="memory")
+        view = fs.blocks.add(durability="memory")
         block, (asked, *others) = view.record.block, view.members
         for member in view.members:
-            fs.datanode(member).write(block, Generation(0), ChunkIndex(0), b"data")
+            fs.blocks.datanode(member).write(block, Generation(0), ChunkIndex(0), b"data")
         node = next(node for node in cluster.nodes if node.storage == asked.storage)
         node.faults.silent_reads = True
         with pytest.raises(DeadlineError):
-            fs.datanode(asked).read(block)
-        assert fs.datanode(others[0]).read(block) == (Generation(0), b"data")
+            fs.blocks.datanode(asked).read(block)
+        assert fs.blocks.datanode(others[0]).read(block) == (Generation(0), b"data")
 
     await using(work)
 

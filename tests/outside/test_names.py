@@ -205,7 +205,7 @@ def test_locations_name_the_datanodes_of_every_block(
 ) -> None:
     fs.pipe_file(f"{home}/a", bytes(2500), block_size=1000, chunk_size=500, replication=3)
     blocks = fs.locations(f"{home}/a")
-    assert [(block.offset, block.length) for block in blocks] == [
+    assert [(block.offset, block.size) for block in blocks] == [
         (0, 1000),
         (1000, 1000),
         (2000, 500),

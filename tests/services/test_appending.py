@@ -46,7 +46,7 @@ def whole_file(cluster: LocalCluster, fs: Client, path: str) -> BlockId:
     wait_until(lambda: not cluster.status().safe_mode.on, what="the end of safe mode")
     old_file(fs, path)
     (block,) = blocks(fs, path)
-    wait_until(lambda: fs.check_block(block).sound_count == 3, what="three replicas")
+    wait_until(lambda: fs.blocks.check(block).sound_count == 3, what="three replicas")
     return block
 
 
@@ -228,7 +228,7 @@ def test_a_log_that_lost_a_member_goes_on_in_one_more_block_once_the_node_is_bac
 
         def is_whole_while_it_grows() -> bool:
             append(fs, "/log", LINE)
-            return all(fs.check_block(each).sound_count == 3 for each in blocks(fs, "/log"))
+            return all(fs.blocks.check(each).sound_count == 3 for each in blocks(fs, "/log"))
 
         wait_until(is_whole_while_it_grows, 25, "three replicas of a log that grows")
         for _ in range(10):

@@ -20,9 +20,10 @@ from paxosblock import Client
 from paxosblock.protocol.types import ChunkIndex, Generation
 
 fs = Client(sys.argv[1])
-view = fs.add_block()
+view = fs.blocks.add()
 for member in view.members:
-    fs.datanode(member).write(view.record.block, Generation(0), ChunkIndex(0), b"acknowledged")
+    node = fs.blocks.datanode(member)
+    node.write(view.record.block, Generation(0), ChunkIndex(0), b"acknowledged")
 print(view.record.block, flush=True)
 os._exit(0)
 """
@@ -37,22 +38,22 @@ def test_the_block_of_a_process_that_died_is_ended_and_can_be_deleted(
     monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_SOFT_LIMIT", "1s")
     monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_HARD_LIMIT", "2s")
     with LocalCluster(datanodes=3, path=tmp_path) as cluster, Client(cluster.url, RENEWS) as fs:
-        ours = fs.add_block().record.block  # older than the other one, and its writer lives
+        ours = fs.blocks.add().record.block  # older than the other one, and its writer lives
         words = [sys.executable, "-c", WRITE, cluster.url]
         ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
         block = BlockId(int(ended.stdout))
-        wait_until(lambda: fs.get_block(block).record.finalized, what="the block to be ended")
-        assert not fs.get_block(ours).record.finalized
-        view = fs.get_block(block)
+        wait_until(lambda: fs.blocks.get(block).record.finalized, what="the block to be ended")
+        assert not fs.blocks.get(ours).record.finalized
+        view = fs.blocks.get(block)
         assert (view.record.length, view.record.size_bytes) == (1, len(b"acknowledged"))
-        assert fs.datanode(view.members[0]).read(block)[1] == b"acknowledged"
+        assert fs.blocks.datanode(view.members[0]).read(block)[1] == b"acknowledged"
 
         def gone() -> bool:
             return not [path for path in tmp_path.rglob(f"*{block}*") if path.is_file()]
 
         assert not gone()
-        assert fs.delete_block(block)
-        assert not fs.delete_block(block)
+        assert fs.blocks.delete(block)
+        assert not fs.blocks.delete(block)
         with pytest.raises(NotFoundError):
-            fs.get_block(block)
+            fs.blocks.get(block)
         wait_until(gone, what="the replicas to be deleted")

@@ -97,6 +97,6 @@ def test_a_damaged_replica_is_noticed_and_comes_back(
     else:
         (file,) = volume.glob(f"current/blk_{block}")
         flip_bit(file)
-    assert fs.check_block(block).sound_count == 2
+    assert fs.blocks.check(block).sound_count == 2
     assert checks.wait_replicas(fs) > 0
-    assert fs.check_block(block).sound_count == 3
+    assert fs.blocks.check(block).sound_count == 3

@@ -243,7 +243,7 @@ def test_blocks_of_a_failed_volume_come_back_on_another_one_also_of_the_same_nod
         cluster.break_disk(node, Fault(("read",), path=f"{broken}/", error="EIO"))
 
         def whole() -> bool:
-            members = [fs.get_block(block).members for path in paths for block in blocks(fs, path)]
+            members = [fs.blocks.get(block).members for path in paths for block in blocks(fs, path)]
             return all(
                 sum(member.live for member in each) == 3
                 and held not in [member.storage for member in each]

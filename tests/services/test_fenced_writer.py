@@ -19,7 +19,7 @@ from paxosblock.api.namenode import BlockRequest
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.api.status import EXPLAIN
 from paxosblock.base.replacement import Policy
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import FencedError
 from paxosblock.local.node_process import Node

@@ -12,7 +12,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.base.units import MIB
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     NoSpaceError,
@@ -190,16 +190,16 @@ def test_a_block_is_recovered_on_full_disks_with_the_longest_log(
     """P2, D4: the one that is behind needs room for the chunk it lacks; its spare has that."""
     first = Generation(0)
     with Client(all_small.url, PATIENT) as fs:
-        view = fs.add_block()
+        view = fs.blocks.add()
         block = view.record.block
-        nodes = [fs.datanode(member) for member in view.members]
+        nodes = [fs.blocks.datanode(member) for member in view.members]
         for node in nodes:
             node.write(block, first, ChunkIndex(0), b"1" * 4000)
         nodes[0].write(block, first, ChunkIndex(1), b"2" * 300_000)
         disk.fill()
         away = view.members[2].address
         next(each for each in all_small.datanodes if each.address == away).kill()
-        decided = fs.finalize_block(block).record
+        decided = fs.blocks.finalize(block).record
         assert (decided.finalized, decided.length) == (True, 2)
 
 

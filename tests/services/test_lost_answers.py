@@ -151,7 +151,7 @@ async def test_what_may_not_happen_twice_is_sent_again_and_happens_once(
             await fs.stat("/moved")
     async with losing(cluster, leader, nothing_else) as (fs, proxy):
         blocks = cluster.status().blocks
-        await fs.add_block()
+        await fs.blocks.add()
         assert "add_block" in proxy.lost
         assert cluster.status().blocks == blocks + 1
 

@@ -9,7 +9,7 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.units import KIB
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture

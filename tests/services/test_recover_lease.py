@@ -44,7 +44,7 @@ from tests.services.test_recover_lease import LENGTH, QUICK
 url, path = sys.argv[1:]
 out = Client(url, QUICK).create(path, durability="memory")
 out.write(content(path, 0, LENGTH))
-assert out.hflush().length == LENGTH
+assert out.hflush().size == LENGTH
 os._exit(0)
 """
 """A writer that dies after its last acknowledgement."""

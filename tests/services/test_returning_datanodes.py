@@ -10,7 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.base.units import KIB
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
 from tests.waiting import wait_until
@@ -94,7 +94,7 @@ def blocks_of(fs: Client, path: str) -> list[BlockId]:
 
 
 def members_of(fs: Client, block: BlockId) -> int:
-    return len(fs.get_block(block).record.members)
+    return len(fs.blocks.get(block).record.members)
 
 
 @pytest.mark.parametrize("end", [Node.stop, Node.kill])
@@ -136,7 +136,7 @@ def test_what_an_idle_writer_flushed_stays_readable_while_datanodes_go_one_after
         last = out.hflush().block
         first, second, _ = cluster.datanodes
         leave(first)
-        wait_until(lambda: fs.get_block(last).record.finalized, SEALED_WITHIN_S)
+        wait_until(lambda: fs.blocks.get(last).record.finalized, SEALED_WITHIN_S)
         come_back(cluster, first)
         leave(second)
         with Client(cluster.url) as other, other.open("/idle") as file:
@@ -160,7 +160,7 @@ def test_a_short_block_of_an_idle_writer_ends_as_soon_as_there_is_another_datano
         short = out.hflush().block
         assert members_of(fs, short) == 2
         start_again(cluster, away)
-        wait_until(lambda: fs.get_block(short).record.finalized, SEALED_WITHIN_S)
+        wait_until(lambda: fs.blocks.get(short).record.finalized, SEALED_WITHIN_S)
         out.write(b"three")
         assert members_of(fs, out.hflush().block) == 3
     assert "datanode-0 (failed this writer)" in out.shortfall

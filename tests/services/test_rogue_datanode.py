@@ -11,7 +11,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.base.units import KIB
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.protocol.types import StorageId

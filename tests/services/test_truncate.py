@@ -63,12 +63,12 @@ def blocks_of(fs: Client, path: str) -> list[BlockId]:
 
 def only_new_replicas_serve(cluster: LocalCluster, fs: Client, path: str) -> None:
     """Wait until all members of the last block hold what was decided of it."""
-    (block,) = [fs.get_block(each) for each in blocks_of(fs, path)[-1:]]
+    (block,) = [fs.blocks.get(each) for each in blocks_of(fs, path)[-1:]]
 
     def told() -> bool:
-        found = fs.check_block(block.record.block)
+        found = fs.blocks.check(block.record.block)
         return all(
-            fs.datanode(member).state(block.record.block).registers.accepted_generation
+            fs.blocks.datanode(member).state(block.record.block).registers.accepted_generation
             == block.record.finalized_generation
             for member in block.members
         ) and all(each.health.value == "sound" for each in found.replicas)

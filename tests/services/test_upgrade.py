@@ -13,7 +13,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.local.cluster_folder import NodeEntry, Role

@@ -32,7 +32,7 @@ def put(fs: Client, path: str, data: bytes) -> int:
     with fs.create(path) as out:
         out.write(data)
         block = out.hflush().block
-    wait_until(lambda: fs.get_block(block).complete)
+    wait_until(lambda: fs.blocks.get(block).complete)
     return block
 
 

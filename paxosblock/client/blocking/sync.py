@@ -1,24 +1,32 @@
 """`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
 
-Made by `make generate` from `async_client.py` and `block_verbs.py`: change those.
+Made by `make generate` from the asynchronous classes: change those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.path import AnyPath
 from paxosblock.base.replacement import OnFailure, Replacement
-from paxosblock.client.blocking.sync_base import ClientBase, DataNodeBase
-from paxosblock.client.blocking.sync_files import FileReader, FileWriter
+from paxosblock.client.block_verbs import AsyncBlockVerbs
+from paxosblock.client.blocking.sync_base import ClientBase, Mirror
+from paxosblock.client.blocking.sync_files import FileReaderBase, FileWriterBase
 from paxosblock.client.check import BlockCheck
+from paxosblock.client.datanode_verbs import AsyncDataNode
+from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency
 from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.protocol.messages import LastVote, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
+
+if TYPE_CHECKING:
+    from paxosblock.client.writing.file_writer import AsyncFileWriter
+    from paxosblock.client.writing.receipt import FlushReceipt
 
 
 class Client(ClientBase):
@@ -29,6 +37,12 @@ class Client(ClientBase):
 
     Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one tells.
     """
+
+    @property
+    def blocks(self) -> BlockVerbs:
+        """The seed's own verbs, for blocks that belong to no file."""
+        there = self._async.blocks
+        return BlockVerbs(self, self._background, there)
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -69,7 +83,7 @@ class Client(ClientBase):
             InvalidRequestError: a number or a name makes no sense.
         """
         there = self._run(
-            self._fs.create,
+            self._async.create,
             path,
             overwrite=overwrite,
             replication=replication,
@@ -112,7 +126,7 @@ class Client(ClientBase):
             InvalidRequestError: a number makes no sense.
         """
         there = self._run(
-            self._fs.append,
+            self._async.append,
             path,
             chunk_size=chunk_size,
             window=window,
@@ -145,7 +159,7 @@ class Client(ClientBase):
             NotFoundError, IsDirectoryError: there is no file at `path`.
             InvalidRequestError: another mode.
         """
-        there = self._run(self._fs.open, path, mode, consistency=consistency)
+        there = self._run(self._async.open, path, mode, consistency=consistency)
         return FileReader(self, self._background, there)
 
     def follow(
@@ -163,7 +177,7 @@ class Client(ClientBase):
                 were delivered.
             InvalidRequestError: a negative offset.
         """
-        return self._iterate(self._fs.follow(path, offset, past_close=past_close))
+        return self._iterate(self._async.follow(path, offset, past_close=past_close))
 
     def wait_longer(self, path: AnyPath, size: int, timeout_s: float) -> bool:
         """Wait until a file has more than `size` bytes; False when it takes `timeout_s` or more.
@@ -171,7 +185,7 @@ class Client(ClientBase):
         This is for programs that look at a file now and then; the members of its last block are
         asked to answer when they have more. Raises NotFoundError as `follow` does.
         """
-        return self._run(self._fs.wait_longer, path, size, timeout_s)
+        return self._run(self._async.wait_longer, path, size, timeout_s)
 
     def take_over(self, path: AnyPath) -> int:
         """Fence the writer of a file, close the file and return its size in bytes.
@@ -179,7 +193,7 @@ class Client(ClientBase):
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
         closed already stays as it is. (HDFS: recoverLease)
         """
-        return self._run(self._fs.take_over, path)
+        return self._run(self._async.take_over, path)
 
     def locations(
         self, path: AnyPath, offset: int = 0, size: int | None = None
@@ -191,17 +205,17 @@ class Client(ClientBase):
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return self._run(self._fs.locations, path, offset, size)
+        return self._run(self._async.locations, path, offset, size)
 
     # -- names ----------------------------------------------------------------------------------
 
     def stat(self, path: AnyPath) -> FileStatus:
         """Look a path up. `size` counts only finalized blocks while the file is `open`."""
-        return self._run(self._fs.stat, path)
+        return self._run(self._async.stat, path)
 
     def exists(self, path: AnyPath) -> bool:
         """True if there is a file or directory at `path`."""
-        return self._run(self._fs.exists, path)
+        return self._run(self._async.exists, path)
 
     def ls(self, path: AnyPath) -> list[FileStatus]:
         """Return the entries of a directory in order of name; for a file, the file itself.
@@ -209,7 +223,7 @@ class Client(ClientBase):
         They are the entries at one time, even where there are too many for one answer, unless names
         in the directory change faster than it can be listed.
         """
-        return self._run(self._fs.ls, path)
+        return self._run(self._async.ls, path)
 
     def pages(self, path: AnyPath, after: str = "", *, one_state: bool = True) -> Iterator[Listing]:
         """Yield what `ls` returns in pages of 1,000 entries, for directories of many names. Each
@@ -225,7 +239,7 @@ class Client(ClientBase):
         Raises:
             NotFoundError: nothing is at `path`.
         """
-        return self._iterate(self._fs.pages(path, after, one_state=one_state))
+        return self._iterate(self._async.pages(path, after, one_state=one_state))
 
     def walk(self, path: AnyPath) -> Iterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
@@ -236,12 +250,12 @@ class Client(ClientBase):
         Raises:
             NotFoundError: nothing is at `path`.
         """
-        return self._iterate(self._fs.walk(path))
+        return self._iterate(self._async.walk(path))
 
     def glob(self, pattern: AnyPath) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
         `**` for any number of directories; in order of path."""
-        return self._run(self._fs.glob, pattern)
+        return self._run(self._async.glob, pattern)
 
     def mkdirs(
         self,
@@ -263,7 +277,9 @@ class Client(ClientBase):
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
-        return self._run(self._fs.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s)
+        return self._run(
+            self._async.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s
+        )
 
     def rename(
         self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False
@@ -274,7 +290,7 @@ class Client(ClientBase):
             NotFoundError, ExistsError: no source; or a destination that is there already.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
         """
-        return self._run(self._fs.rename, source, destination, overwrite=overwrite)
+        return self._run(self._async.rename, source, destination, overwrite=overwrite)
 
     def delete(self, path: AnyPath, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory (with all that is in it when `recursive`).
@@ -285,7 +301,7 @@ class Client(ClientBase):
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
         """
-        return self._run(self._fs.delete, path, recursive=recursive)
+        return self._run(self._async.delete, path, recursive=recursive)
 
     def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
         """Move the blocks of closed files, in order, to the end of the closed file `target`.
@@ -299,7 +315,7 @@ class Client(ClientBase):
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
-        return self._run(self._fs.concat, target, sources)
+        return self._run(self._async.concat, target, sources)
 
     def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
@@ -312,7 +328,7 @@ class Client(ClientBase):
             InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
-        return self._run(self._fs.set_replication, path, replication)
+        return self._run(self._async.set_replication, path, replication)
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -340,7 +356,7 @@ class Client(ClientBase):
             OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
                 applied.
         """
-        return self._run(self._fs.transact, ops, once=once, keep_for_s=keep_for_s)
+        return self._run(self._async.transact, ops, once=once, keep_for_s=keep_for_s)
 
     def truncate(self, path: AnyPath, size: int) -> FileStatus:
         """Cut a closed file to its first `size` bytes, in one step; return its new status.
@@ -355,60 +371,66 @@ class Client(ClientBase):
             NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
-        return self._run(self._fs.truncate, path, size)
+        return self._run(self._async.truncate, path, size)
 
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""
-        return self._run(self._fs.transaction_status, app_id)
+        return self._run(self._async.transaction_status, app_id)
 
-    # -- blocks without files, the seed's verbs -------------------------------------------------
 
-    def add_block(
+class BlockVerbs(Mirror[AsyncBlockVerbs]):
+    """Blocks without files: `AddBlock`, `FinalizeBlock` and `GetBlock` of the seed, at `fs.blocks`.
+
+    The client may write and finalize the blocks that it adds. Its lease is kept as those of files
+    are: the NameNode ends the blocks of a client that is gone.
+    """
+
+    def add(
         self,
         replication: int | None = None,
         durability: Durability | str | None = None,
         window: int | None = None,
     ) -> BlockView:
-        """AddBlock(): a new block that belongs to no file; this client may write it.
+        """AddBlock(): a new block that belongs to no file; this client may write it (K1, W1).
 
         When this client is gone and its lease is over, the NameNode ends the block with what was
-        acknowledged. The block stays until `delete_block`.
-
-        Every member has an empty replica when this returns (see `datanode` for writing).
+        acknowledged. The block stays until `delete`. Every member has an empty replica when this
+        returns (see `datanode` for writing). What is None is taken from the client's settings.
 
         Raises:
             NoSpaceError: too few DataNodes.
-            UnavailableError: a DataNode took no replica; the block is finalized, empty.
+            UnavailableError: a member took no replica; the block is finalized, empty.
+            OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
         """
-        return self._run(self._fs.add_block, replication, durability, window)
+        return self._run(self._async.add, replication, durability, window)
 
-    def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
-        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
-
-        The view's record has the length that was decided.
-
-        Raises:
-            FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: not all replicas hold exactly that many chunks.
-        """
-        return self._run(self._fs.finalize_block, block, length)
-
-    def delete_block(self, block: BlockId) -> bool:
-        """Delete a block that belongs to no file; False when there is none (any more).
+    def delete(self, block: BlockId) -> bool:
+        """Delete a block that belongs to no file, ended or not; False when there is none (any
+        more).
 
         Raises InvalidRequestError when it belongs to a file.
         """
-        return self._run(self._fs.delete_block, block)
+        return self._run(self._async.delete, block)
 
-    def get_block(self, block: BlockId) -> BlockView:
-        """GetBlock(b): its record, linearizable, and the addresses of its members.
+    def finalize(self, block: BlockId, length: int | None = None) -> BlockView:
+        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery (K6,
+        K11). The view's record has the length that was decided.
+
+        Raises:
+            FencedError: a recovery decided another length, or the block has another writer.
+            InvalidRequestError: not all members say that they hold exactly that many chunks.
+        """
+        return self._run(self._async.finalize, block, length)
+
+    def get(self, block: BlockId) -> BlockView:
+        """GetBlock(b): its record, linearizable, and the addresses of its members (K10).
 
         Raises NotFoundError when there is no such block.
         """
-        return self._run(self._fs.get_block, block)
+        return self._run(self._async.get, block)
 
-    def check_block(self, block: BlockId) -> BlockCheck:
-        """Read and compare the whole of every replica of a finalized block.
+    def check(self, block: BlockId) -> BlockCheck:
+        """Read and compare the whole of every replica of a finalized block, of a file or not.
 
         Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
 
@@ -416,16 +438,21 @@ class Client(ClientBase):
             NotFoundError: there is no such block.
             NotReadyError: its length is not decided yet.
         """
-        return self._run(self._fs.check_block, block)
+        return self._run(self._async.check, block)
 
     def datanode(self, member: BlockMember) -> DataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
-        there = self._fs.datanode(member)
+        there = self._async.datanode(member)
         return DataNode(self, self._background, there)
 
 
-class DataNode(DataNodeBase):
-    """The calls of the seed to one DataNode. Made by `Client.datanode`."""
+class DataNode(Mirror[AsyncDataNode]):
+    """`Write`, `Read` and `NextGS` of the seed, to one DataNode; see `fs.blocks.datanode`."""
+
+    @property
+    def member(self) -> BlockMember:
+        """Return the storage, and where it is reached."""
+        return self._async.member
 
     def write(
         self,
@@ -447,11 +474,11 @@ class DataNode(DataNodeBase):
             CorruptionError: the chunk has other bytes already.
             DeadlineError, OutcomeUnknownError: no vote came; there may be one.
         """
-        return self._run(self._fs.write, block, generation, index, data, sync=sync)
+        return self._run(self._async.write, block, generation, index, data, sync=sync)
 
     def state(self, block: BlockId) -> ReadReply:
         """Return the registers of the replica. Raises NotFoundError when there is none here."""
-        return self._run(self._fs.state, block)
+        return self._run(self._async.state, block)
 
     def read(
         self, block: BlockId, offset: int = 0, max_length: int = -1
@@ -467,7 +494,7 @@ class DataNode(DataNodeBase):
             CorruptionError: its bytes do not match their checksum; the NameNode hears of it.
             UnavailableError, DeadlineError: no answer.
         """
-        return self._run(self._fs.read, block, offset, max_length)
+        return self._run(self._async.read, block, offset, max_length)
 
     def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
         """NextGS(b, gs): make the replica promise a generation, and return its last vote.
@@ -479,4 +506,95 @@ class DataNode(DataNodeBase):
         Raises:
             FencedError: it promised a higher one already.
         """
-        return self._run(self._fs.next_gs, block, generation)
+        return self._run(self._async.next_gs, block, generation)
+
+
+class FileReader(FileReaderBase):
+    """A file as it was when it was opened; made by `Client.open`.
+
+    Its length is linearizable: everything that was flushed before `open` was called is there. What
+    is written later is not (see `Client.follow`). While its length is `undecided`, `size` waits for
+    it, and so does what needs it, for the client's `retry_for`; then it raises UnavailableError.
+
+    Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
+    """
+
+    _async: AsyncFileReader
+
+    @property
+    def undecided(self) -> str:
+        """Return why nobody can tell how long the file is, "" when its length is known."""
+        return self._async.undecided
+
+    @property
+    def decided_size(self) -> int:
+        """Return how many bytes can be read for sure: `size`, unless the length is `undecided`."""
+        return self._async.decided_size
+
+    def decide(self, offset: int | None = None) -> int:
+        """Return the length of the file in bytes; wait for it if it is `undecided`. With an
+        `offset`, wait only until it is decided whether the file has that byte.
+
+        Raises:
+            UnavailableError: too few replicas of the last block answered for `retry_for`.
+            NotFoundError: the file was deleted or replaced meanwhile.
+        """
+        return self._run(self._async.decide, offset)
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset` on, fewer only at the end; the position stays.
+
+        Raises:
+            InvalidRequestError: a negative offset or size.
+            Others: as `read`; a range whose end is `undecided` gives nothing.
+        """
+        return self._run(self._async.pread, offset, size)
+
+
+class FileWriter(FileWriterBase):
+    """A file that this client writes; made by `Client.create` and `Client.append`.
+
+    What was written is safe once `hflush`, `hsync` or `close` has returned. `write` may return
+    while its chunk is still on its way to the other thread: an error of it is raised by the next
+    call. Leaving `with` by an exception calls `abort`, which drops what was not flushed.
+    """
+
+    _async: AsyncFileWriter
+
+    @property
+    def acknowledged(self) -> int:
+        """Bytes of the file that no failure can take away."""
+        return self._async.acknowledged
+
+    @property
+    def fewest_replicas(self) -> int:
+        """Members of the block that has the fewest; what was asked for while there is no block.
+
+        A file is written with fewer than that when the cluster has no more DataNodes for it; as
+        soon as it has, the file goes on in a new block, or its block is rebuilt with them.
+        """
+        return self._async.fewest_replicas
+
+    @property
+    def shortfall(self) -> str:
+        """Return why the block that has the fewest members got no more; "" when none was short."""
+        return self._async.shortfall
+
+    def hflush(self) -> FlushReceipt:
+        """Wait until all replicas voted for everything written: every reader will see it (W3).
+
+        Raises: as `write`.
+        """
+        return self._run(self._async.hflush)
+
+    def hsync(self) -> FlushReceipt:
+        """Like `hflush`, and everything written is on stable storage at all replicas.
+
+        With durability `memory` the last chunk asks for it; if nothing is buffered, an empty chunk
+        does. Blocks that were closed before count once a majority of their members finalized
+        them, which implies stable storage. A block that a recovery ended counts at once: the
+        recovery's quorum had it on stable storage before its length was decided (D4).
+
+        Raises: as `write`.
+        """
+        return self._run(self._async.hsync)

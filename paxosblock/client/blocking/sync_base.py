@@ -1,19 +1,18 @@
-"""The base of `Client` and `DataNode` (`sync.py`): an event loop on a thread of its own."""
+"""The bases of the classes in `sync.py`: an event loop on a thread of its own."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from paxosblock.api.namenode import BlockMember
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.block_verbs import AsyncDataNode
 from paxosblock.client.blocking.background import BackgroundLoop
 from paxosblock.config import ClientConfig
 
 P = ParamSpec("P")
+M = TypeVar("M")
 T = TypeVar("T")
 K = TypeVar("K", bound="ClientBase")
 
@@ -31,23 +30,22 @@ class ClientBase:
         **settings: object,
     ) -> None:
         """Nothing is connected yet. Arguments and errors: as `AsyncClient`."""
-        self._client = AsyncClient(cluster, config, **settings)
-        self._background = BackgroundLoop()
-        self._end = weakref.finalize(self, _stop, self._background, self._client)
+        self._thread = _Thread(AsyncClient(cluster, config, **settings))
+        self._within_s: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Client paxosblock://{','.join(self._client.addresses)}>"
+        return f"<Client paxosblock://{','.join(self._thread.client.addresses)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let Spark, dask and ray send it: the copy has the same cluster and settings, connections
         of its own, and as `host` the machine where it arrives, unless another name was given."""
         here = self.config.host == ClientConfig().host
-        return _arrived, (type(self), self._client.addresses, self.config, here)
+        return _arrived, (type(self), self._thread.client.addresses, self.config, here)
 
     @property
     def config(self) -> ClientConfig:
         """Return the settings in use."""
-        return self._client.config
+        return self._async.config
 
     def __enter__(self) -> Self:
         return self
@@ -57,29 +55,32 @@ class ClientBase:
 
     def close(self) -> None:
         """Close all connections; also done when the program ends."""
-        _stop(self._background, self._client)
-        self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
+        self._thread.close()
+
+    def within(self, seconds: float) -> Self:
+        """Return this client with another time-out: `fs.within(5).stat(path)`.
+
+        Its calls, and those of files that are opened by it, try for so many seconds in place of the
+        setting `retry_for_s`; then they raise. It has the same connections: to close one closes
+        both.
+        """
+        same = object.__new__(type(self))  # copy() goes by `__reduce__`: that client has its own
+        same._thread, same._within_s = self._thread, seconds
+        return same
 
     def while_waiting(self, tell: Callable[[float], None] | None) -> None:
         """Have `tell` called now and then while a call of this client or of its files waits, on the
         thread that waits, with how long this call took so far, in seconds. None: no more."""
         self._background.while_waiting = tell
 
-    def retry_for(self, seconds: float) -> None:
-        """Let calls of this client and of its files try for this long from now on (`retry_for`)."""
-        self._client.retry_for(seconds)
+    @property
+    def _async(self) -> AsyncClient:
+        client = self._thread.alive
+        return client if self._within_s is None else client.within(self._within_s)
 
     @property
-    def _fs(self) -> AsyncClient:
-        """Return the client behind this one, a new one after a fork."""
-        if self._background.forked:
-            # Sockets and loop are shared with the parent: leave them alone, for ever.
-            _INHERITED.append((self._background, self._client))
-            self._end.detach()
-            self._client = AsyncClient(self._client.addresses, self._client.config)
-            self._background = BackgroundLoop()
-            self._end = weakref.finalize(self, _stop, self._background, self._client)
-        return self._client
+    def _background(self) -> BackgroundLoop:
+        return self._thread.loop
 
     def _run(
         self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
@@ -100,21 +101,48 @@ class ClientBase:
                 self._run(close)
 
 
-class DataNodeBase:
-    """An `AsyncDataNode` of a client on a thread of its own."""
+class _Thread:
+    """A client and the thread with its event loop; it ends when nobody refers to it any more."""
 
-    def __init__(
-        self, owner: ClientBase, background: BackgroundLoop, datanode: AsyncDataNode
-    ) -> None:
-        """`owner` lives as long as this."""
-        self._owner = owner
-        self._fs = datanode
-        self._run = background.run
+    def __init__(self, client: AsyncClient) -> None:
+        self._begin(client)
+
+    def _begin(self, client: AsyncClient) -> None:
+        self.client, self.loop = client, BackgroundLoop()
+        self._end = weakref.finalize(self, _stop, self.loop, client)
 
     @property
-    def member(self) -> BlockMember:
-        """Return the storage, and where it is reached."""
-        return self._fs.member
+    def alive(self) -> AsyncClient:
+        """Return the client, a new one on a new thread after a fork."""
+        if self.loop.forked:
+            # Sockets and loop are shared with the parent: leave them alone, for ever.
+            _INHERITED.append((self.loop, self.client))
+            self._end.detach()
+            self._begin(AsyncClient(self.client.addresses, self.client.config))
+        return self.client
+
+    def close(self) -> None:
+        """Close all connections."""
+        _stop(self.loop, self.client)
+        self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
+
+
+class Mirror(Generic[M]):
+    """The caller's side of an object that lives on the other thread."""
+
+    def __init__(self, owner: object, background: BackgroundLoop, there: M) -> None:
+        """`owner` lives as long as this."""
+        self._owner = owner
+        self._background = background
+        self._async = there
+
+    def __repr__(self) -> str:
+        return repr(self._async).replace("Async", "", 1)
+
+    def _run(
+        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self._background.run(call, *args, **kwargs)
 
 
 def _arrived(

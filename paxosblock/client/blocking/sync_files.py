@@ -1,4 +1,4 @@
-"""Files of `Client`: io.RawIOBase on the outside, asyncio on another thread.
+"""The bases of files in `sync.py`: io.RawIOBase on the outside, asyncio on another thread.
 
 Small writes and reads stay on the caller's side and cross to the other thread once per chunk.
 """
@@ -10,7 +10,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.checksum import Buffer
@@ -22,8 +22,9 @@ from paxosblock.errors import InvalidRequestError, PaxosBlockError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from paxosblock.client.writing.file_writer import AsyncFileWriter
-    from paxosblock.client.writing.receipt import FlushReceipt
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +45,18 @@ class Sink(Protocol):
     chunk_size: int
     status: FileStatus
 
+    @property
+    def acknowledged(self) -> int:
+        """Bytes of the file that no failure can take away."""
+
     def tell(self) -> int:
         """Return the length so far in bytes; after an error, what was taken."""
 
     async def write(self, data: Buffer) -> int:
         """Append `data`; return its length."""
+
+    async def flush(self) -> None:
+        """Let readers see what was written, if they may see any of it."""
 
     async def close(self) -> None:
         """Complete it."""
@@ -57,18 +65,14 @@ class Sink(Protocol):
         """Give it up."""
 
 
-class SinkWriter(io.RawIOBase):
-    """The side of the caller of a `Sink`.
-
-    `write` may return while its chunk is still on its way to the other thread: an error of it is
-    raised by the next call. Leaving `with` by an exception calls `abort`.
-    """
+class FileWriterBase(io.RawIOBase):
+    """The side of the caller of a `Sink`."""
 
     def __init__(self, owner: object, background: OtherLoop, file: Sink) -> None:
         """`owner` lives as long as the file."""
         self._owner = owner
         self._background = background
-        self._file = file
+        self._async = file
         self._buffer = bytearray()
         self._handed_over: _HandedOver | None = None
         self._released = False
@@ -77,10 +81,22 @@ class SinkWriter(io.RawIOBase):
         state = "closed" if self.closed else "open"
         return f"<{type(self).__name__} {self.name!r} {state} at {self.tell()}>"
 
+    def __del__(self) -> None:
+        """Nothing is sent from a garbage collection: the file is left to its lease."""
+        if not getattr(self, "_released", True):
+            if lost := self.tell() - self._async.acknowledged:
+                _log.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
+            self._release()
+
     @property
     def name(self) -> str:
         """Return the file's path."""
-        return self._file.status.path
+        return self._async.status.path
+
+    @property
+    def status(self) -> FileStatus:
+        """Return the file as it was created, or as it was closed."""
+        return self._async.status
 
     def writable(self) -> bool:
         """True."""
@@ -93,17 +109,20 @@ class SinkWriter(io.RawIOBase):
     def tell(self) -> int:
         """Length of the file so far in bytes, flushed or not; after an error, what was taken."""
         given = self._handed_over
-        return (given.start + len(given.data) if given else self._file.tell()) + len(self._buffer)
+        return (given.start + len(given.data) if given else self._async.tell()) + len(self._buffer)
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Append `data`; return its length.
 
-        Raises: as `AsyncFileWriter.write`. Of data of at most one chunk nothing was taken then, as
-        Python's own buffers expect, which write it again; of more, as much as `tell` says.
+        Raises:
+            FencedError: somebody took the file over; what was not flushed has an unknown outcome.
+            PaxosBlockError: the cluster cannot go on for now. Of data of at most one chunk nothing
+                was taken then, as Python's own buffers expect, which write it again; of more, as
+                much as `tell` says. Nothing is lost, and a later call tries again.
         """
         self._check_open()
         view = memoryview(data).cast("B")
-        size, chunk_size = len(view), self._file.chunk_size
+        size, chunk_size = len(view), self._async.chunk_size
         if len(self._buffer) + size < chunk_size:
             self._buffer += view
             return size
@@ -111,15 +130,24 @@ class SinkWriter(io.RawIOBase):
             self._hand_over(whole, left if len(left) < chunk_size else b"")
         return size
 
+    def flush(self) -> None:
+        """`hflush`, under the name that Python's files have for it."""
+        if not self._released:
+            self._run(self._async.flush)
+
     def close(self) -> None:
-        """Close the file for good; see `AsyncFileWriter.close` for what an error leaves behind."""
+        """Flush, and close the file for good.
+
+        If it raises, the file is released all the same: nothing more is sent, and the NameNode
+        closes it when the lease expires, with at least what was acknowledged. Raises: as `write`.
+        """
         if self.closed:
             return
         try:
             with contextlib.suppress(PaxosBlockError):
                 self._wait()  # an error of before; what it left out is handed over again now
             self._settle()
-            self._background.run(self._file.close)
+            self._background.run(self._async.close)
         except BaseException:
             self.abort()
             raise
@@ -133,7 +161,7 @@ class SinkWriter(io.RawIOBase):
             if self._handed_over is not None:
                 self._handed_over.running.cancel()
             if self._background.usable:
-                self._background.run(self._file.abort)
+                self._background.run(self._async.abort)
         finally:
             self._release()
 
@@ -141,7 +169,7 @@ class SinkWriter(io.RawIOBase):
         """Close this side at once, without waiting. What it returns runs on the loop: it writes
         what was left here, and then more, and closes the file, or raises as `close` does.
         """
-        file, given, buffer = self._file, self._handed_over, bytes(self._buffer)
+        file, given, buffer = self._async, self._handed_over, bytes(self._buffer)
         self._release()
 
         async def finish(more: Sequence[bytes]) -> None:
@@ -165,6 +193,10 @@ class SinkWriter(io.RawIOBase):
         self._buffer, self._handed_over = bytearray(), None
         super().close()
 
+    def _run(self, call: Callable[[], Coroutine[Any, Any, T]], /) -> T:
+        self._settle()
+        return self._background.run(call)
+
     def _settle(self) -> None:
         """Nothing is left on this side."""
         self._check_open()
@@ -177,7 +209,7 @@ class SinkWriter(io.RawIOBase):
 
         Immutable bytes go by reference, others as copies of at most 4 MiB.
         """
-        chunk_size = self._file.chunk_size
+        chunk_size = self._async.chunk_size
         if self._buffer:
             missing = chunk_size - len(self._buffer)
             first, view = b"".join((self._buffer, view[:missing])), view[missing:]
@@ -204,8 +236,8 @@ class SinkWriter(io.RawIOBase):
         handed_over.running.start()
 
     def _write_of(self, data: bytes | memoryview) -> _HandedOver:
-        running = self._background.prepare(self._file.write, data)
-        return _HandedOver(data, self._file.tell(), running)
+        running = self._background.prepare(self._async.write, data)
+        return _HandedOver(data, self._async.tell(), running)
 
     def _wait(self) -> None:
         """Neither an interrupt nor an error loses anything: the next call waits on, or hands over
@@ -214,7 +246,7 @@ class SinkWriter(io.RawIOBase):
             return
         handed_over.running.start()
         handed_over.running.wait()
-        refused = handed_over.data[self._file.tell() - handed_over.start :]
+        refused = handed_over.data[self._async.tell() - handed_over.start :]
         self._handed_over = self._write_of(refused) if refused else None
         handed_over.running.result()
 
@@ -223,105 +255,43 @@ class SinkWriter(io.RawIOBase):
             raise InvalidRequestError(f"'{self.name}': the file is closed")
 
 
-class FileWriter(SinkWriter):
-    """A file that this client writes; made by `Client.create`. See `AsyncFileWriter`.
-
-    `write` may return while its chunk is still on its way to the other thread: an error of it is
-    raised by the next call. `flush` is `hflush`. Leaving `with` by an exception calls `abort`.
-    """
-
-    _file: AsyncFileWriter
-
-    def __del__(self) -> None:
-        """Nothing is sent from a garbage collection: the file is left to its lease."""
-        if not getattr(self, "_released", True):
-            if lost := self.tell() - self._file.acknowledged:
-                _log.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
-            self._release()
-
-    @property
-    def status(self) -> FileStatus:
-        """Return the file as it was created, or as it was closed."""
-        return self._file.status
-
-    @property
-    def fewest_replicas(self) -> int:
-        """See `AsyncFileWriter.fewest_replicas`."""
-        return self._file.fewest_replicas
-
-    @property
-    def shortfall(self) -> str:
-        """See `AsyncFileWriter.shortfall`."""
-        return self._file.shortfall
-
-    def hflush(self) -> FlushReceipt:
-        """Wait until every reader will see what was written (see `AsyncFileWriter.hflush`)."""
-        self._settle()
-        return self._background.run(self._file.hflush)
-
-    def hsync(self) -> FlushReceipt:
-        """Wait until what was written is on stable storage (see `AsyncFileWriter.hsync`)."""
-        self._settle()
-        return self._background.run(self._file.hsync)
-
-    def flush(self) -> None:
-        """`hflush`, under the name that Python's files have for it."""
-        if not self._released:
-            self.hflush()
-
-
-class FileReader(io.RawIOBase):
-    """A file as it was when it was opened; made by `Client.open`. See `AsyncFileReader`.
-
-    While its length is `undecided`, `size` waits for it, and so does what needs it, for the
-    client's `retry_for`; then it raises UnavailableError.
-
-    Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
-    """
+class FileReaderBase(io.RawIOBase):
+    """The side of the caller of an `AsyncFileReader`."""
 
     def __init__(self, owner: object, background: OtherLoop, file: AsyncFileReader) -> None:
         """`owner` lives as long as the file."""
         self._owner = owner
         self._background = background
-        self._file = file
+        self._async = file
         self._piece = memoryview(b"")
         self._piece_at = 0
         self._position = 0
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        least = "at least " if self.undecided else ""
+        least = "at least " if self._async.undecided else ""
         return (
-            f"<FileReader {self.name!r} {state} at {self._position} of {least}{self.decided_size}>"
+            f"<{type(self).__name__} {self.name!r} {state} at {self._position} of "
+            f"{least}{self._async.decided_size}>"
         )
 
     @property
     def name(self) -> str:
         """Return the file's path."""
-        return self._file.path
+        return self._async.path
 
     @property
     def status(self) -> FileStatus:
         """Return the file when it was opened."""
-        return self._file.status
+        return self._async.status
 
     @property
     def size(self) -> int:
         """Length of the file in bytes when it was opened.
 
-        Raises: as `AsyncFileReader.decide`, for which it waits if it must.
+        Raises: as `decide`, for which it waits if it must.
         """
-        return self._background.run(self._file.decide) if self.undecided else self._file.size
-
-    @property
-    def undecided(self) -> str:
-        """Return why nobody can tell how long the file is, "" when its length is known."""
-        return self._file.undecided
-
-    @property
-    def decided_size(self) -> int:
-        """Return how many bytes can be read for sure: `size`, unless the length is `undecided`."""
-        return self._file.decided_size
+        return self._run(self._async.decide) if self._async.undecided else self._async.size
 
     def readable(self) -> bool:
         """True."""
@@ -346,7 +316,7 @@ class FileReader(io.RawIOBase):
             offset, whence = offset + self._position, io.SEEK_SET
         elif whence == io.SEEK_END:
             offset, whence = offset + self.size, io.SEEK_SET
-        self._position = self._file.seek(offset, whence)
+        self._position = self._async.seek(offset, whence)
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -387,16 +357,18 @@ class FileReader(io.RawIOBase):
             raise
         return done
 
-    def pread(self, offset: int, size: int) -> bytes:
-        """`size` bytes from `offset` on, fewer only at the end; the position stays."""
-        self._check_open()
-        return self._background.run(self._file.pread, offset, size)
+    def next_piece(self) -> memoryview:
+        """Return the next bytes as they were received, without a copy; empty at the end.
+
+        A piece has at most 2 MiB (or one chunk, if that is more) and stays valid while it is held.
+        """
+        piece = self._held(sys.maxsize) or self._next(sys.maxsize)
+        self._position += len(piece)
+        return piece
 
     def pieces(self) -> Iterator[memoryview]:
-        """Yield the rest of the file as it was received, without a copy; a piece stays valid."""
-        while (piece := self._held(sys.maxsize)) or (piece := self._next(sys.maxsize)):
-            self._position += len(piece)
-            yield piece
+        """Yield the rest of the file, piece by piece (see `next_piece`)."""
+        return iter(self.next_piece, b"")
 
     def close(self) -> None:
         """Stop fetching."""
@@ -404,16 +376,16 @@ class FileReader(io.RawIOBase):
             super().close()
             self._piece = memoryview(b"")
             if self._background.usable:
-                self._background.run(self._file.close)
+                self._background.run(self._async.close)
 
     def __del__(self) -> None:
         """Nothing is to be told to anybody."""
 
     def _decided(self, most: int) -> int:
         """Return how many of the next `most` bytes are decided; waits for the length if none is."""
-        if most and self.undecided and self._position >= self.decided_size:
-            self._background.run(self._file.decide_beyond, self._position)
-        return max(0, min(most, self.decided_size - self._position))
+        if most and self._async.undecided and self._position >= self._async.decided_size:
+            self._background.run(self._async.decide, self._position)
+        return max(0, min(most, self._async.decided_size - self._position))
 
     def _held(self, most: int) -> memoryview:
         """Return the next bytes, as far as they are here already."""
@@ -430,9 +402,15 @@ class FileReader(io.RawIOBase):
         return self._piece[:most]
 
     async def _piece_from(self, position: int) -> memoryview:
-        if self._file.tell() != position:
-            self._file.seek(position)
-        return await self._file.next_piece()
+        if self._async.tell() != position:
+            self._async.seek(position)
+        return await self._async.next_piece()
+
+    def _run(
+        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        self._check_open()
+        return self._background.run(call, *args, **kwargs)
 
     def _check_open(self) -> None:
         if self.closed:

@@ -52,6 +52,11 @@ class Addition:
         """True if `close` or `abort` was called."""
         return self._closed
 
+    @property
+    def acknowledged(self) -> int:
+        """Bytes that no failure can take away: those of the hidden file, which nobody sees yet."""
+        return 0 if self.hidden is None else self.hidden.acknowledged
+
     def tell(self) -> int:
         """Return how many bytes there are so far."""
         return len(self._held) if self.hidden is None else self.hidden.tell()
@@ -65,6 +70,9 @@ class Addition:
         hidden = self.hidden or await self._make_hidden()
         await self._hand_over(hidden)
         return await hidden.write(data)
+
+    async def flush(self) -> None:
+        """Nothing to do: nobody sees the bytes before the file is closed."""
 
     async def _make_hidden(self) -> AsyncFileWriter:
         """Make the hidden file; if this is cancelled meanwhile, `abort` finds the file."""

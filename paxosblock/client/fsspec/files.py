@@ -17,7 +17,8 @@ from fsspec.spec import AbstractBufferedFile
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import KIB
 from paxosblock.client.blocking.background import OtherLoop
-from paxosblock.client.blocking.sync_files import FileReader, SinkWriter
+from paxosblock.client.blocking.sync import FileReader
+from paxosblock.client.blocking.sync_files import FileWriterBase
 from paxosblock.client.fsspec.dropping import (
     abandon,
     error_since,
@@ -138,7 +139,7 @@ class WriteFile(AbstractBufferedFile):
     def __init__(self, fs: FileSystem, staged: StagedFile, mode: str, *, autocommit: bool) -> None:
         self.staged = staged
         self._runner = fs.runner
-        self._stream = SinkWriter(fs, self._runner, staged.writer)
+        self._stream = FileWriterBase(fs, self._runner, staged.writer)
         self._error_before = sys.exception()
         self._given_up = False
         self._write_error = ""  # not the exception, whose frames refer to this file

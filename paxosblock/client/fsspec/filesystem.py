@@ -654,7 +654,7 @@ class PaxosBlockFileSystem(AsyncFileSystem):
             await self._makedirs(path2, exist_ok=True)
             return
         async with await self._reader(path1) as reader, self._writing(path2, **tuning) as out:
-            async for piece in reader:
+            async for piece in reader.pieces():
                 await out.write(piece)
 
     async def _put_file(
@@ -704,7 +704,7 @@ class PaxosBlockFileSystem(AsyncFileSystem):
     async def _download(self, rpath: str, file: IO[bytes], callback: Callback) -> None:
         async with await self._reader(rpath) as reader:
             callback.set_size(reader.size)
-            async for piece in reader:
+            async for piece in reader.pieces():
                 await asyncio.to_thread(file.write, piece)
                 callback.relative_update(len(piece))
 

@@ -89,28 +89,22 @@ class AsyncFileReader:
         """Return how many bytes can be read for sure: `size`, unless the length is `undecided`."""
         return self._blocks.size_bytes
 
-    async def decide(self) -> int:
-        """Return the length of the file in bytes; wait for it if it is `undecided`.
+    async def decide(self, offset: int | None = None) -> int:
+        """Return the length of the file in bytes; wait for it if it is `undecided`. With an
+        `offset`, wait only until it is decided whether the file has that byte.
 
         Raises:
             UnavailableError: too few replicas of the last block answered for `retry_for`.
             NotFoundError: the file was deleted or replaced meanwhile.
         """
-        await self.decide_beyond(sys.maxsize)
-        return self.size
-
-    async def decide_beyond(self, offset: int) -> None:
-        """Return when it is decided whether the file has a byte at `offset`.
-
-        Raises: as `decide`.
-        """
-        if not self._undecided or offset < self.decided_size:
-            return
-        async with self._looking:
-            if self._undecided and offset >= self.decided_size:
-                self._adopt(await readable_file(self._core, self.path, self._consistency))
+        offset = sys.maxsize if offset is None else offset
         if self._undecided and offset >= self.decided_size:
-            raise self._too_short()
+            async with self._looking:
+                if self._undecided and offset >= self.decided_size:
+                    self._adopt(await readable_file(self._core, self.path, self._consistency))
+            if self._undecided and offset >= self.decided_size:
+                raise self._too_short()
+        return self.decided_size
 
     @property
     def closed(self) -> bool:
@@ -169,7 +163,7 @@ class AsyncFileReader:
         """
         self._check_open()
         if size:
-            await self.decide_beyond(self._position if size > 0 else sys.maxsize)
+            await self.decide(self._position if size > 0 else sys.maxsize)
         left = max(0, self.decided_size - self._position)
         into = bytearray(left if size < 0 else min(size, left))
         done = await self.readinto(into)
@@ -201,7 +195,7 @@ class AsyncFileReader:
         if offset < 0 or size < 0:
             raise InvalidRequestError(f"'{self.path}': pread({offset}, {size}) is negative")
         if size:
-            await self.decide_beyond(offset + size - 1)
+            await self.decide(offset + size - 1)
         into = memoryview(bytearray(max(0, min(size, self.decided_size - offset))))
         if len(into) <= REQUEST_BYTES:
             await self._blocks.fill(offset, into)
@@ -229,14 +223,14 @@ class AsyncFileReader:
             self._position += len(piece)
             return piece
 
-    async def __aiter__(self) -> AsyncIterator[memoryview]:
+    async def pieces(self) -> AsyncIterator[memoryview]:
         """Yield the rest of the file, piece by piece (see `next_piece`)."""
         while piece := await self.next_piece():
             yield piece
 
     async def _at_end(self) -> bool:
         """True at the end of the file, which is not the end of what is decided."""
-        await self.decide_beyond(self._position)
+        await self.decide(self._position)
         return self._position >= self.decided_size
 
     def _adopt(self, found: ReadableFile) -> None:

@@ -49,10 +49,10 @@ class ClientCore:
             rpc,
         )
 
-    def retry_for(self, seconds: float) -> None:
-        """Let calls from now on, including those of open files, try for this long."""
-        self.config = replace(self.config, retry_for_s=seconds)
-        self.namenodes.retry_for(seconds)
+    def within(self, seconds: float) -> ClientCore:
+        """Return the same parts, for calls that try for so long."""
+        config = replace(self.config, retry_for_s=seconds)
+        return replace(self, config=config, namenodes=self.namenodes.within(seconds))
 
     async def close(self) -> None:
         """Close all connections, and end all background work."""

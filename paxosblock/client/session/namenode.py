@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import ALL_COMPLETED, FIRST_COMPLETED
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,10 +39,13 @@ class NameNodes:
         """
         self._search = LeaderSearch(addresses, _Shell(rpc), timeout_s, retry_for_s)
         self._sessions = Sessions()
+        self._retry_for_s = retry_for_s
 
-    def retry_for(self, seconds: float) -> None:
-        """Let all tries of a request that sets no time itself take this long from now on."""
-        self._search.retry_for_s = seconds
+    def within(self, seconds: float) -> NameNodes:
+        """Return the same NameNodes, for requests whose tries take so long together."""
+        these = copy(self)
+        these._retry_for_s = seconds
+        return these
 
     @property
     def closed(self) -> bool:
@@ -74,7 +78,8 @@ class NameNodes:
         """Like `call`, with a request that is made anew for each try, because it says how long ago
         something was.
         """
-        return await self._search.run(method, make, retry_for_s)
+        patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
+        return await self._search.run(method, make, patience_s)
 
     async def call_once(self, method: Method[S, A], request: S) -> A:
         """Ask for a change until a NameNode answers; it is made once however often that takes: the

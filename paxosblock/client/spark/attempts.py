@@ -17,8 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from paxosblock.api.transaction import Delete, Operation, TransactionOutcome
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import Client, FileWriter
 from paxosblock.client.spark.arrow_types import fit
 from paxosblock.client.spark.formats_write import extension_of, open_writer
 from paxosblock.client.spark.options import Options

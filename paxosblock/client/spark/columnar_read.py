@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paxosblock.client.blocking.sync_files import FileReader
+from paxosblock.client.blocking.sync import FileReader
 from paxosblock.client.spark.arrow_frames import Place, last_place, opening
 from paxosblock.client.spark.splits import Split
 from paxosblock.errors import InvalidRequestError

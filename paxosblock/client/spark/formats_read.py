@@ -18,8 +18,7 @@ from pyspark.sql.types import (
 )
 
 from paxosblock.base.units import MIB
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileReader
+from paxosblock.client.blocking.sync import Client, FileReader
 from paxosblock.client.spark.arrow_frames import Place, last_place
 from paxosblock.client.spark.columnar_read import (
     Keeps,

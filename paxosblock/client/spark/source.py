@@ -11,8 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileReader
+from paxosblock.client.blocking.sync import Client, FileReader
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
     BINARY_SCHEMA,

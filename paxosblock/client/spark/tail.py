@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from paxosblock.client.blocking.sync_files import FileReader
+from paxosblock.client.blocking.sync import FileReader
 from paxosblock.client.spark.arrow_frames import Place, last_place
 from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file

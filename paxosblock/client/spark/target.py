@@ -7,8 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileReader
+from paxosblock.client.blocking.sync import Client, FileReader
 from paxosblock.client.spark.arrow_types import columns
 from paxosblock.client.spark.columnar_read import is_arrow_file
 from paxosblock.client.spark.formats_read import arrow_schema_of, first_fields_of

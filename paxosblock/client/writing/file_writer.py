@@ -180,6 +180,10 @@ class AsyncFileWriter:
             await self._settle(synced=False)
             return self._receipt(self.status.durability)
 
+    async def flush(self) -> None:
+        """`hflush`, under the name that Python's files have for it."""
+        await self.hflush()
+
     async def hsync(self) -> FlushReceipt:
         """Like `hflush`, and everything written is on stable storage at all replicas.
 

@@ -21,7 +21,7 @@ import msgspec
 
 from paxosblock import Client
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.client.blocking.sync_files import FileWriter
+from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import BlockId, Durability, StorageId
 from tests.services.content import content

@@ -121,7 +121,7 @@ def check_new_file(fs: Client, path: str) -> int:
 def check_members(fs: Client, path: str, blocks: Iterable[BlockId]) -> None:
     """Each block has as many members as it should; an open one's have all voted."""
     for block in blocks:
-        view = fs.get_block(block)
+        view = fs.blocks.get(block)
         members = {member.node for member in view.members if member.live}
         assert len(members) == REPLICATION, (
             f"block {block} of {path} has {len(view.record.members)} members, live are "
@@ -137,7 +137,7 @@ def check_replicas(fs: Client, blocks: Iterable[BlockId]) -> None:
 
 
 def _sound_everywhere(fs: Client, block: BlockId) -> bool:
-    return fs.check_block(block).sound_count == REPLICATION
+    return fs.blocks.check(block).sound_count == REPLICATION
 
 
 def wait_replicas(fs: Client) -> int:
@@ -165,7 +165,7 @@ def _wait_sound(fs: Client, block: BlockId) -> None:
     found: list[BlockCheck] = []
 
     def is_whole() -> bool:
-        found[:] = [fs.check_block(block)]
+        found[:] = [fs.blocks.check(block)]
         return found[0].sound_count == len(found[0].replicas) == REPLICATION
 
     try:

@@ -12,8 +12,7 @@ from fsspec import AbstractFileSystem, filesystem
 from paxosblock.api.transaction import Operation, Rename
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileReader
+from paxosblock.client.blocking.sync import Client, FileReader
 from paxosblock.errors import CorruptionError, PaxosBlockError
 
 PIECE_BYTES: Final = 4 * MIB

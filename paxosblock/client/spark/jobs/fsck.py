@@ -163,7 +163,7 @@ def _check_unit(fs: Client, unit: Unit) -> Checked:
     findings: list[Finding] = []
     for place in places:
         try:
-            checks.append((place.offset, fs.check_block(place.block)))
+            checks.append((place.offset, fs.blocks.check(place.block)))
         except PaxosBlockError as error:
             if place in _places(fs, unit):  # and not of a file that was deleted meanwhile
                 findings.append(_unread(unit, place.block, place.offset, error))

@@ -14,8 +14,7 @@ from pyarrow import parquet
 
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
-from paxosblock.client.blocking.sync import Client
-from paxosblock.client.blocking.sync_files import FileReader, FileWriter
+from paxosblock.client.blocking.sync import Client, FileReader, FileWriter
 from paxosblock.client.spark.formats_write import RowGroups
 from paxosblock.client.spark.jobs.copying import in_one_line, size_and_crc
 from paxosblock.client.spark.jobs.folder import unfinished
