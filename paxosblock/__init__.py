@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from paxosblock.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from paxosblock.api.namenode import FileStatus, Listing
+    from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Kind, Listing
     from paxosblock.api.transaction import (
         AssertAbsent,
         AssertFile,
@@ -31,12 +31,17 @@ if TYPE_CHECKING:
         TransactionOutcome,
         Truncate,
     )
-    from paxosblock.base.replacement import OnFailure, Replacement
-    from paxosblock.client import AsyncClient, Client, FlushReceipt
-    from paxosblock.client.check import BlockCheck
+    from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
+    from paxosblock.client.async_client import AsyncClient
+    from paxosblock.client.block_verbs import AsyncBlockVerbs
+    from paxosblock.client.blocking.sync import BlockVerbs, Client, DataNode, FileReader, FileWriter
+    from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
+    from paxosblock.client.datanode_verbs import AsyncDataNode
+    from paxosblock.client.reading.file_reader import AsyncFileReader
     from paxosblock.client.reading.length import Consistency
     from paxosblock.client.reading.locations import BlockLocation
-    from paxosblock.client.writing.receipt import BlockReceipt
+    from paxosblock.client.writing.file_writer import AsyncFileWriter
+    from paxosblock.client.writing.receipt import BlockReceipt, FlushReceipt
     from paxosblock.config import ClientConfig
     from paxosblock.errors import (
         AccessDeniedError,
@@ -64,7 +69,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from paxosblock.local.cluster import LocalCluster
-    from paxosblock.protocol.types import Durability
+    from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
 
     __version__: str
 
@@ -72,26 +77,40 @@ __all__ = [
     "AccessDeniedError",
     "AssertAbsent",
     "AssertFile",
+    "AsyncBlockVerbs",
     "AsyncClient",
+    "AsyncDataNode",
+    "AsyncFileReader",
+    "AsyncFileWriter",
     "BlockCheck",
+    "BlockId",
     "BlockLocation",
+    "BlockMember",
     "BlockReceipt",
+    "BlockVerbs",
+    "BlockView",
+    "ChunkIndex",
     "Client",
     "ClientConfig",
     "Concat",
     "ConfigError",
     "Consistency",
     "CorruptionError",
+    "DataNode",
     "DeadlineError",
     "Delete",
     "DirectoryNotEmptyError",
     "Durability",
     "ExistsError",
     "FencedError",
+    "FileReader",
     "FileStatus",
+    "FileWriter",
     "FlushReceipt",
+    "Generation",
     "InvalidRequestError",
     "IsDirectoryError",
+    "Kind",
     "LeaseError",
     "Listing",
     "LocalCluster",
@@ -110,12 +129,15 @@ __all__ = [
     "ProtocolError",
     "Rename",
     "Replacement",
+    "ReplicaCheck",
+    "ReplicaHealth",
     "SafeModeError",
     "StorageError",
     "TransactionOutcome",
     "Truncate",
     "TruncatedError",
     "UnavailableError",
+    "WriteOptions",
     "__version__",
 ]
 
@@ -125,26 +147,40 @@ __getattr__, __dir__ = lazy_names(
         "AccessDeniedError": "paxosblock.errors",
         "AssertAbsent": "paxosblock.api.transaction",
         "AssertFile": "paxosblock.api.transaction",
-        "AsyncClient": "paxosblock.client",
+        "AsyncBlockVerbs": "paxosblock.client.block_verbs",
+        "AsyncClient": "paxosblock.client.async_client",
+        "AsyncDataNode": "paxosblock.client.datanode_verbs",
+        "AsyncFileReader": "paxosblock.client.reading.file_reader",
+        "AsyncFileWriter": "paxosblock.client.writing.file_writer",
         "BlockCheck": "paxosblock.client.check",
+        "BlockId": "paxosblock.protocol.types",
         "BlockLocation": "paxosblock.client.reading.locations",
+        "BlockMember": "paxosblock.api.namenode",
         "BlockReceipt": "paxosblock.client.writing.receipt",
-        "Client": "paxosblock.client",
+        "BlockVerbs": "paxosblock.client.blocking.sync",
+        "BlockView": "paxosblock.api.namenode",
+        "ChunkIndex": "paxosblock.protocol.types",
+        "Client": "paxosblock.client.blocking.sync",
         "ClientConfig": "paxosblock.config",
         "Concat": "paxosblock.api.transaction",
         "ConfigError": "paxosblock.errors",
         "Consistency": "paxosblock.client.reading.length",
         "CorruptionError": "paxosblock.errors",
+        "DataNode": "paxosblock.client.blocking.sync",
         "DeadlineError": "paxosblock.errors",
         "Delete": "paxosblock.api.transaction",
         "DirectoryNotEmptyError": "paxosblock.errors",
         "Durability": "paxosblock.protocol.types",
         "ExistsError": "paxosblock.errors",
         "FencedError": "paxosblock.errors",
+        "FileReader": "paxosblock.client.blocking.sync",
         "FileStatus": "paxosblock.api.namenode",
-        "FlushReceipt": "paxosblock.client",
+        "FileWriter": "paxosblock.client.blocking.sync",
+        "FlushReceipt": "paxosblock.client.writing.receipt",
+        "Generation": "paxosblock.protocol.types",
         "InvalidRequestError": "paxosblock.errors",
         "IsDirectoryError": "paxosblock.errors",
+        "Kind": "paxosblock.api.namenode",
         "LeaseError": "paxosblock.errors",
         "Listing": "paxosblock.api.namenode",
         "LocalCluster": "paxosblock.local.cluster",
@@ -163,12 +199,15 @@ __getattr__, __dir__ = lazy_names(
         "ProtocolError": "paxosblock.errors",
         "Rename": "paxosblock.api.transaction",
         "Replacement": "paxosblock.base.replacement",
+        "ReplicaCheck": "paxosblock.client.check",
+        "ReplicaHealth": "paxosblock.client.check",
         "SafeModeError": "paxosblock.errors",
         "StorageError": "paxosblock.errors",
         "TransactionOutcome": "paxosblock.api.transaction",
         "Truncate": "paxosblock.api.transaction",
         "TruncatedError": "paxosblock.errors",
         "UnavailableError": "paxosblock.errors",
+        "WriteOptions": "paxosblock.base.replacement",
         "__version__": "paxosblock.base.version",
     },
 )

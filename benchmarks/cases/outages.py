@@ -5,7 +5,7 @@ names make directories. Then something fails. The outage is the longest time wit
 from the failure on until something succeeds that was begun after it. Default settings throughout.
 
     writer/kill     SIGKILL of a DataNode that holds a replica of the block being written (of four)
-    writer/rebuild  the same of a file with on_failure="rebuild", without a replacement
+    writer/rebuild  the same of a file with `WriteOptions("rebuild")`, without a replacement
     writer/copy     the same with a replacement, which fetches the 64 MiB of the block
     writer/stop     SIGSTOP of it: it stays connected and says nothing
     writer/cut      its bytes are held back in both directions: nobody can tell why it is silent
@@ -32,7 +32,7 @@ from typing import Any, Final
 from benchmarks.cases.namenodes import wait_level
 from benchmarks.host import progress
 from benchmarks.suite import Bench, case
-from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
 from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
@@ -132,8 +132,7 @@ async def measure_writers(
                 f"/outage-{number}",
                 overwrite=True,
                 replication=3,
-                on_failure=kind.on_failure,
-                replace_on_failure=kind.replacement,
+                options=WriteOptions(kind.on_failure, kind.replacement),
             ) as out:
                 if kind.replacement is Replacement.ALWAYS:
                     await out.write(bytes(filled_bytes))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.types import StorageId
 
 
@@ -33,6 +34,35 @@ class Replacement(enum.Enum):
     """If r >= 3, and floor(r/2) >= n, or r > n and the block was flushed or appended to."""
     ALWAYS = "always"
     """As many as failed; without them the writer does not go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """HDFS's policies for a file that loses a DataNode while it is written.
+
+    What is None is taken from the client's settings. Raises InvalidRequestError for a name that
+    does not exist.
+    """
+
+    on_failure: OnFailure | str | None = None
+    """The block ends ("seal"), or goes on with other members ("rebuild")."""
+    replace_on_failure: Replacement | str | None = None
+    """Another DataNode takes the place of one that failed: "disable", "never", "default" or
+    "always"."""
+    best_effort: bool | None = None
+    """True: go on with too few DataNodes, rather than fail."""
+
+    def __post_init__(self) -> None:
+        for name, kind in (("on_failure", OnFailure), ("replace_on_failure", Replacement)):
+            written = getattr(self, name)
+            if written is None:
+                continue
+            try:
+                object.__setattr__(self, name, kind(written))
+            except ValueError:
+                *most, last = (repr(each.value) for each in kind)
+                words = f"{name} {written!r}: write {', '.join(most)} or {last}"
+                raise InvalidRequestError(words) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import click
 
 from paxosblock.api.namenode import MKDIRS, Kind, MakeDirectories
 from paxosblock.api.transaction import AssertFile, Delete, Rename
-from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
 from paxosblock.base.units import MIB
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
@@ -89,6 +89,8 @@ def put(
     directly: bool,
     sources: tuple[str, ...],
     destination: str,
+    on_failure: str | None,
+    replace_on_failure: str | None,
     **how: Any,
 ) -> None:
     """Copy local files and directories into the cluster; - is standard input.
@@ -102,12 +104,9 @@ def put(
     it while it grows. Prints nothing when it is done. If the cluster has too few DataNodes for
     the replicas that were asked for, one line on standard error says so.
     """
-    from paxosblock.client.writing.failures import handling
-
+    how["options"] = WriteOptions(on_failure, replace_on_failure)
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))
-    config = invocation.client.config
-    handling(config, how["on_failure"], how["replace_on_failure"], best_effort=None)
 
     def copy(source: str) -> None:
         if source == STREAM and inside:

@@ -37,7 +37,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.base.path import AnyPath, text_of
-from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.names.walk import glob, pages, walk
@@ -145,9 +145,7 @@ class AsyncClient:
         window: int | None = None,
         parent_must_exist: bool = False,
         permission: int = 0o644,
-        on_failure: OnFailure | str | None = None,
-        replace_on_failure: Replacement | str | None = None,
-        best_effort: bool | None = None,
+        options: WriteOptions | None = None,
     ) -> AsyncFileWriter:
         """Make a file and write it: `async with fs.create(path) as out`.
 
@@ -158,9 +156,7 @@ class AsyncClient:
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
-            on_failure: a block that loses a DataNode ends ("seal"), or goes on ("rebuild").
-            replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
-                "never", "default", "always"), and whether to go on without enough of them.
+            options: how it goes on when a DataNode fails.
 
             Whatever is None is taken from the client's configuration.
 
@@ -169,10 +165,9 @@ class AsyncClient:
             LeaseError: somebody else is writing it.
             InvalidRequestError: a number or a name makes no sense.
         """
-        from paxosblock.client.writing import failures, file_writer  # noqa: PLC0415 - for writers
+        from paxosblock.client.writing import file_writer  # noqa: PLC0415 - for writers
 
         block_size, chunk_size, window = self._sizes(block_size, chunk_size, window)
-        fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         request = CreateFile(
             text_of(path),
@@ -190,7 +185,7 @@ class AsyncClient:
         made = await core.namenodes.call_once(CREATE, request)
         return file_writer.AsyncFileWriter(
             core, made.status, writer,
-            chunk_size_bytes=chunk_size, window=window, first=made.first, handling=fails,
+            chunk_size_bytes=chunk_size, window=window, first=made.first, options=options,
         )  # fmt: skip
 
     @opening
@@ -201,9 +196,7 @@ class AsyncClient:
         chunk_size: int | None = None,
         window: int | None = None,
         new_block: bool = False,
-        on_failure: OnFailure | str | None = None,
-        replace_on_failure: Replacement | str | None = None,
-        best_effort: bool | None = None,
+        options: WriteOptions | None = None,
     ) -> AsyncFileWriter:
         """Go on with a closed file: `async with fs.append(path) as out`.
 
@@ -214,16 +207,16 @@ class AsyncClient:
             chunk_size: as in `create`; the rest was settled when the file was made.
             window: as in `create`; a block that was written with another one is left as it is.
             new_block: go on in a new block in any case.
+            options: as in `create`.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: somebody is writing it.
             InvalidRequestError: a number makes no sense.
         """
-        from paxosblock.client.writing import failures, file_writer  # noqa: PLC0415 - for writers
+        from paxosblock.client.writing import file_writer  # noqa: PLC0415 - for writers
 
         _, chunk_size, window = self._sizes(None, chunk_size, window)
-        fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         most = self.config.max_chunks_per_block
         request = AppendFile(text_of(path), writer, 0 if new_block else window, most)
@@ -236,7 +229,7 @@ class AsyncClient:
             window=window,
             previous=opened.last,
             reopens=not new_block,
-            handling=fails,
+            options=options,
         )
 
     @opening

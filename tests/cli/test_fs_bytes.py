@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock import Client, LocalCluster
+from paxosblock import Client, LocalCluster, WriteOptions
 from paxosblock.cli.fs_bytes import COPYING
 from paxosblock.cli.progress import speed_text
 from paxosblock.client.async_client import AsyncClient
@@ -104,14 +104,14 @@ def test_put_says_what_becomes_of_a_block_that_loses_a_datanode(
 
     async def noted(client: AsyncClient, *args: Any, **how: Any) -> AsyncFileWriter:
         out = await create(client, *args, **how)
-        asked.append((how["on_failure"], how["replace_on_failure"]))
+        asked.append(how["options"])
         return out
 
     monkeypatch.setattr(AsyncClient, "create", noted)
     put = ("put", "--on-failure", "rebuild", "--replace-on-failure", "always")
     assert fs(*put, local, f"{folder}/a").code == 0
     assert fs("put", local, f"{folder}/b").code == 0
-    assert asked == [("rebuild", "always"), (None, None)]
+    assert asked == [WriteOptions("rebuild", "always"), WriteOptions()]
     wrong = fs("put", "--on-failure", "maybe", local, f"{folder}/c")
     assert (wrong.code, wrong.out) == (1, "")
     assert wrong.err == "put: on_failure 'maybe': write 'seal' or 'rebuild'\n"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import paxosblock
-from paxosblock import AsyncClient, Client, errors
+from paxosblock import AsyncClient, Client, OnFailure, Replacement, WriteOptions, errors
 from paxosblock.api import transaction
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
@@ -153,3 +153,22 @@ def test_a_time_out_for_one_call_of_a_client_without_asyncio() -> None:
         quick.close()
         with pytest.raises(InvalidRequestError, match="closed"):
             fs.stat("/a")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"on_failure": "wait"}, "on_failure 'wait': write 'seal' or 'rebuild'"),
+        (
+            {"replace_on_failure": "maybe"},
+            "replace_on_failure 'maybe': write 'disable', 'never', 'default' or 'always'",
+        ),
+    ],
+)
+def test_a_policy_that_does_not_exist_is_refused_when_it_is_made(
+    words: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        WriteOptions(**words)
+    assert str(refused.value) == said
+    assert WriteOptions("rebuild", "never") == WriteOptions(OnFailure.REBUILD, Replacement.NEVER)

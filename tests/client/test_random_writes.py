@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from paxosblock import WriteOptions
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError
@@ -54,7 +55,7 @@ class Life:
             block_size=chunk_size * self.dice.choice((1, 2, 5)),
             window=self.dice.choice((1, 2, 4)),
             durability=self.dice.choice(("disk", "memory")),
-            on_failure=self.on_failure,
+            options=WriteOptions(on_failure=self.on_failure),
         )
         for _ in range(25):
             await self.something_fails()

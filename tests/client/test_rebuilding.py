@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
+from paxosblock import WriteOptions
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, load_config
-from paxosblock.errors import ConfigError, FencedError, InvalidRequestError, NoSpaceError
+from paxosblock.errors import ConfigError, FencedError, NoSpaceError
 from paxosblock.protocol.finalize import BlockRecord
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import PATIENCE_S, wait_until_async
@@ -44,7 +45,7 @@ async def read(fs: AsyncClient, path: str = "/a") -> bytes:
 
 async def test_a_block_that_lost_a_member_goes_on() -> None:
     async with memory_cluster() as (cluster, fs):
-        async with await fs.create("/a", on_failure="rebuild") as out:
+        async with await fs.create("/a", options=WriteOptions("rebuild")) as out:
             await out.write(b"before, ")
             await out.hflush()
             await cluster.kill(cluster.nodes[0])
@@ -59,7 +60,7 @@ async def test_a_block_that_lost_a_member_goes_on() -> None:
 
 async def test_a_rebuild_waits_for_a_namenode_that_does_not_know_yet_who_lives() -> None:
     async with memory_cluster() as (cluster, fs):
-        async with await fs.create("/a", on_failure="rebuild") as out:
+        async with await fs.create("/a", options=WriteOptions("rebuild")) as out:
             await out.write(b"before, ")
             await out.hflush()
             cluster.warming_up = True
@@ -75,7 +76,7 @@ async def test_a_rebuild_waits_for_a_namenode_that_does_not_know_yet_who_lives()
 async def test_chunks_under_way_are_sent_again_without_a_call_of_the_writer() -> None:
     data = os.urandom(3 * KIB)
     async with memory_cluster(4) as (cluster, fs):
-        async with await fs.create("/a", chunk_size=KIB, on_failure="rebuild") as out:
+        async with await fs.create("/a", chunk_size=KIB, options=WriteOptions("rebuild")) as out:
             cluster.nodes[0].votes_may_go.clear()
             await out.write(data)
             await wait_until_async(lambda: cluster.nodes[0].chunks_received == 3)
@@ -90,7 +91,7 @@ async def test_chunks_under_way_are_sent_again_without_a_call_of_the_writer() ->
 async def test_one_member_after_the_other_may_fail() -> None:
     """Each in its turn is replaced: r > n, and the block is flushed."""
     async with memory_cluster(5) as (cluster, fs):
-        async with await fs.create("/a", on_failure="rebuild") as out:
+        async with await fs.create("/a", options=WriteOptions("rebuild")) as out:
             for node in cluster.nodes[:2]:
                 await out.write(b"more, ")
                 await out.hflush()
@@ -103,7 +104,7 @@ async def test_one_member_after_the_other_may_fail() -> None:
 
 async def test_a_lost_answer_is_asked_for_again() -> None:
     async with memory_cluster() as (cluster, fs):
-        async with await fs.create("/a", on_failure="rebuild") as out:
+        async with await fs.create("/a", options=WriteOptions("rebuild")) as out:
             await out.write(b"one, ")
             await out.hflush()
             cluster.answers_lost.add("rebuild_block")
@@ -118,7 +119,7 @@ async def test_a_lost_answer_is_asked_for_again() -> None:
 
 async def test_a_follower_sees_every_byte_through_a_rebuild() -> None:
     async with memory_cluster(4) as (cluster, fs):
-        out = await fs.create("/a", on_failure="rebuild")
+        out = await fs.create("/a", options=WriteOptions("rebuild"))
         await out.write(b"one, ")
         await out.hflush()
         seen = bytearray()
@@ -141,7 +142,7 @@ async def test_a_follower_sees_every_byte_through_a_rebuild() -> None:
 
 async def test_a_writer_that_was_fenced_does_not_rebuild() -> None:
     async with memory_cluster() as (cluster, fs):
-        out = await fs.create("/a", on_failure="rebuild")
+        out = await fs.create("/a", options=WriteOptions("rebuild"))
         await out.write(b"kept")
         await out.hflush()
         assert await fs.take_over("/a") == 4 or records(cluster)[0].finalized
@@ -155,7 +156,7 @@ async def test_a_writer_that_was_fenced_does_not_rebuild() -> None:
 
 async def test_a_block_whose_members_all_failed_is_sealed() -> None:
     async with memory_cluster() as (cluster, fs):
-        async with await fs.create("/a", on_failure="rebuild") as out:
+        async with await fs.create("/a", options=WriteOptions("rebuild")) as out:
             await out.write(b"one, ")
             await out.hflush()
             for node in cluster.nodes:
@@ -171,7 +172,7 @@ async def test_a_block_whose_members_all_failed_is_sealed() -> None:
 async def test_a_close_that_fails_is_a_rebuild_and_another_close() -> None:
     """Seed 000, section 7: close recovery."""
     async with memory_cluster() as (cluster, fs):
-        out = await fs.create("/a", on_failure="rebuild")
+        out = await fs.create("/a", options=WriteOptions("rebuild"))
         await out.write(b"all of it")
         cluster.nodes[1].votes_may_go.clear()
         closing = asyncio.create_task(out.close())
@@ -184,9 +185,9 @@ async def test_a_close_that_fails_is_a_rebuild_and_another_close() -> None:
 
 async def test_always_waits_for_a_datanode_and_goes_on_with_it() -> None:
     """ "The client will keep trying until the specified policy is satisfied" (seed 004)."""
-    policy: dict[str, Any] = {"on_failure": "rebuild", "replace_on_failure": "always"}
+    options = WriteOptions("rebuild", "always")
     async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
-        out = await fs.create("/a", **policy)
+        out = await fs.create("/a", options=options)
         await out.write(b"one, ")
         await out.hflush()
         await cluster.kill(cluster.nodes[0])
@@ -209,8 +210,8 @@ async def test_with_three_datanodes_and_one_dead_every_policy_but_always_goes_on
     on_failure: str, policy: str
 ) -> None:
     async with memory_cluster(retry_for_s=PATIENCE_S) as (cluster, fs):
-        settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": policy}
-        async with await fs.create("/a", **settings) as out:
+        options = WriteOptions(on_failure, policy)
+        async with await fs.create("/a", options=options) as out:
             await out.write(b"one, ")
             await out.hflush()
             await lose(cluster)
@@ -224,10 +225,10 @@ async def test_with_three_datanodes_and_one_dead_every_policy_but_always_goes_on
 async def test_with_three_datanodes_and_one_dead_always_goes_on_by_best_effort_only(
     on_failure: str,
 ) -> None:
-    settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": "always"}
+    options = WriteOptions(on_failure, "always")
     async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
-        strict = await fs.create("/a", **settings)
-        lenient = await fs.create("/b", **settings, best_effort=True)
+        strict = await fs.create("/a", options=options)
+        lenient = await fs.create("/b", options=replace(options, best_effort=True))
         for out in (strict, lenient):
             await out.write(b"one, ")
             await out.hflush()
@@ -248,9 +249,9 @@ async def test_with_three_datanodes_and_one_dead_always_goes_on_by_best_effort_o
 async def test_a_fourth_datanode_comes_in_as_the_policy_says(
     on_failure: str, policy: str, count: int
 ) -> None:
-    settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": policy}
+    options = WriteOptions(on_failure, policy)
     async with memory_cluster(4, retry_for_s=PATIENCE_S) as (cluster, fs):
-        async with await fs.create("/a", **settings) as out:
+        async with await fs.create("/a", options=options) as out:
             await out.write(b"one, ")
             await out.hflush()
             await lose(cluster)
@@ -262,7 +263,7 @@ async def test_a_fourth_datanode_comes_in_as_the_policy_says(
 
 async def test_default_does_not_replace_what_was_never_flushed() -> None:
     async with memory_cluster(4) as (cluster, fs):
-        async with await fs.create("/a", chunk_size=4, on_failure="rebuild") as out:
+        async with await fs.create("/a", chunk_size=4, options=WriteOptions("rebuild")) as out:
             await out.write(b"one,two,")
             await wait_until_async(lambda: out.acknowledged == 8)
             await cluster.kill(cluster.nodes[0])
@@ -273,7 +274,7 @@ async def test_default_does_not_replace_what_was_never_flushed() -> None:
 async def test_a_block_that_is_short_gets_another_member_while_it_is_written() -> None:
     """HDFS-6867: in place, without another block."""
     async with memory_cluster(lease_interval_s=0.02) as (cluster, fs):
-        async with await fs.create("/a", on_failure="rebuild") as out:
+        async with await fs.create("/a", options=WriteOptions("rebuild")) as out:
             await out.write(b"one, ")
             await out.hflush()
             await cluster.kill(cluster.nodes[0])
@@ -288,8 +289,8 @@ async def test_a_block_that_is_short_gets_another_member_while_it_is_written() -
 
 async def test_a_policy_that_never_replaces_leaves_a_short_block_alone() -> None:
     async with memory_cluster(4, lease_interval_s=0.02) as (cluster, fs):
-        settings: dict[str, Any] = {"on_failure": "rebuild", "replace_on_failure": "never"}
-        async with await fs.create("/a", **settings) as out:
+        options = WriteOptions("rebuild", "never")
+        async with await fs.create("/a", options=options) as out:
             await out.write(b"one, ")
             await out.hflush()
             await cluster.kill(cluster.nodes[0])
@@ -298,27 +299,6 @@ async def test_a_policy_that_never_replaces_leaves_a_short_block_alone() -> None
             renewed = cluster.calls.count("renew_leases")
             await wait_until_async(lambda: cluster.calls.count("renew_leases") > renewed + 3)
             assert members(cluster) == [2]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"on_failure": "maybe"}, "on_failure 'maybe': write 'seal' or 'rebuild'"),
-        (
-            {"replace_on_failure": "sometimes"},
-            "replace_on_failure 'sometimes': write 'disable', 'never', 'default' or 'always'",
-        ),
-    ],
-)
-async def test_a_name_that_is_none_is_refused_before_anything_is_done(
-    wrong: dict[str, Any], words: str
-) -> None:
-    async with memory_cluster(1) as (cluster, fs):
-        for verb in (fs.create, fs.append):
-            with pytest.raises(InvalidRequestError) as caught:
-                await verb("/a", **wrong)
-            assert str(caught.value) == words
-        assert cluster.calls == []
 
 
 def test_the_configuration_names_them_too(monkeypatch: pytest.MonkeyPatch) -> None:

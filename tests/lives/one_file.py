@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock import WriteOptions
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError, PaxosBlockError
@@ -132,12 +133,16 @@ class OneFile:
 
     async def _create(self, fs: AsyncClient, rng: random.Random) -> None:
         self._begun = True
-        out = await fs.create(self._file.path, overwrite=True, on_failure=rng.choice(WAYS))
+        out = await fs.create(
+            self._file.path, overwrite=True, options=WriteOptions(on_failure=rng.choice(WAYS))
+        )
         await self._write(out, rng)
 
     async def _append(self, fs: AsyncClient, rng: random.Random) -> None:
         new_block, way = rng.random() < 0.2, rng.choice(WAYS)
-        out = await fs.append(self._file.path, new_block=new_block, on_failure=way)
+        out = await fs.append(
+            self._file.path, new_block=new_block, options=WriteOptions(on_failure=way)
+        )
         await self._write(out, rng)
 
     async def _write(self, out: AsyncFileWriter, rng: random.Random) -> None:

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock import WriteOptions
 from paxosblock.api.rebuild import REBUILD_BLOCK
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.async_client import AsyncClient
@@ -200,7 +201,10 @@ class Rivals:
         if not self._begun:
             self._begun = True
             return await fs.create(
-                PATH, on_failure=way, replace_on_failure=replacing, best_effort=best_effort
+                PATH,
+                options=WriteOptions(
+                    on_failure=way, replace_on_failure=replacing, best_effort=best_effort
+                ),
             )
         if rng.random() < 0.6:
             try:
@@ -211,9 +215,9 @@ class Rivals:
         return await fs.append(
             PATH,
             new_block=rng.random() < 0.1,
-            on_failure=way,
-            replace_on_failure=replacing,
-            best_effort=best_effort,
+            options=WriteOptions(
+                on_failure=way, replace_on_failure=replacing, best_effort=best_effort
+            ),
         )
 
     async def _add(self, out: AsyncFileWriter, session: Session, rng: random.Random) -> None:

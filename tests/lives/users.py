@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from paxosblock import WriteOptions
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
@@ -213,9 +214,11 @@ class Users:
             file.path,
             replication=file.replication,
             durability=file.durability,
-            on_failure=rng.choice([*OnFailure]),
-            replace_on_failure=rng.choice([*Replacement]),
-            best_effort=True,
+            options=WriteOptions(
+                on_failure=rng.choice([*OnFailure]),
+                replace_on_failure=rng.choice([*Replacement]),
+                best_effort=True,
+            ),
         )
         async with await creating as out:
             await self._add(out, rng, file, goal)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from paxosblock import Client, LocalCluster
+from paxosblock import Client, LocalCluster, WriteOptions
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockRequest
@@ -36,13 +36,13 @@ CHUNK_BYTES = 10
 FLUSHED, UNFLUSHED, AFTER, LAST = (word * CHUNK_BYTES for word in (b"a", b"x", b"b", b"c"))
 WRITER = f"""
 import sys
-from paxosblock import Client
+from paxosblock import Client, WriteOptions
 
 def told(word):
     print(word, flush=True)
 
 fs = Client(sys.argv[1])
-out = fs.create({PATH!r}, chunk_size={CHUNK_BYTES}, on_failure=sys.argv[2])
+out = fs.create({PATH!r}, chunk_size={CHUNK_BYTES}, options=WriteOptions(sys.argv[2]))
 out.write({FLUSHED * 2!r})
 out.hflush()
 told("flushed")
@@ -175,7 +175,7 @@ def is_being_rebuilt(cluster: LocalCluster, block: BlockId) -> bool:
 
 def appended(fs: Client) -> FileWriter:
     """Another writer, which goes on in the same block, and whose chunk is flushed."""
-    out = fs.append(PATH, chunk_size=CHUNK_BYTES, on_failure="rebuild")
+    out = fs.append(PATH, chunk_size=CHUNK_BYTES, options=WriteOptions(on_failure="rebuild"))
     out.write(AFTER)
     out.hflush()
     assert len(fs.locations(PATH)) == 1, "it goes on in the same block"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paxosblock import Client, LocalCluster
+from paxosblock import Client, LocalCluster, WriteOptions
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync import FileWriter
@@ -87,7 +87,10 @@ def test_a_member_killed_while_a_file_is_written_costs_no_byte_and_no_block(
     cluster: LocalCluster,
     command: Paxosblock,
 ) -> None:
-    with Client(cluster.url) as fs, fs.create("/rebuilt", on_failure="rebuild") as out:
+    with (
+        Client(cluster.url) as fs,
+        fs.create("/rebuilt", options=WriteOptions(on_failure="rebuild")) as out,
+    ):
         written = Written("/rebuilt", out)
         written.go_on()
         cluster.datanodes[0].kill()
@@ -119,7 +122,10 @@ def test_with_three_nodes_and_one_dead_every_policy_but_always_goes_on(
         def begun(by: Client, policy: Replacement, *, best_effort: bool = False) -> Written:
             path = f"/{on_failure.value}-{policy.value}-{best_effort}"
             out = by.create(
-                path, on_failure=on_failure, replace_on_failure=policy, best_effort=best_effort
+                path,
+                options=WriteOptions(
+                    on_failure=on_failure, replace_on_failure=policy, best_effort=best_effort
+                ),
             )
             written = Written(path, out)
             written.go_on()

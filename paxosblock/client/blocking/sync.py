@@ -12,7 +12,7 @@ from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.path import AnyPath
-from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs
 from paxosblock.client.blocking.sync_base import ClientBase, Mirror
 from paxosblock.client.blocking.sync_files import FileReaderBase, FileWriterBase
@@ -58,9 +58,7 @@ class Client(ClientBase):
         window: int | None = None,
         parent_must_exist: bool = False,
         permission: int = 0o644,
-        on_failure: OnFailure | str | None = None,
-        replace_on_failure: Replacement | str | None = None,
-        best_effort: bool | None = None,
+        options: WriteOptions | None = None,
     ) -> FileWriter:
         """Make a file and write it: `with fs.create(path) as out`.
 
@@ -71,9 +69,7 @@ class Client(ClientBase):
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
-            on_failure: a block that loses a DataNode ends ("seal"), or goes on ("rebuild").
-            replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
-                "never", "default", "always"), and whether to go on without enough of them.
+            options: how it goes on when a DataNode fails.
 
             Whatever is None is taken from the client's configuration.
 
@@ -93,9 +89,7 @@ class Client(ClientBase):
             window=window,
             parent_must_exist=parent_must_exist,
             permission=permission,
-            on_failure=on_failure,
-            replace_on_failure=replace_on_failure,
-            best_effort=best_effort,
+            options=options,
         )
         return FileWriter(self, self._background, there)
 
@@ -106,9 +100,7 @@ class Client(ClientBase):
         chunk_size: int | None = None,
         window: int | None = None,
         new_block: bool = False,
-        on_failure: OnFailure | str | None = None,
-        replace_on_failure: Replacement | str | None = None,
-        best_effort: bool | None = None,
+        options: WriteOptions | None = None,
     ) -> FileWriter:
         """Go on with a closed file: `with fs.append(path) as out`.
 
@@ -119,6 +111,7 @@ class Client(ClientBase):
             chunk_size: as in `create`; the rest was settled when the file was made.
             window: as in `create`; a block that was written with another one is left as it is.
             new_block: go on in a new block in any case.
+            options: as in `create`.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
@@ -131,9 +124,7 @@ class Client(ClientBase):
             chunk_size=chunk_size,
             window=window,
             new_block=new_block,
-            on_failure=on_failure,
-            replace_on_failure=replace_on_failure,
-            best_effort=best_effort,
+            options=options,
         )
         return FileWriter(self, self._background, there)
 

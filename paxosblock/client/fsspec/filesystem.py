@@ -29,6 +29,7 @@ from paxosblock.api.transaction import (
     Rename,
 )
 from paxosblock.base.path import STAGING
+from paxosblock.base.replacement import WriteOptions
 from paxosblock.base.settings import did_you_mean
 from paxosblock.base.units import MIB, parse_duration
 from paxosblock.client.async_client import AsyncClient
@@ -68,10 +69,8 @@ MOST_RANGES: Final = 16
 
 _MODES: Final = {"overwrite": Publish.REPLACE, "create": Publish.CREATE}
 _TEXT_OPTIONS: Final = ("encoding", "errors", "newline")
-_TUNING: Final = (
-    *("replication", "durability", "chunk_size", "window"),
-    *("on_failure", "replace_on_failure", "best_effort"),
-)
+_POLICY: Final = ("on_failure", "replace_on_failure", "best_effort")
+_TUNING: Final = ("replication", "durability", "chunk_size", "window", *_POLICY)
 _MISSING: Final = (NotFoundError, NotDirectoryError)
 
 
@@ -563,7 +562,9 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         return reader
 
     async def _stage(self, path: str, how: Publish, **tuning: Any) -> StagedFile:
-        return await (await self._staging()).create(self.own_path(path), how, **tuning)
+        options = WriteOptions(**{name: tuning.pop(name, None) for name in _POLICY})
+        staging = await self._staging()
+        return await staging.create(self.own_path(path), how, options=options, **tuning)
 
     @asynccontextmanager
     async def _writing(

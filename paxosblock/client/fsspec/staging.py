@@ -16,10 +16,9 @@ from functools import partial
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.transaction import Concat, MakeDirectory, Operation, Rename
 from paxosblock.base.path import STAGING
-from paxosblock.base.replacement import OnFailure, Replacement
+from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec.appending import Addition, until_free
-from paxosblock.client.writing.failures import handling
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     ExistsError,
@@ -119,9 +118,7 @@ class StagingArea:
         durability: Durability | str | None = None,
         chunk_size: int | None = None,
         window: int | None = None,
-        on_failure: OnFailure | str | None = None,
-        replace_on_failure: Replacement | str | None = None,
-        best_effort: bool | None = None,
+        options: WriteOptions | None = None,
     ) -> StagedFile:
         """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
 
@@ -146,23 +143,18 @@ class StagingArea:
                 durability=durability,
                 chunk_size=chunk_size,
                 window=window,
-                on_failure=on_failure,
-                replace_on_failure=replace_on_failure,
-                best_effort=best_effort,
+                options=options,
             )
 
         as_it_is = (replication, block_size, durability) == (None, None, None)
         if alone and as_it_is and how is Publish.APPEND and present is not None:
-            handling(self.client.config, on_failure, replace_on_failure, best_effort)  # or raises
             size = chunk_size or self.client.config.chunk_size_bytes
             opened = partial(
                 self.client.append,
                 target,
                 chunk_size=size,
                 window=window,
-                on_failure=on_failure,
-                replace_on_failure=replace_on_failure,
-                best_effort=best_effort,
+                options=options,
             )
             addition = Addition(present, opened, hide, chunk_size=size)
             return StagedFile(self, addition, target, how, present)

@@ -6,14 +6,12 @@ long as the file's policy asks for more DataNodes than there are, the writer wai
 
 from __future__ import annotations
 
-import enum
 import logging
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
-from paxosblock.base.replacement import Failed, OnFailure, Policy, Replacement
+from paxosblock.base.replacement import Failed, OnFailure, Policy, Replacement, WriteOptions
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.core import ClientCore
 from paxosblock.client.session.leases import Fence
@@ -21,7 +19,6 @@ from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.ends import BlockFailed, Sealed
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.next_block import NextBlock
-from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
@@ -35,52 +32,7 @@ REBUILD_FOR_S: Final = 10.0
 """Seconds after which a block that cannot be rebuilt, though the policy would allow it, is sealed.
 """
 
-E = TypeVar("E", bound=enum.Enum)
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Handling:
-    """The way that a file goes on when a DataNode fails.
-
-    `policy` None: the block after one that was sealed is placed like any other, and a block is
-    rebuilt by DEFAULT.
-    """
-
-    on_failure: OnFailure = OnFailure.SEAL
-    policy: Policy | None = None
-
-
-SEALS: Final = Handling()
-
-
-def handling(
-    config: ClientConfig,
-    on_failure: OnFailure | str | None,
-    replace_on_failure: Replacement | str | None,
-    best_effort: bool | None,
-) -> Handling:
-    """Return what a file asks for; what is None is taken from the client's configuration.
-
-    Raises InvalidRequestError for a name that none of them has.
-    """
-    way = config.on_failure if on_failure is None else _named(OnFailure, "on_failure", on_failure)
-    named = config.replace_on_failure
-    if replace_on_failure is not None:
-        named = _named(Replacement, "replace_on_failure", replace_on_failure)
-    best = config.replace_best_effort if best_effort is None else best_effort
-    if named is None and best:
-        named = Replacement.DEFAULT
-    return Handling(way, None if named is None else Policy(named, best))
-
-
-def _named(kind: type[E], what: str, name: E | str) -> E:
-    try:
-        return kind(name)
-    except ValueError:
-        *most, last = (repr(each.value) for each in kind)
-        raise InvalidRequestError(f"{what} {name!r}: write {', '.join(most)} or {last}") from None
 
 
 class Failures:
@@ -91,7 +43,7 @@ class Failures:
         core: ClientCore,
         status: FileStatus,
         writer: WriterId,
-        handling: Handling,
+        options: WriteOptions,
         *,
         exclusions: Exclusions,
         fence: Fence,
@@ -101,12 +53,19 @@ class Failures:
         self._path = status.path
         self._writer = writer
         self._replication = status.replication
-        self._rebuilds = handling.on_failure is OnFailure.REBUILD
-        self._named = handling.policy is not None
-        policy = handling.policy or Policy()
-        if policy.replacement is Replacement.DISABLE:
-            policy = replace(policy, replacement=Replacement.NEVER)  # seed 004: a client does so
-        self._policy = policy
+        config = core.config
+        way = config.on_failure if options.on_failure is None else options.on_failure
+        named = options.replace_on_failure or config.replace_on_failure
+        best = options.best_effort
+        best = config.replace_best_effort if best is None else best
+        self._rebuilds = way is OnFailure.REBUILD
+        self._named = named is not None or best
+        """Without a policy the block after one that was sealed is placed like any other, and a
+        block is rebuilt by DEFAULT."""
+        replacement = Replacement(named or Replacement.DEFAULT)
+        if replacement is Replacement.DISABLE:
+            replacement = Replacement.NEVER  # seed 004: a client does so
+        self._policy = Policy(replacement, best)
         self._exclusions = exclusions
         self._fence = fence
         self._next = following

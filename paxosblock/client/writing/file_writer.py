@@ -25,6 +25,7 @@ from paxosblock.api.namenode import (
     OpenBlock,
 )
 from paxosblock.base.checksum import Buffer
+from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.session.core import ClientCore
 from paxosblock.client.session.leases import Fence
 from paxosblock.client.session.tender import Tender
@@ -33,7 +34,7 @@ from paxosblock.client.writing.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.writing.durable import finalized_on_disk
 from paxosblock.client.writing.ends import BlockFailed
 from paxosblock.client.writing.exclusions import Exclusions
-from paxosblock.client.writing.failures import SEALS, Failures, Handling
+from paxosblock.client.writing.failures import Failures
 from paxosblock.client.writing.next_block import Ending, NextBlock, is_small
 from paxosblock.client.writing.progress import Progress, Shortfall
 from paxosblock.client.writing.receipt import FlushReceipt, Ledger
@@ -69,7 +70,7 @@ class AsyncFileWriter:
         previous: BlockId = NO_BLOCK,
         reopens: bool = False,
         first: BlockView | None = None,
-        handling: Handling = SEALS,
+        options: WriteOptions | None = None,
     ) -> None:
         """`status` is the NameNode's answer to `writer`; `previous` the file's last block, in which
         it goes on if it `reopens` that; `first` the block that was made with a new one."""
@@ -97,7 +98,7 @@ class AsyncFileWriter:
         self._step = Step(self._fence)
         self._closing = self._closed = False
         self._failures = Failures(
-            core, status, writer, handling,
+            core, status, writer, options or WriteOptions(),
             exclusions=self._exclusions, fence=self._fence, following=self._next,
         )  # fmt: skip
         core.leases.keep(writer, self._fence.lease_lost, self._open_block_told, self._roll)
