@@ -19,7 +19,7 @@ SHIPPED: Final = ClientConfig()
 DURABILITIES: Final = ("memory", "disk")
 AS_SHIPPED: Final[dict[str, Any]] = {
     "replicas": SHIPPED.replication,
-    "chunk_bytes": SHIPPED.chunk_size_bytes,
+    "chunk_bytes": SHIPPED.chunk_size,
     "window": SHIPPED.window,
 }
 """The facts of a record about a client with its own settings."""

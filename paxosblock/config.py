@@ -147,9 +147,9 @@ class NameNodeConfig(NodeConfig):
     """Finalized replicas that a block must have to be complete."""
     replication: Count = 3
     """Replicas of a new file's blocks where the client does not say."""
-    block_size_bytes: Bytes = 128 * MIB
+    block_size: Bytes = 128 * MIB
     """User bytes after which a writer starts the next block."""
-    chunk_size_bytes: Bytes = 512 * KIB
+    chunk_size: Bytes = 512 * KIB
     """User bytes of a full chunk: the unit of agreement."""
     window: Count = 4
     """Chunks of one block that a writer may have under way."""
@@ -252,11 +252,11 @@ class ClientConfig(Config):
 
     section = "client"
 
-    chunk_size_bytes: Bytes = 512 * KIB
+    chunk_size: Bytes = 512 * KIB
     """User bytes of a full chunk: the unit of agreement."""
     window: Count = 4
     """Chunks of one block that may be under way; bounds the memory of a writer."""
-    block_size_bytes: Bytes = 128 * MIB
+    block_size: Bytes = 128 * MIB
     """User bytes after which the next block starts."""
     max_chunks_per_block: Count = 16384
     """Chunks after which the next block starts, however small they are."""
@@ -456,9 +456,9 @@ def _check_replication(config: NameNodeConfig | ClientConfig) -> None:
 
 
 def _check_chunk_size(config: NameNodeConfig | ClientConfig) -> None:
-    most = min(config.block_size_bytes, MAX_CHUNK_BYTES)
-    if config.chunk_size_bytes > most:
+    most = min(config.block_size, MAX_CHUNK_BYTES)
+    if config.chunk_size > most:
         raise ConfigError(
-            f"chunk_size = {format_size(config.chunk_size_bytes)} is more than {format_size(most)},"
+            f"chunk_size = {format_size(config.chunk_size)} is more than {format_size(most)},"
             " the smaller of block_size and what one frame carries"
         )

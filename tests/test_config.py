@@ -37,7 +37,7 @@ def test_the_environment_wins_over_the_file_and_a_flag_wins_over_both(file: Path
         environment={"PAXOSBLOCK_CLIENT_WINDOW": "5", "PAXOSBLOCK_CLIENT_REPLICATION": "5"},
         flags={"window": "7", "replication": None},
     )
-    assert (config.window, config.replication, config.block_size_bytes) == (7, 5, 64 * 2**20)
+    assert (config.window, config.replication, config.block_size) == (7, 5, 64 * 2**20)
 
 
 def test_a_node_reads_its_own_section_of_a_file_that_all_nodes_share(file: Path) -> None:

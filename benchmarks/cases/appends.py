@@ -71,7 +71,7 @@ async def appends(bench: Bench) -> None:
 async def small_chunks(bench: Bench) -> None:
     """How fast is a file in chunks of 1 KiB read, beside one that was written at once?"""
     cluster, size = await bench.cluster(), bench.size(64 * MIB, MIB)
-    small = ClientConfig(chunk_size_bytes=LINE, window=CHUNKS_UNDER_WAY)
+    small = ClientConfig(chunk_size=LINE, window=CHUNKS_UNDER_WAY)
     async with AsyncClient(cluster.url, config=small) as fs:
         await write_file(fs, "/small", size, "memory")
     async with AsyncClient(cluster.url) as fs:

@@ -72,7 +72,7 @@ async def write(bench: Bench) -> None:
 def _write_limit(total: int, sync: bool, folder: Path) -> float:
     """Return the MiB/s of a bare sender with three receivers."""
     return limit.measure_write_limit(
-        SHIPPED.chunk_size_bytes, SHIPPED.window, sync, total, folder=folder
+        SHIPPED.chunk_size, SHIPPED.window, sync, total, folder=folder
     ).mib_per_s
 
 
@@ -98,7 +98,7 @@ async def read(bench: Bench) -> None:
         for number in bench.rounds:
             for streams in bench.some(STREAMS):
                 bare = await _bare(
-                    bench, streams, limit.measure_read_limit, SHIPPED.chunk_size_bytes,
+                    bench, streams, limit.measure_read_limit, SHIPPED.chunk_size,
                     total // streams,
                 )  # fmt: skip
                 paths = [f"{FOLDER}/read-{streams}-{each}" for each in range(streams)]

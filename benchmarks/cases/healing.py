@@ -165,7 +165,7 @@ async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
     """Kill three DataNodes, one after the other, and measure."""
     large, namenode = bench.size(96, 6), cluster.namenode
     *_, third, second, first = cluster.datanodes
-    config = ClientConfig(chunk_size_bytes=CHUNK_BYTES)
+    config = ClientConfig(chunk_size=CHUNK_BYTES)
     async with AsyncClient(cluster.url, config) as fs, AsyncClient(cluster.url, config) as other:
         bare = await bench.bare(
             measure_write_limit, CHUNK_BYTES, 4, False, large * BLOCK_BYTES // 2, 1,
@@ -197,7 +197,7 @@ async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
 @case("healing-growth", usual=False, room_bytes=16 * GIB)
 async def growth(bench: Bench) -> None:
     """Does the model say how fast the blocks of a lost DataNode come back, by their number?"""
-    config = ClientConfig(chunk_size_bytes=CHUNK_BYTES)
+    config = ClientConfig(chunk_size=CHUNK_BYTES)
     for number in bench.rounds:
         for count in bench.some(MODELLED):
             cluster = await bench.cluster(count, settings={"namenode": TIMES}, fresh=True)
@@ -213,6 +213,6 @@ async def growth(bench: Bench) -> None:
 
 def modelled_mib_per_s(datanodes: int, blocks: int) -> float:
     """Return what the model of large clusters says of so many blocks, lost with one DataNode."""
-    namenode = replace(NameNodeConfig(), block_size_bytes=BLOCK_BYTES)
+    namenode = replace(NameNodeConfig(), block_size=BLOCK_BYTES)
     scale = Scale(datanodes, blocks, namenode, DataNodeConfig())
     return blocks * BLOCK_BYTES / MIB / Healing(scale, 0.0, random.Random(1)).run()

@@ -109,7 +109,7 @@ class Scale:
         """Seconds that one copy takes at its share of the bandwidth of source and target."""
         sharing = max(self.namenode.copies_per_source, self.namenode.copies_per_target)
         share = self.datanode.copy_bandwidth_bytes_per_s / sharing
-        return self.namenode.block_size_bytes / share
+        return self.namenode.block_size / share
 
     @property
     def noticed_s(self) -> float:
@@ -221,7 +221,7 @@ def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
     report_every_s = max(scale.datanode.block_report_interval_s, replicas / REPORTED_PER_S)
     memory = replicas / REPLICATION * costs.block_bytes + replicas * costs.replica_bytes
     copying = costs.copy_us * scale.blocks / 1e6 / healing_s
-    size_mib = scale.blocks * scale.namenode.block_size_bytes / MIB
+    size_mib = scale.blocks * scale.namenode.block_size / MIB
     for what, value, unit in (
         ("a lost one is whole again after", scale.noticed_s + healing_s, "s"),
         ("copied", size_mib / healing_s, "MiB/s"),

@@ -27,7 +27,7 @@ async def block_size(bench: Bench) -> None:
     async with AsyncClient(cluster.url) as fs:
         for number in bench.rounds:
             bare = await bench.bare(
-                limit.measure_write_limit, SHIPPED.chunk_size_bytes, SHIPPED.window, False, total,
+                limit.measure_write_limit, SHIPPED.chunk_size, SHIPPED.window, False, total,
                 folder=bench.folder,
             )  # fmt: skip
             for mib in bench.some(BLOCK_MIB):
@@ -49,7 +49,7 @@ async def replicas(bench: Bench) -> None:
             for count in bench.some(range(1, MOST_REPLICAS + 1)):
                 for durability in bench.some(DURABILITIES):
                     bare = await bench.bare(
-                        limit.measure_write_limit, SHIPPED.chunk_size_bytes, SHIPPED.window,
+                        limit.measure_write_limit, SHIPPED.chunk_size, SHIPPED.window,
                         durability == "disk", total, count, folder=bench.folder,
                     )  # fmt: skip
                     async with bench.measured(cluster) as spent:

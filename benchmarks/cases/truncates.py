@@ -34,7 +34,7 @@ async def truncate(bench: Bench) -> None:
     stays of a chunk that is cut is read and written anew.
     """
     cluster, count = await bench.cluster(), bench.size(50, 3)
-    config = ClientConfig(block_size_bytes=BLOCK, chunk_size_bytes=CHUNK)
+    config = ClientConfig(block_size=BLOCK, chunk_size=CHUNK)
     facts: dict[str, Any] = {
         "block_bytes": BLOCK,
         "chunk_bytes": CHUNK,

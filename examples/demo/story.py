@@ -200,7 +200,7 @@ def _kill_the_leader(stage: Stage, out: FileWriter, file: BinaryIO) -> Node:
 def _flush_inside_a_block(stage: Stage, out: FileWriter, file: BinaryIO) -> FlushReceipt:
     """Flush at a place where the next pieces go to the same block."""
     receipt = out.hflush()
-    while -receipt.size % stage.client.config.block_size_bytes < 4 * PIECE_BYTES:
+    while -receipt.size % stage.client.config.block_size < 4 * PIECE_BYTES:
         stage.send(out, file, PIECE_BYTES)
         receipt = out.hflush()
     return receipt

@@ -185,7 +185,7 @@ class AsyncClient:
         made = await core.namenodes.call_once(CREATE, request)
         return file_writer.AsyncFileWriter(
             core, made.status, writer,
-            chunk_size_bytes=chunk_size, window=window, first=made.first, options=options,
+            chunk_size=chunk_size, window=window, first=made.first, options=options,
         )  # fmt: skip
 
     @opening
@@ -225,7 +225,7 @@ class AsyncClient:
             self._core,
             opened.status,
             writer,
-            chunk_size_bytes=chunk_size,
+            chunk_size=chunk_size,
             window=window,
             previous=opened.last,
             reopens=not new_block,
@@ -516,8 +516,8 @@ class AsyncClient:
         self, block_size: int | None, chunk_size: int | None, window: int | None
     ) -> tuple[int, int, int]:
         """Return the three, as configured where they are None, once they are checked."""
-        block_size = self.config.block_size_bytes if block_size is None else block_size
-        chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
+        block_size = self.config.block_size if block_size is None else block_size
+        chunk_size = self.config.chunk_size if chunk_size is None else chunk_size
         window = self.config.window if window is None else window
         check_sizes(block_size, chunk_size, window)
         return block_size, chunk_size, window

@@ -337,7 +337,7 @@ async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
 async def _place(node: NameNode, request: AddBlock) -> BlockView:
     """Choose members for a new block and make it."""
     config = node.config
-    replication, block_size = request.replication, config.block_size_bytes
+    replication, block_size = request.replication, config.block_size
     if request.file_id != NO_FILE:
         inode = await node.catalog.open_file(request.file_id, request.writer)
         replication, block_size = inode.replication, inode.block_size

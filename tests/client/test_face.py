@@ -43,8 +43,8 @@ def test_each_name_of_the_package_can_be_had(name: str) -> None:
 
 
 def test_a_setting_is_a_keyword_of_a_client() -> None:
-    with Client(NOBODY, retry_for_s=5, chunk_size_bytes="64KiB") as fs:
-        assert (fs.config.retry_for_s, fs.config.chunk_size_bytes) == (5, 65536)
+    with Client(NOBODY, retry_for_s=5, chunk_size="64KiB") as fs:
+        assert (fs.config.retry_for_s, fs.config.chunk_size) == (5, 65536)
 
 
 def test_keywords_stand_over_the_configuration() -> None:

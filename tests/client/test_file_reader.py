@@ -130,7 +130,7 @@ async def test_seek_moves_like_in_any_python_file() -> None:
 
 
 async def test_a_small_read_does_not_fetch_the_whole_file() -> None:
-    async with stored(chunk_size_bytes=4 * KIB) as (cluster, fs), await fs.open("/a") as file:
+    async with stored(chunk_size=4 * KIB) as (cluster, fs), await fs.open("/a") as file:
         assert await file.read(10) == DATA[:10]
         assert sum(node.reads_served for node in cluster.nodes) == 1
 

@@ -48,7 +48,7 @@ def test_storage_options_are_settings_of_the_client(monkeypatch: pytest.MonkeyPa
         {"replication": 2, "durability": "memory", "block_size": "1MiB", "retry_for": "5s"}
     )
     assert (config.replication, config.durability) == (2, Durability.MEMORY)
-    assert (config.block_size_bytes, config.retry_for_s) == (1024 * 1024, 5.0)
+    assert (config.block_size, config.retry_for_s) == (1024 * 1024, 5.0)
     assert config.window == 7
 
 

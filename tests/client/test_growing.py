@@ -32,9 +32,7 @@ from paxosblock.local.node_process import Node
 from tests.files import read, write
 from tests.waiting import wait_until
 
-QUICK = ClientConfig(
-    retry_for_s=20.0, rpc_timeout_s=5.0, vote_timeout_s=5.0, chunk_size_bytes=64 * KIB
-)
+QUICK = ClientConfig(retry_for_s=20.0, rpc_timeout_s=5.0, vote_timeout_s=5.0, chunk_size=64 * KIB)
 ALL: tuple[Operation, ...] = (
     AssertAbsent("/everything/done"),
     AssertFile("/everything/a", size=1),

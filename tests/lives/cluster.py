@@ -40,8 +40,8 @@ NAMENODE_CONFIG: Final = NameNodeConfig(
     lease_soft_limit_s=10.0,
     lease_hard_limit_s=20.0,
     recovery_timeout_s=3.0,
-    chunk_size_bytes=CHUNK_BYTES,
-    block_size_bytes=BLOCK_BYTES,
+    chunk_size=CHUNK_BYTES,
+    block_size=BLOCK_BYTES,
 )
 DATANODE_CONFIG: Final = DataNodeConfig(
     reserved_space_bytes=0,
@@ -50,8 +50,8 @@ DATANODE_CONFIG: Final = DataNodeConfig(
     scrub_period_s=20.0,
 )
 CLIENT_CONFIG: Final = ClientConfig(
-    chunk_size_bytes=CHUNK_BYTES,
-    block_size_bytes=BLOCK_BYTES,
+    chunk_size=CHUNK_BYTES,
+    block_size=BLOCK_BYTES,
     retry_for_s=20.0,
     prefetch_bytes=4 * CHUNK_BYTES,
 )

@@ -36,7 +36,7 @@ CLIENTS: Final = 4
 ROUND_FILES: Final = 12
 FILE_BYTES: Final = 400 * KIB
 CONFIG: Final = ClientConfig(
-    chunk_size_bytes=32 * KIB, block_size_bytes=256 * KIB, rpc_timeout_s=2.0, retry_for_s=60.0
+    chunk_size=32 * KIB, block_size=256 * KIB, rpc_timeout_s=2.0, retry_for_s=60.0
 )
 BACK_WITHIN_S: Final = 60.0
 

@@ -49,7 +49,7 @@ def written(file: Path, *secrets: bytes) -> Path:
 
 
 def knowing(secret: Path) -> ClientConfig:
-    return ClientConfig(access_file=str(secret), chunk_size_bytes=20_000, retry_for_s=20.0)
+    return ClientConfig(access_file=str(secret), chunk_size=20_000, retry_for_s=20.0)
 
 
 def read(fs: Client) -> bytes:

@@ -32,7 +32,7 @@ SETTINGS = {
     "namenode": {"heartbeat_interval": "100ms"},
     "datanode": {"heartbeat_interval": "100ms"},
 }
-PATIENT = ClientConfig(block_size_bytes=2 * MIB, rpc_timeout_s=2.0, retry_for_s=20.0)
+PATIENT = ClientConfig(block_size=2 * MIB, rpc_timeout_s=2.0, retry_for_s=20.0)
 BROKEN = "Input/output error"
 SOON_S = PATIENCE_S / 10
 """Two seconds are enough where nothing else runs."""

@@ -30,9 +30,9 @@ SETTINGS = {
     "namenode": {"heartbeat_interval": "100ms", "block_size": "8MiB"},
     "datanode": {"heartbeat_interval": "100ms", "reserved_space": "0B"},
 }
-PATIENT = ClientConfig(block_size_bytes=8 * MIB, retry_for_s=20.0)
+PATIENT = ClientConfig(block_size=8 * MIB, retry_for_s=20.0)
 QUICK = ClientConfig(retry_for_s=5.0)
-IMPATIENT = ClientConfig(block_size_bytes=8 * MIB, retry_for_s=1.0)
+IMPATIENT = ClientConfig(block_size=8 * MIB, retry_for_s=1.0)
 NO_ROOM = "No space left on device"
 
 

@@ -31,7 +31,7 @@ from paxosblock.protocol.types import (
 )
 from tests.services.content import content
 
-QUICK = ClientConfig(chunk_size_bytes=16 * KIB, rpc_timeout_s=2.0, retry_for_s=20.0)
+QUICK = ClientConfig(chunk_size=16 * KIB, rpc_timeout_s=2.0, retry_for_s=20.0)
 LENGTH = 5 * 16 * KIB
 
 

@@ -20,8 +20,8 @@ from tests.waiting import wait_until
 
 CHUNK = 16 * KIB
 PATIENCE = ClientConfig(
-    chunk_size_bytes=CHUNK,
-    block_size_bytes=10 * CHUNK,
+    chunk_size=CHUNK,
+    block_size=10 * CHUNK,
     vote_timeout_s=1.0,
     rpc_timeout_s=2.0,
     retry_for_s=20.0,

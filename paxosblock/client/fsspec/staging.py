@@ -148,7 +148,7 @@ class StagingArea:
 
         as_it_is = (replication, block_size, durability) == (None, None, None)
         if alone and as_it_is and how is Publish.APPEND and present is not None:
-            size = chunk_size or self.client.config.chunk_size_bytes
+            size = chunk_size or self.client.config.chunk_size
             opened = partial(
                 self.client.append,
                 target,

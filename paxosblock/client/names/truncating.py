@@ -74,7 +74,7 @@ async def transact(
     request = Transact(
         (),
         config.replication,
-        config.block_size_bytes,
+        config.block_size,
         config.durability,
         current_user(),
         application,
@@ -191,7 +191,7 @@ async def _written(
         core,
         made.status,
         writer,
-        chunk_size_bytes=len(kept),
+        chunk_size=len(kept),
         window=core.config.window,
         first=made.first,
     ) as out:

@@ -127,7 +127,7 @@ class BlockReader:
         """`file` is the one that was opened, if the block was found through a file."""
         self.extent = extent
         self._file = file
-        self.chunk_bytes = core.config.chunk_size_bytes
+        self.chunk_bytes = core.config.chunk_size
         """Size of the chunks, as far as it is known: requests that fit it fetch nothing twice."""
         self._core = core
         self._corrupt: dict[StorageId, CorruptionError] = {}

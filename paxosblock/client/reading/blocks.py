@@ -54,7 +54,7 @@ class Blocks:
         what is not known is finalized.
         """
         self.size_bytes = size_bytes
-        self.chunk_bytes = core.config.chunk_size_bytes
+        self.chunk_bytes = core.config.chunk_size
         """Size of the chunks of a block that nothing was read of, as far as it is known."""
         self._core = core
         self._file = file

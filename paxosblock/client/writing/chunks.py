@@ -47,14 +47,14 @@ def frame_header(message: Write) -> bytes:
 
 
 class ChunkBuffer:
-    """Cuts a stream of writes into pieces of `chunk_size_bytes`, copying as little as it can.
+    """Cuts a stream of writes into pieces of `chunk_size`, copying as little as it can.
 
     Whole chunks of immutable bytes are passed on by reference. Everything else is copied once, into
     a buffer that is given away when it is full.
     """
 
-    def __init__(self, chunk_size_bytes: int) -> None:
-        self._size = chunk_size_bytes
+    def __init__(self, chunk_size: int) -> None:
+        self._size = chunk_size
         self._partial = bytearray()
 
     def __len__(self) -> int:

@@ -65,7 +65,7 @@ class AsyncFileWriter:
         status: FileStatus,
         writer: WriterId,
         *,
-        chunk_size_bytes: int,
+        chunk_size: int,
         window: int,
         previous: BlockId = NO_BLOCK,
         reopens: bool = False,
@@ -77,7 +77,7 @@ class AsyncFileWriter:
         self.status = status
         self._core = core
         self._writer = writer
-        self.chunk_size = min(chunk_size_bytes, status.block_size)
+        self.chunk_size = min(chunk_size, status.block_size)
         self._buffer = ChunkBuffer(self.chunk_size)
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
