@@ -1542,8 +1542,8 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a file that is closed too short is not noticed",
         "writing/file_writer.py",
-        "        if status.length != self.acknowledged:\n",
-        "        if status.length > self.acknowledged:\n",
+        "        if status.size != self.acknowledged:\n",
+        "        if status.size > self.acknowledged:\n",
         FILE_WRITER,
     ),
     _client(
@@ -1748,7 +1748,7 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "bytes that were read before somebody changed a file are appended to it",
         "client/names/truncating.py",
-        "AssertFile(path, status.file_id, status.length, status.truncations)",
+        "AssertFile(path, status.file_id, status.size, status.truncations)",
         "AssertFile(path)",
         TRUNCATE_PROCESSES,
     ),
