@@ -9,7 +9,7 @@ import pytest
 from tests.lives.life import Kind, Outcome, live
 from tests.lives.planted_faults import FAULTS, planted
 
-SEEDS = (14, 2, 4, 3, 1, 5, 6, 7, 10, 16)
+SEEDS = (14, 8, 4, 6, 2, 3, 1, 5, 7, 10)
 """The slice begins with these lives, and ends with the first after which all has happened."""
 HAPPENS = (
     "machine lost",

@@ -1160,15 +1160,16 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "nobody leads while a majority of disks is full",
         "raft/roles.py",
-        "        if server.damage is not None:\n            return\n        full = {",
-        "        if not server.may_lead:\n            return\n        full = {",
+        "        if server.damage is not None:\n            return\n        self._round",
+        "        if not server.may_lead:\n            return\n        self._round",
         FULL_MEMBER,
     ),
     _recovery(
         "a term begins with no room on a full disk",
         "raft/log.py",
-        "            if self._begins_term and await self._run(self._lend, sum(map(len, batch))):\n",
-        "            if False:\n",
+        "            if not (self._begins_term and await self._run(self._lend, sum(map(len, "
+        "batch)))):\n",
+        "            if True:\n",
         FULL_MEMBER,
     ),
     _recovery(
@@ -1188,21 +1189,21 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a member with room lets a full one lead",
         "raft/roles.py",
-        '        return alike and data.get("full", False) and bool(self.state.server.may_lead)\n',
+        "        return alike and asked.full and self.state.server.may_lead\n",
         "        return False\n",
         FULL_MEMBER,
     ),
     _recovery(
         "a follower keeps to itself that its disk is full",
         "raft/roles.py",
-        '        full = {"full": True} if server.full is not None else {}\n        damaged',
-        "        full: Message = {}\n        damaged",
+        "        full = server.full is not None\n        damaged",
+        "        full = False\n        damaged",
         FULL_MEMBER,
     ),
     _recovery(
         "a leader with a full disk does not look for one with room",
         "raft/leader.py",
-        "        return self._peers[peer].full, -self.log.match_index[peer]\n",
+        "        return peer in self._full, -self.log.match_index[peer]\n",
         "        return False, -self.log.match_index[peer]\n",
         FULL_MEMBER,
     ),
@@ -1223,7 +1224,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a leader sends its map to no member whose own is damaged",
         "raft/leader.py",
-        '        if "damaged" in data and data["sequence"] > progress.outdated:\n',
+        "        if said.damaged is not None and said.sequence > progress.outdated:\n",
         "        if False:\n",
         DAMAGED_MEMBER,
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import AppendEntries, Message
 from paxosblock.namenode.raft.node import RaftNode
 
 
@@ -30,9 +30,9 @@ class Checker:
 
     def check_message(self, node: RaftNode, sender: str, message: Message) -> None:
         """Only a leader sends entries: so this sees every election that matters."""
-        if message["type"] != "append_entries":
+        if not isinstance(message, AppendEntries):
             return
-        term = message["term"]
+        term = message.term
         leader = self.leaders.setdefault(term, sender)
         if leader != sender:
             self.violated("election safety", f"{leader} and {sender} lead in term {term}")

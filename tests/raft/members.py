@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,13 @@ from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.machine import Slices
+from paxosblock.namenode.raft.messages import (
+    Confirm,
+    Message,
+    ReadIndex,
+    RequestVoteResponse,
+)
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -152,9 +157,9 @@ class Members:
 
         def observed(
             index: int, entry: Entry, known: Edit | None = None
-        ) -> Generator[None, None, Committed | Conflict]:
+        ) -> Committed | Conflict | Slices:
             self.checker.check_applied(member.address, index, entry)
-            return (yield from apply(index, entry, known))
+            return apply(index, entry, known)
 
         machine.apply_entry = observed  # type: ignore[method-assign]  # only of this instance
 
@@ -201,7 +206,7 @@ class Members:
     def count(self, node: RaftNode, disk: SimulatedDisk) -> None:
         """Add what a process did; it may have stopped because of its disk only."""
         if node.failure is not None and not disk.dead:
-            self.checker.violated("assertions", f"{node.address}: {node.failure}")
+            self.checker.violated("assertions", f"{node.name}: {node.failure}")
         self.checker.counts["snapshots written"] += node.counters.snapshots_written
         self.checker.counts["snapshots installed"] += node.counters.snapshots_installed
 
@@ -225,9 +230,9 @@ class Members:
         member = self.every[sender]
         if member.up:
             self.checker.check_message(member.node, sender, message)
-        if message["type"] == "request_vote_response" and message.get("vote_granted"):
+        if isinstance(message, RequestVoteResponse) and message.vote_granted:
             self._blink(member)
-        if message["type"] in ("confirm", "read_index"):
+        if isinstance(message, Confirm | ReadIndex):
             self._stall(member)
 
     def _blink(self, member: Member) -> None:

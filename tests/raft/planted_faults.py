@@ -12,11 +12,12 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from raftos.state import Candidate, Follower, Leader
 
 from paxosblock.namenode.kv import journal, segment
@@ -24,15 +25,30 @@ from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import RaftLog, _Removal
+from paxosblock.namenode.raft.messages import (
+    AppendEntriesResponse,
+    Message,
+    ReadIndex,
+    ReadIndexResponse,
+    Received,
+    RequestVoteResponse,
+    Send,
+)
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
+from paxosblock.namenode.raft.roster import Roster
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.memory_table import MemoryReceiver, MemoryTable
 from tests.raft import test_audit_log, test_audit_votes, test_reads, test_storage
 from tests.raft.simulation import simulate
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def changed(received: Received[Message], **fields: object) -> Received[Message]:
+    """The same from the same sender, but for these fields."""
+    return Received(received.sender, replace(received.message, **fields))
 
 
 def votes_only_in_memory(patch: pytest.MonkeyPatch) -> None:
@@ -69,7 +85,12 @@ def entries_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def half_is_a_majority(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RaftNode, "cluster_count", property(lambda self: len(self.cluster)))
+    patch.setattr(RaftNode, "cluster_count", property(lambda self: len(self.roster.voters) - 1))
+
+    def half(self: Roster, names: Collection[str]) -> bool:
+        return 2 * sum(voter in names for voter in self.voters) >= len(self.voters)
+
+    patch.setattr(Roster, "is_majority", half)
 
 
 def reads_ask_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -111,8 +132,8 @@ def followers_ask_nobody(patch: pytest.MonkeyPatch) -> None:
 def followers_do_not_wait_until_it_is_applied(patch: pytest.MonkeyPatch) -> None:
     answered: Any = FollowerReads.answered
 
-    def hasty(self: Any, data: Any) -> None:
-        answered(self, {**data, "index": 0} if "index" in data else data)
+    def hasty(self: Any, said: ReadIndexResponse) -> None:
+        answered(self, said if said.index is None else replace(said, index=0))
 
     patch.setattr(FollowerReads, "answered", hasty)
 
@@ -132,9 +153,9 @@ def questions_are_answered_to_those_that_come_later(patch: pytest.MonkeyPatch) -
 def leaders_answer_questions_without_a_majority(patch: pytest.MonkeyPatch) -> None:
     """Of five members, say: leader and follower may both have been left behind by three."""
 
-    def tell(self: Any, data: dict[str, Any]) -> None:
-        if data["term"] == self.storage.term and self.may_read:
-            self._tell_index(data, self.log.commit_index)
+    def tell(self: Any, asked: Received[ReadIndex]) -> None:
+        if asked.message.term == self.storage.term and self.may_read:
+            self._tell_index(asked, self.log.commit_index)
 
     patch.setattr(RaftLeader, "on_receive_read_index", tell)
 
@@ -163,7 +184,7 @@ def votes_go_to_older_logs(patch: pytest.MonkeyPatch) -> None:
     receive: Any = Follower.on_receive_request_vote
 
     def careless(self: Any, data: Any) -> None:
-        receive(self, {**data, "last_log_term": 1 << 60})
+        receive(self, changed(data, last_log_term=1 << 60))
 
     patch.setattr(Follower, "on_receive_request_vote", careless)
     patch.setattr(Elector, "_up_to_date", lambda self, data: True)
@@ -180,9 +201,9 @@ def followers_cut_without_a_conflict(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_are_counted_instead_of_voters(patch: pytest.MonkeyPatch) -> None:
-    def receive(self: Any, data: dict[str, Any]) -> None:
-        if data["term"] == self.storage.term:
-            Candidate.on_receive_request_vote_response(self, data)
+    def receive(self: Any, found: Received[RequestVoteResponse]) -> None:
+        if found.message.term == self.storage.term:
+            Candidate.on_receive_request_vote_response(self, found)
 
     patch.setattr(RaftCandidate, "on_receive_request_vote_response", receive)
 
@@ -191,7 +212,7 @@ def votes_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
     receive: Any = RaftCandidate.on_receive_request_vote_response
 
     def careless(self: Any, data: Any) -> None:
-        receive(self, {**data, "term": self.storage.term})
+        receive(self, changed(data, term=self.storage.term))
 
     patch.setattr(RaftCandidate, "on_receive_request_vote_response", careless)
 
@@ -209,21 +230,22 @@ def followers_forget_their_vote(patch: pytest.MonkeyPatch) -> None:
 
 
 def followers_claim_their_whole_log(patch: pytest.MonkeyPatch) -> None:
-    post = RaftNode.post
+    carry_out = RaftNode.carry_out
 
-    def boast(self: Any, data: dict[str, Any], destination: Any) -> None:
-        if data["type"] == "append_entries_response" and data["success"]:
-            data = {**data, "last_log_index": self.log.last_log_index}
-        post(self, data, destination)
+    def boast(self: Any, send: Send) -> None:
+        message = send.message
+        if isinstance(message, AppendEntriesResponse) and message.success:
+            message = replace(message, last_log_index=self.log.last_log_index)
+        carry_out(self, Send(send.peer, message, send.after))
 
-    patch.setattr(RaftNode, "post", boast)
+    patch.setattr(RaftNode, "carry_out", boast)
 
 
 def answers_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
     receive: Any = RaftLeader.on_receive_append_entries_response
 
     def careless(self: Any, data: Any) -> None:
-        receive(self, {**data, "term": self.storage.term})
+        receive(self, changed(data, term=self.storage.term))
 
     patch.setattr(RaftLeader, "on_receive_append_entries_response", careless)
 
@@ -279,7 +301,7 @@ def followers_commit_what_the_leader_did_not_send(patch: pytest.MonkeyPatch) -> 
 
     def hasty(self: Any, data: Any) -> None:
         receive(self, data)
-        self.state.commit(min(data["commit_index"], self.log.last_log_index))
+        self.state.commit(min(data.message.commit_index, self.log.last_log_index))
 
     patch.setattr(RaftFollower, "on_receive_append_entries", hasty)
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
@@ -17,7 +19,21 @@ from paxosblock.namenode.kv.table import Tables
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.messages import Deliver, Message
+from paxosblock.namenode.raft.messages import (
+    AppendEntries,
+    AppendEntriesResponse,
+    Confirm,
+    ConfirmResponse,
+    Deliver,
+    InstallSnapshot,
+    Message,
+    PreVote,
+    PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
+    RequestVote,
+    RequestVoteResponse,
+)
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -28,6 +44,7 @@ from tests.raft.simulation import virtual_loop
 from tests.raft.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 OPTIONS = Options(heartbeat_s=0.1, election_min_s=0.4, election_max_s=0.5)
 ELECTION_S = 0.55
@@ -123,8 +140,7 @@ class Rig:
 
     @property
     def term(self) -> int:
-        term: int = self.node.hard_state.term
-        return term
+        return self.node.hard_state.term
 
     def run(self, seconds: float = 0.01) -> None:
         self.loop.run_until_complete(self.loop.pass_time(seconds))
@@ -140,17 +156,17 @@ class Rig:
     def commit(self, key: bytes = b"k") -> asyncio.Task[Committed | Conflict]:
         return self.begin(self.store.commit(put(key)))
 
-    def tell(self, sender: str, kind: str, **fields: Any) -> None:
+    def tell(self, sender: str, message: Message) -> None:
         """Let `sender` send a message, and the member act on it."""
         assert self.wire.deliver is not None
-        self.wire.deliver(sender, {"type": kind, **fields})
+        self.wire.deliver(sender, message)
         self.run()
 
-    def sent(self, kind: str, peer: str | None = None) -> list[Message]:
+    def sent(self, kind: type[M], peer: str | None = None) -> list[M]:
         """The messages of a kind since the last `clear`."""
-        return [m for to, m in self.wire.sent if m["type"] == kind and peer in (None, to)]
+        return [m for to, m in self.wire.sent if isinstance(m, kind) and peer in (None, to)]
 
-    def last(self, kind: str, peer: str | None = None) -> Message:
+    def last(self, kind: type[M], peer: str | None = None) -> M:
         return self.sent(kind, peer)[-1]
 
     def clear(self) -> None:
@@ -158,10 +174,10 @@ class Rig:
 
     # -- what peers usually say -------------------------------------------------------------------
 
-    def append(self, entries: list[Entry], **about: Any) -> Message:
+    def append(self, entries: list[Entry], **about: Any) -> AppendEntriesResponse:
         """Send entries as a leader does (`append_only`); return the answer."""
         self.append_only(entries, **about)
-        return self.last("append_entries_response")
+        return self.last(AppendEntriesResponse)
 
     def append_only(
         self,
@@ -171,21 +187,11 @@ class Rig:
         previous: tuple[int, int] = (0, 0),
         commit: int = 0,
         leader: str = "n1:1",
+        sequence: int = 1,
     ) -> None:
         """Send entries as a leader does; there may be no answer yet."""
         self.clear()
-        self.tell(
-            leader,
-            "append_entries",
-            term=term,
-            leader_id=leader,
-            prev_log_index=previous[0],
-            prev_log_term=previous[1],
-            commit_index=commit,
-            entries=entries,
-            request_id=1,
-            sequence=1,
-        )
+        self.tell(leader, AppendEntries(term, leader, *previous, commit, entries, 1, sequence))
 
     def send_snapshot(
         self,
@@ -198,46 +204,27 @@ class Rig:
         end: int | None = None,
     ) -> None:
         """Send the bytes from `begin` to `end` of the map after entry `index`, as a leader does."""
-        self.tell(
-            "n1:1",
-            "install_snapshot",
-            term=term,
-            leader_id="n1:1",
-            number=number,
-            index=index,
-            size=len(stream),
-            offset=begin,
-            data=stream[begin:end],
-            request_id=1,
-        )
+        piece = InstallSnapshot(term, "n1:1", number, index, len(stream), begin, stream[begin:end])
+        self.tell("n1:1", piece)
 
     def ask_for_vote(
         self, candidate: str, term: int, last: tuple[int, int] = (0, 0)
-    ) -> Message | None:
+    ) -> RequestVoteResponse | None:
         """Ask as a candidate does; return the answer, None if there was none."""
         self.clear()
-        self.tell(
-            candidate,
-            "request_vote",
-            term=term,
-            candidate_id=candidate,
-            last_log_index=last[0],
-            last_log_term=last[1],
-        )
-        answers = self.sent("request_vote_response")
+        self.tell(candidate, RequestVote(term, candidate, *last))
+        answers = self.sent(RequestVoteResponse)
         return answers[-1] if answers else None
 
     def vote(self, *voters: str, term: int | None = None) -> None:
         for voter in voters:
-            term_voted = self.term if term is None else term
-            self.tell(voter, "request_vote_response", term=term_voted, vote_granted=True)
+            self.tell(voter, RequestVoteResponse(self.term if term is None else term, True))
 
     def support(self, *supporters: str) -> None:
         """Grant the pre-vote that is being asked for."""
-        asked = self.last("pre_vote")
+        asked = self.last(PreVote)
         for peer in supporters:
-            fields = {"term": self.term, "round": asked["round"], "vote_granted": True}
-            self.tell(peer, "pre_vote_response", **fields)
+            self.tell(peer, PreVoteResponse(self.term, asked.round, True))
 
     def become_candidate(self) -> None:
         self.run(ELECTION_S)
@@ -252,29 +239,23 @@ class Rig:
     def acknowledge(self, *peers: str, **changed: Any) -> None:
         """Let the peers (or all) hold all that the leader has."""
         for peer in peers or self.peers:
-            asked = self.last("append_entries", peer)
-            answer = {
-                "term": asked["term"],
-                "success": True,
-                "request_id": asked["request_id"],
-                "sequence": asked["sequence"],
-                "last_log_index": self.node.log.last_log_index,
-            }
-            self.tell(peer, "append_entries_response", **(answer | changed))
+            asked = self.last(AppendEntries, peer)
+            last = self.node.log.last_log_index
+            answer = AppendEntriesResponse(asked.term, True, asked.request_id, asked.sequence, last)
+            self.tell(peer, msgspec.structs.replace(answer, **changed))
 
     def confirm(self, *peers: str, **changed: Any) -> None:
         """Let the peers (or all that were asked) say that they are in the leader's term still."""
         for peer in peers or self.peers:
-            for asked in self.sent("confirm", peer)[-1:]:
-                answer = {"term": asked["term"], "number": asked["number"]}
-                self.tell(peer, "confirm_response", **(answer | changed))
+            for asked in self.sent(Confirm, peer)[-1:]:
+                answer = ConfirmResponse(asked.term, asked.number)
+                self.tell(peer, msgspec.structs.replace(answer, **changed))
 
     def answer_question(self, leader: str, index: int, index_term: int, **changed: Any) -> None:
         """Let the leader answer the follower's last question."""
-        asked = self.last("read_index", leader)
-        answer = {"term": asked["term"], "number": asked["number"]}
-        answer |= {"index": index, "index_term": index_term}
-        self.tell(leader, "read_index_response", **(answer | changed))
+        asked = self.last(ReadIndex, leader)
+        answer = ReadIndexResponse(asked.term, asked.number, index, index_term)
+        self.tell(leader, msgspec.structs.replace(answer, **changed))
 
 
 @contextmanager

@@ -13,6 +13,16 @@ from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.raft import machine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.messages import (
+    AppendEntries,
+    AppendEntriesResponse,
+    Confirm,
+    InstallSnapshot,
+    InstallSnapshotResponse,
+    Outdated,
+    PreVote,
+    RequestVote,
+)
 from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig, stream_after, stream_of
 
 
@@ -25,7 +35,7 @@ def test_l1_a_late_heartbeat_erases_nothing() -> None:
     with rig() as member:
         member.append([entry(1), entry(1), entry(1)], commit=3)
         answer = member.append([], previous=(0, 0))
-        assert answer["success"]
+        assert answer.success
         assert terms(member) == [1, 1, 1]
 
 
@@ -34,7 +44,7 @@ def test_l2_a_repeated_message_erases_nothing() -> None:
         member.append([entry(1)])
         member.append([entry(1), entry(1)], previous=(1, 1))
         answer = member.append([entry(1)])
-        assert answer["last_log_index"] == 1
+        assert answer.last_log_index == 1
         assert terms(member) == [1, 1, 1]
 
 
@@ -49,7 +59,7 @@ def test_an_entry_of_another_term_is_replaced_with_all_that_follow_it() -> None:
     with rig() as member:
         member.append([entry(1), entry(1), entry(1)])
         answer = member.append([entry(2)], term=2, previous=(1, 1), leader="n2:1")
-        assert answer["last_log_index"] == 2
+        assert answer.last_log_index == 2
         assert terms(member) == [1, 2]
         member.crash()
         assert terms(member) == [1, 2]
@@ -120,19 +130,13 @@ def test_l7_an_entry_is_applied_and_answered_when_the_majority_has_it() -> None:
         write = member.commit()
         member.run()
         member.clear()
-        member.tell("n1:1", "append_entries_response", **member_answer(member, 2))
+        member.tell("n1:1", member_answer(member, 2))
         assert write.done()
-        assert member.sent("append_entries") == []
+        assert member.sent(AppendEntries) == []
 
 
-def member_answer(member: Rig, last_log_index: int, sequence: int = 999) -> dict[str, object]:
-    return {
-        "term": member.term,
-        "success": True,
-        "request_id": 1,
-        "sequence": sequence,
-        "last_log_index": last_log_index,
-    }
+def member_answer(member: Rig, last_log_index: int) -> AppendEntriesResponse:
+    return AppendEntriesResponse(member.term, True, 1, 999, last_log_index)
 
 
 def test_l8_an_answer_of_an_older_term_commits_nothing() -> None:
@@ -146,20 +150,18 @@ def test_l8_an_answer_of_an_older_term_commits_nothing() -> None:
         assert member.store.is_leader()
         member.commit().add_done_callback(asyncio.Task.exception)
         member.run()
-        member.tell("n1:1", "append_entries_response", **old)
+        member.tell("n1:1", old)
         assert member.node.log.commit_index == 1
 
 
 def test_l8_a_follower_that_has_a_newer_leader_does_not_acknowledge_the_older_one() -> None:
     with rig() as member:
         member.loop.disk_delay = lambda: 1.0
-        fields = {"prev_log_index": 0, "prev_log_term": 0, "commit_index": 0, "request_id": 1}
         for term, leader in ((1, "n1:1"), (2, "n2:1")):
-            more = {"leader_id": leader, "sequence": 1, "entries": [entry(term)]}
-            member.tell(leader, "append_entries", term=term, **fields, **more)
+            member.append_only([entry(term)], term=term, leader=leader)
         member.run(5.0)
-        answers = member.sent("append_entries_response")
-        assert [(each["term"], each["last_log_index"]) for each in answers] == [(2, 1)]
+        answers = member.sent(AppendEntriesResponse)
+        assert [(each.term, each.last_log_index) for each in answers] == [(2, 1)]
 
 
 def test_l9_answers_that_overtake_each_other_take_nothing_back() -> None:
@@ -167,8 +169,8 @@ def test_l9_answers_that_overtake_each_other_take_nothing_back() -> None:
         member.become_leader()
         writes = [member.commit(b"%d" % number) for number in range(3)]
         member.run()
-        member.tell("n1:1", "append_entries_response", **member_answer(member, 4))
-        member.tell("n1:1", "append_entries_response", **member_answer(member, 2))
+        member.tell("n1:1", member_answer(member, 4))
+        member.tell("n1:1", member_answer(member, 2))
         assert all(write.done() for write in writes)
         assert member.node.log.match_index["n1:1"] == 4
         assert member.node.log.next_index["n1:1"] == 5
@@ -177,10 +179,9 @@ def test_l9_answers_that_overtake_each_other_take_nothing_back() -> None:
 def test_l10_a_refusal_of_an_older_term_is_understood() -> None:
     with rig() as member:
         member.become_leader()
-        fields = {"term": member.term, "success": False}
-        member.tell("n1:1", "append_entries_response", **fields)
+        member.tell("n1:1", Outdated(member.term))
         assert member.store.is_leader()
-        member.tell("n1:1", "append_entries_response", **{**fields, "term": 7})
+        member.tell("n1:1", Outdated(7))
         assert (member.store.is_leader(), member.term) == (False, 7)
 
 
@@ -189,17 +190,17 @@ def test_l11_a_follower_that_lacks_entries_says_from_where_and_stays_quiet() -> 
         member.append([entry(1)])
         member.run(0.39)
         answer = member.append([entry(3)], term=3, previous=(500, 2))
-        assert (answer["success"], answer["hint"]) == (False, 2)
+        assert (answer.success, answer.hint) == (False, 2)
         member.clear()
         member.run(0.39)
-        assert member.sent("pre_vote") == []
+        assert member.sent(PreVote) == []
 
 
 def test_l11_a_whole_term_that_conflicts_is_skipped_at_once() -> None:
     with rig() as member:
         member.append([entry(1), *(entry(2) for _ in range(50))], term=2)
         answer = member.append([], term=4, previous=(40, 3))
-        assert (answer["success"], answer["hint"]) == (False, 2)
+        assert (answer.success, answer.hint) == (False, 2)
 
 
 def test_l11_the_leader_goes_on_where_the_follower_says() -> None:
@@ -207,20 +208,19 @@ def test_l11_the_leader_goes_on_where_the_follower_says() -> None:
         member.append([entry(1) for _ in range(100)])
         member.become_candidate()
         member.vote("n1:1")
-        asked = member.last("append_entries", "n1:1")
-        refusal = {"success": False, "request_id": 1, "sequence": asked["sequence"], "hint": 3}
+        asked = member.last(AppendEntries, "n1:1")
         member.clear()
-        member.tell("n1:1", "append_entries_response", term=member.term, **refusal)
-        sent = member.last("append_entries", "n1:1")
-        assert (sent["prev_log_index"], len(sent["entries"])) == (2, 99)
+        member.tell("n1:1", AppendEntriesResponse(member.term, False, 1, asked.sequence, hint=3))
+        sent = member.last(AppendEntries, "n1:1")
+        assert (sent.prev_log_index, len(sent.entries)) == (2, 99)
 
 
 def test_l12_a_hint_beyond_the_log_stops_nothing() -> None:
     with rig() as member:
         member.become_leader()
-        asked = member.last("append_entries", "n1:1")
-        refusal = {"success": False, "request_id": 1, "sequence": asked["sequence"] + 7}
-        member.tell("n1:1", "append_entries_response", term=1, **refusal, hint=1 << 40)
+        asked = member.last(AppendEntries, "n1:1")
+        refusal = AppendEntriesResponse(1, False, 1, asked.sequence + 7, hint=1 << 40)
+        member.tell("n1:1", refusal)
         member.clear()
         member.run(0.15)
         assert {peer for peer, _ in member.wire.sent} == set(member.peers)
@@ -231,7 +231,7 @@ def test_l13_a_read_waits_for_a_majority_that_still_follows() -> None:
         member.become_leader()
         read = member.begin(member.store.barrier())
         member.run()
-        asked = [peer for peer in member.peers if member.sent("confirm", peer)]
+        asked = [peer for peer in member.peers if member.sent(Confirm, peer)]
         assert len(asked) == 2, "as few as are a majority"
         member.confirm(asked[0])
         member.confirm(asked[0])
@@ -270,11 +270,11 @@ def test_reads_that_come_together_share_a_round() -> None:
         member.become_leader()
         reads = [member.begin(member.store.barrier()) for _ in range(10)]
         member.run()
-        assert len(member.sent("confirm")) == 1
+        assert len(member.sent(Confirm)) == 1
         member.confirm()
         member.confirm()
         assert all(each.done() for each in reads)
-        assert len(member.sent("confirm")) <= 2
+        assert len(member.sent(Confirm)) <= 2
 
 
 def test_the_next_heartbeat_asks_everyone_when_those_that_were_asked_are_silent() -> None:
@@ -282,7 +282,7 @@ def test_the_next_heartbeat_asks_everyone_when_those_that_were_asked_are_silent(
         member.become_leader()
         read = member.begin(member.store.barrier())
         member.run()
-        (silent,) = (peer for peer in member.peers if member.sent("confirm", peer))
+        (silent,) = (peer for peer in member.peers if member.sent(Confirm, peer))
         (other,) = (peer for peer in member.peers if peer != silent)
         member.run(member.options.heartbeat_s)
         member.confirm(other)
@@ -290,8 +290,8 @@ def test_the_next_heartbeat_asks_everyone_when_those_that_were_asked_are_silent(
         member.clear()
         member.begin(member.store.barrier())
         member.run()
-        assert member.sent("confirm", other), "who was heard last is asked first"
-        assert not member.sent("confirm", silent)
+        assert member.sent(Confirm, other), "who was heard last is asked first"
+        assert not member.sent(Confirm, silent)
 
 
 def test_l13_a_new_leader_reads_only_after_its_first_entry_is_committed() -> None:
@@ -338,7 +338,7 @@ def test_l16_rounds_without_a_majority_are_forgotten() -> None:
 
 def test_l17_a_message_that_comes_first_is_answered() -> None:
     with rig() as member:
-        assert member.append([])["success"]
+        assert member.append([]).success
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -349,13 +349,12 @@ def test_n1_a_long_log_is_sent_in_batches_and_the_window_is_bounded(size: int) -
         member.become_candidate()
         member.clear()
         member.vote("n1:1", *(["n2:1"] if size == 5 else []))
-        first = member.last("append_entries", "n1:1")
-        refusal = {"success": False, "request_id": 1, "sequence": first["sequence"], "hint": 1}
+        first = member.last(AppendEntries, "n1:1")
         member.clear()
-        member.tell("n1:1", "append_entries_response", term=member.term, **refusal)
-        batches = [each for each in member.sent("append_entries", "n1:1") if each["entries"]]
-        assert [len(each["entries"]) for each in batches] == [3, 3]
-        assert [each["prev_log_index"] for each in batches] == [0, 3]
+        member.tell("n1:1", AppendEntriesResponse(member.term, False, 1, first.sequence, hint=1))
+        batches = [each for each in member.sent(AppendEntries, "n1:1") if each.entries]
+        assert [len(each.entries) for each in batches] == [3, 3]
+        assert [each.prev_log_index for each in batches] == [0, 3]
 
 
 def test_n1_an_entry_longer_than_a_batch_is_sent_alone() -> None:
@@ -364,8 +363,8 @@ def test_n1_an_entry_longer_than_a_batch_is_sent_alone() -> None:
         member.node.log.append(entry(1, bytes(5000)))
         member.commit().cancel()
         member.run()
-        sent = [each for each in member.sent("append_entries", "n1:1") if each["entries"]]
-        assert [len(each["entries"]) for each in sent[-2:]] == [1, 1]
+        sent = [each for each in member.sent(AppendEntries, "n1:1") if each.entries]
+        assert [len(each.entries) for each in sent[-2:]] == [1, 1]
 
 
 def test_t1_a_role_can_be_ended_before_it_began() -> None:
@@ -373,19 +372,17 @@ def test_t1_a_role_can_be_ended_before_it_began() -> None:
         member.become_candidate()
         for role in (member.role, type(member.role)(member.node.state)):
             role.stop()
-        assert member.sent("request_vote")
+        assert member.sent(RequestVote)
 
 
 def test_s3_nothing_is_acknowledged_before_it_is_durable() -> None:
     with rig() as member:
         member.loop.disk_delay = lambda: 1.0
-        fields = {"prev_log_index": 0, "prev_log_term": 0, "commit_index": 0, "request_id": 1}
-        more = {"leader_id": "n1:1", "sequence": 1, "entries": [entry(1)]}
-        member.tell("n1:1", "append_entries", term=1, **fields, **more)
-        assert member.sent("append_entries_response") == []
-        assert member.append([], previous=(1, 1))["last_log_index"] == 0
+        member.append_only([entry(1)])
+        assert member.sent(AppendEntriesResponse) == []
+        assert member.append([], previous=(1, 1)).last_log_index == 0
         member.run(1.5)
-        assert member.last("append_entries_response")["last_log_index"] == 1
+        assert member.last(AppendEntriesResponse).last_log_index == 1
 
 
 def test_s8_after_a_restart_nobody_reads_what_is_older_than_what_was_answered() -> None:
@@ -432,15 +429,15 @@ def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snaps
         member.become_candidate()
         member.vote("n2:1")
         assert kept_while_n1_is_silent(40) < 5
-        assert not member.sent("install_snapshot"), "it may have been away for years"
+        assert not member.sent(InstallSnapshot), "it may have been away for years"
         member.acknowledge("n1:1", last_log_index=0)
         member.run()
-        first = member.last("install_snapshot", "n1:1")
+        first = member.last(InstallSnapshot, "n1:1")
         assert kept_while_n1_is_silent(10) > 5, "it may be slow"
         assert kept_while_n1_is_silent(40) < 5, "it went away again"
         member.acknowledge("n1:1", last_log_index=0)
         member.run()
-        assert member.last("install_snapshot", "n1:1")["index"] > first["index"]
+        assert member.last(InstallSnapshot, "n1:1").index > first.index
 
 
 def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
@@ -449,10 +446,10 @@ def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
         member.append([entry(1)] * 6)
         member.send_snapshot(3, stream_after(3, term=2), term=3)
         member.run()
-        assert member.last("install_snapshot_response")["match"] == 3
+        assert member.last(InstallSnapshotResponse).match == 3
         for term in (4, 5):
             answer = member.ask_for_vote("n2:1", term, last=(9, 1))
-            assert answer is None or not answer["vote_granted"]
+            assert answer is None or not answer.vote_granted
             assert (member.node.log.last_log_index, member.node.log.last_log_term) == (3, 2)
             member.crash()
 
@@ -514,9 +511,9 @@ def test_pieces_of_a_table_are_taken_once_in_order_and_of_the_latest_transfer() 
         def offset_after(number: int, offset: int, end: int) -> int | None:
             member.clear()
             member.send_snapshot(3, data, number=number, begin=offset, end=end)
-            answers = member.sent("install_snapshot_response")
-            assert {answer["number"] for answer in answers} <= {number}
-            return answers[0].get("offset", len(data)) if answers else None
+            answers = member.sent(InstallSnapshotResponse)
+            assert {answer.number for answer in answers} <= {number}
+            return answers[0].stored if answers else None
 
         assert offset_after(2, 9, 20) == 0, "it has nothing yet"
         assert offset_after(2, 0, 9) == 9
@@ -541,15 +538,15 @@ def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:
         node.log.next_index["n1:1"] = 1
         node.log.match_index["n1:1"] = 0
         member.clear()
-        received, answer = b"", {}
+        received, number = b"", 0
         member.run(0.15)
-        while len(received) < member.last("install_snapshot")["size"]:
-            piece = member.last("install_snapshot")
-            assert (piece["offset"], piece["index"]) == (len(received), 2)
-            assert len(piece["data"]) <= 100
-            received += piece["data"]
-            answer = {"term": 1, "number": piece["number"], "request_id": 1}
-            member.tell("n1:1", "install_snapshot_response", **answer, offset=len(received))
+        while len(received) < member.last(InstallSnapshot).size:
+            piece = member.last(InstallSnapshot)
+            assert (piece.offset, piece.index) == (len(received), 2)
+            assert len(piece.data) <= 100
+            received += piece.data
+            number = piece.number
+            member.tell("n1:1", InstallSnapshotResponse(1, number, len(received)))
         assert received == stream_of(node.machine)
-        member.tell("n1:1", "install_snapshot_response", **answer, match=2)
+        member.tell("n1:1", InstallSnapshotResponse(1, number, len(received), match=2))
         assert node.log.match_index["n1:1"] == 2

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+import msgspec
 import pytest
 
-from paxosblock.namenode.raft import messages
+from paxosblock.namenode.raft.messages import (
+    AnyMessage,
+    AppendEntries,
+    AppendEntriesResponse,
+    Confirm,
+    ConfirmResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
+    Message,
+    Outdated,
+    PreVote,
+    PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
+    RequestVote,
+    RequestVoteResponse,
+    TimeoutNow,
+)
 from tests.raft.rig import ELECTION_S, entry, rig
 
 
@@ -12,11 +32,11 @@ def test_v1_a_vote_survives_a_restart() -> None:
     with rig() as member:
         answer = member.ask_for_vote("n1:1", term=5)
         assert answer is not None
-        assert answer["vote_granted"]
+        assert answer.vote_granted
         member.crash()
         answer = member.ask_for_vote("n2:1", term=5)
         assert answer is not None
-        assert not answer["vote_granted"]
+        assert not answer.vote_granted
         assert member.term == 5
 
 
@@ -27,7 +47,7 @@ def test_v2_a_candidate_whose_time_runs_out_keeps_its_own_vote() -> None:
         member.run(ELECTION_S)
         answer = member.ask_for_vote("n2:1", term=term)
         assert answer is not None
-        assert not answer["vote_granted"]
+        assert not answer.vote_granted
         assert member.node.hard_state.voted_for == "n0:1"
 
 
@@ -35,7 +55,7 @@ def test_v3_the_first_request_of_a_newer_term_is_answered_with_a_vote() -> None:
     with rig() as member:
         member.ask_for_vote("n1:1", term=5)
         answer = member.ask_for_vote("n2:1", term=6)
-        assert answer == {"type": "request_vote_response", "term": 6, "vote_granted": True}
+        assert answer == RequestVoteResponse(6, True)
 
 
 def test_v4_a_voter_that_says_it_twice_is_one_voter() -> None:
@@ -88,7 +108,7 @@ def test_v8_a_repeated_request_is_answered_again_and_voting_resets_the_timer() -
         assert member.ask_for_vote("n1:1", term=5) == first
         member.clear()
         member.run(0.35)
-        assert member.sent("pre_vote") == []
+        assert member.sent(PreVote) == []
 
 
 def test_l18_a_leader_that_hears_of_a_newer_term_votes_in_it() -> None:
@@ -96,7 +116,7 @@ def test_l18_a_leader_that_hears_of_a_newer_term_votes_in_it() -> None:
         member.become_leader()
         last = member.node.log.last_log_index, member.term
         answer = member.ask_for_vote("n2:1", term=member.term + 3, last=last)
-        assert answer == {"type": "request_vote_response", "term": 4, "vote_granted": True}
+        assert answer == RequestVoteResponse(4, True)
         assert not member.store.is_leader()
 
 
@@ -105,41 +125,34 @@ def test_l19_a_candidate_tries_again_after_one_time_out() -> None:
         member.become_candidate()
         member.clear()
         member.run(ELECTION_S)
-        assert len(member.sent("pre_vote")) == len(member.peers)
+        assert len(member.sent(PreVote)) == len(member.peers)
 
 
-EVERYTHING = {
-    "term": 0,
-    "candidate_id": "n1:1",
-    "leader_id": "n1:1",
-    "last_log_index": 0,
-    "last_log_term": 0,
-    "prev_log_index": 0,
-    "prev_log_term": 0,
-    "commit_index": 0,
-    "entries": [],
-    "request_id": 1,
-    "sequence": 1,
-    "round": 1,
-    "vote_granted": True,
-    "success": True,
-    "hint": 1,
-    "number": 1,
-    "index": 0,
-    "index_term": 0,
-    "size": 0,
-    "offset": 0,
-    "data": b"",
-}
-
-
-SECOND_LEADER = {(kind, 0, "leader") for kind in ("append_entries", "install_snapshot", "confirm")}
+EVERY_MESSAGE: tuple[Message, ...] = (
+    RequestVote(0, "n1:1", 0, 0),
+    RequestVoteResponse(0, True),
+    AppendEntries(0, "n1:1", 0, 0, 0, [], 1, 1),
+    AppendEntriesResponse(0, True, 1, 1, last_log_index=0, hint=1),
+    PreVote(0, 1, 0, 0),
+    PreVoteResponse(0, 1, True),
+    InstallSnapshot(0, "n1:1", 1, 0, 0, 0, b""),
+    InstallSnapshotResponse(0, 1),
+    TimeoutNow(0),
+    Confirm(0, 1),
+    ConfirmResponse(0, 1),
+    ReadIndex(0, 1),
+    ReadIndexResponse(0, 1, 0, 0),
+    Outdated(0),
+)
+OF_A_LEADER = (AppendEntries, InstallSnapshot, Confirm)
 
 
 @pytest.mark.parametrize("role", ["follower", "candidate", "leader"])
 @pytest.mark.parametrize("newer", [0, 1])
-@pytest.mark.parametrize("kind", sorted(messages.FIELDS))
-def test_l21_every_role_takes_every_message_of_any_term(kind: str, newer: int, role: str) -> None:
+@pytest.mark.parametrize("message", EVERY_MESSAGE, ids=lambda message: message.type)
+def test_l21_every_role_takes_every_message_of_any_term(
+    message: Message, newer: int, role: str
+) -> None:
     with rig() as member:
         member.append([])
         if role == "candidate":
@@ -147,14 +160,16 @@ def test_l21_every_role_takes_every_message_of_any_term(kind: str, newer: int, r
         elif role == "leader":
             member.become_leader()
         assert member.store.status().role == role
-        names = messages.FIELDS[kind].__annotations__.keys() & EVERYTHING.keys()
-        fields = {name: EVERYTHING[name] for name in names}
         for term in (0, member.term + newer):
-            member.tell("n1:1", kind, **{**fields, "term": term})
+            member.tell("n1:1", msgspec.structs.replace(message, term=term))
         member.run(3.0)
         # A second leader in one term cannot be: then it is better to stop than to go on.
-        member.may_stop = (kind, newer, role) in SECOND_LEADER
+        member.may_stop = role == "leader" and newer == 0 and isinstance(message, OF_A_LEADER)
         assert (member.store.failure() is not None) is member.may_stop
+
+
+def test_l21_every_message_is_tried() -> None:
+    assert {type(message) for message in EVERY_MESSAGE} == set(get_args(AnyMessage))
 
 
 def test_l22_a_stranger_neither_votes_nor_commits_nor_is_voted_for() -> None:
@@ -165,9 +180,8 @@ def test_l22_a_stranger_neither_votes_nor_commits_nor_is_voted_for() -> None:
         member.vote("n1:1")
         pending = member.commit()
         member.acknowledge("n1:1", last_log_index=0)
-        sent = member.last("append_entries", "n1:1")
-        fields = {"term": 1, "success": True, "request_id": 1, "sequence": sent["sequence"]}
-        member.tell("stranger:1", "append_entries_response", **fields, last_log_index=2)
+        sent = member.last(AppendEntries, "n1:1")
+        member.tell("stranger:1", AppendEntriesResponse(1, True, 1, sent.sequence, 2))
         assert not pending.done()
         assert member.ask_for_vote("stranger:1", term=9) is None
         assert member.term == 1
@@ -177,9 +191,8 @@ def test_l22_a_stranger_neither_votes_nor_commits_nor_is_voted_for() -> None:
 
 def test_l22_a_member_cannot_ask_for_a_vote_in_the_name_of_another() -> None:
     with rig() as member:
-        fields = {"term": 1, "candidate_id": "n2:1", "last_log_index": 0, "last_log_term": 0}
-        member.tell("n1:1", "request_vote", **fields)
-        assert member.sent("request_vote_response") == []
+        member.tell("n1:1", RequestVote(1, "n2:1", 0, 0))
+        assert member.sent(RequestVoteResponse) == []
         assert member.node.hard_state.voted_for is None
 
 
@@ -189,68 +202,67 @@ def test_a_candidate_with_an_older_log_gets_no_vote() -> None:
         for last in ((9, 1), (1, 2)):
             answer = member.ask_for_vote("n2:1", term=member.term + 1, last=last)
             assert answer is not None
-            assert not answer["vote_granted"]
+            assert not answer.vote_granted
         answer = member.ask_for_vote("n2:1", term=member.term + 1, last=(2, 2))
         assert answer is not None
-        assert answer["vote_granted"]
+        assert answer.vote_granted
 
 
 def test_a_member_that_was_cut_off_disturbs_nobody_when_it_comes_back() -> None:
     with rig() as member:
         member.run(30.0)
         assert member.term == 0
-        assert len(member.sent("pre_vote")) > 50
-        assert member.sent("request_vote") == []
+        assert len(member.sent(PreVote)) > 50
+        assert member.sent(RequestVote) == []
 
 
 def test_while_a_leader_is_heard_no_election_is_supported() -> None:
     with rig() as member:
         member.append([])
-        fields = {"term": 1, "round": 1, "last_log_index": 9, "last_log_term": 1}
-        member.tell("n2:1", "pre_vote", **fields)
-        assert not member.last("pre_vote_response")["vote_granted"]
+        asked = PreVote(1, 1, last_log_index=9, last_log_term=1)
+        member.tell("n2:1", asked)
+        assert not member.last(PreVoteResponse).vote_granted
         member.run(0.41)
-        member.tell("n2:1", "pre_vote", **fields)
-        assert member.last("pre_vote_response")["vote_granted"]
+        member.tell("n2:1", asked)
+        assert member.last(PreVoteResponse).vote_granted
 
 
 def test_of_two_that_ask_at_once_one_supports_the_other() -> None:
     with rig() as member:
         member.append([entry(1)])
         member.run(ELECTION_S)
-        fields = {"term": 1, "round": 1, "last_log_term": 1}
-        member.tell("n1:1", "pre_vote", **fields, last_log_index=1)
-        assert member.last("pre_vote_response")["vote_granted"]
+        member.tell("n1:1", PreVote(1, 1, last_log_index=1, last_log_term=1))
+        assert member.last(PreVoteResponse).vote_granted
         member.append([entry(1), entry(1)])
         member.run(ELECTION_S)
-        member.tell("n1:1", "pre_vote", **{**fields, "last_log_term": 2}, last_log_index=1)
-        assert member.last("pre_vote_response")["vote_granted"]
+        member.tell("n1:1", PreVote(1, 1, last_log_index=1, last_log_term=2))
+        assert member.last(PreVoteResponse).vote_granted
 
 
 def test_the_one_with_the_higher_address_does_not_support_the_other_while_it_asks() -> None:
     with rig(own="n9:1") as member:
-        fields = {"term": 0, "round": 1, "last_log_term": 0, "last_log_index": 0}
-        member.tell("n1:1", "pre_vote", **fields)
-        assert member.last("pre_vote_response")["vote_granted"]
+        asked = PreVote(0, 1, last_log_index=0, last_log_term=0)
+        member.tell("n1:1", asked)
+        assert member.last(PreVoteResponse).vote_granted
         member.run(ELECTION_S)
-        member.tell("n1:1", "pre_vote", **fields)
-        assert not member.last("pre_vote_response")["vote_granted"]
+        member.tell("n1:1", asked)
+        assert not member.last(PreVoteResponse).vote_granted
 
 
 def test_support_of_an_earlier_round_does_not_count() -> None:
     with rig(5) as member:
         member.run(ELECTION_S)
         member.support("n1:1")
-        late = {"term": 0, "round": member.last("pre_vote")["round"], "vote_granted": True}
+        late = PreVoteResponse(0, member.last(PreVote).round, True)
         member.run(ELECTION_S)
-        member.tell("n2:1", "pre_vote_response", **late)
-        member.tell("n3:1", "pre_vote_response", **late)
-        assert member.sent("request_vote") == []
+        member.tell("n2:1", late)
+        member.tell("n3:1", late)
+        assert member.sent(RequestVote) == []
 
 
 def test_the_one_who_is_handed_the_lead_stands_at_once() -> None:
     with rig() as member:
         member.append([])
-        member.tell("n1:1", "timeout_now", term=1)
+        member.tell("n1:1", TimeoutNow(term=1))
         assert member.term == 2
-        assert len(member.sent("request_vote")) == 2
+        assert len(member.sent(RequestVote)) == 2

@@ -14,6 +14,15 @@ from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Edit, Expect, Versioned
 from paxosblock.namenode.kv.table import Tables
 from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.messages import (
+    AppendEntries,
+    AppendEntriesResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
+    PreVote,
+    RequestVote,
+    TimeoutNow,
+)
 from tests.memory_table import MemoryReceiver, MemoryTable, open_memory
 from tests.raft.rig import ELECTION_S, Rig, entry, rig, stream_after
 
@@ -92,11 +101,11 @@ def test_a_damaged_member_stands_for_no_election_and_votes() -> None:
         read_damage(member)
         member.clear()
         member.run(3 * ELECTION_S)
-        member.tell("n1:1", "timeout_now", term=member.term)
-        assert not member.sent("pre_vote") + member.sent("request_vote")
+        member.tell("n1:1", TimeoutNow(term=member.term))
+        assert not member.sent(PreVote) + member.sent(RequestVote)
         answer = member.ask_for_vote("n1:1", 9, last=(9, 9))
         assert answer is not None
-        assert answer["vote_granted"]
+        assert answer.vote_granted
 
 
 def test_support_that_comes_after_the_damage_elects_nobody() -> None:
@@ -104,17 +113,17 @@ def test_support_that_comes_after_the_damage_elects_nobody() -> None:
         member.run(ELECTION_S)
         read_damage(member)
         member.support(*member.peers)
-        assert not member.sent("request_vote")
+        assert not member.sent(RequestVote)
 
 
 def test_a_damaged_member_confirms_entries_and_asks_for_a_table() -> None:
     with rotten() as member:
-        assert "damaged" not in member.append([entry(1)], commit=1)
+        assert member.append([entry(1)], commit=1).damaged is None
         answer = member.append([reading()], previous=(1, 1), commit=2)
-        assert answer["last_log_index"] == 2
+        assert answer.last_log_index == 2
         answer = member.append([entry(1)], previous=(2, 1), commit=3)
-        assert answer["last_log_index"] == 3, "its log is sound"
-        assert answer["damaged"] == 1, "nothing is applied any more"
+        assert answer.last_log_index == 3, "its log is sound"
+        assert answer.damaged == 1, "nothing is applied any more"
 
 
 def test_a_member_that_knows_of_damage_applies_nothing_so_that_the_leader_s_table_is_later() -> (
@@ -123,7 +132,7 @@ def test_a_member_that_knows_of_damage_applies_nothing_so_that_the_leader_s_tabl
     with rotten() as member:
         member.append([entry(1)], commit=1)
         read_damage(member)
-        assert member.append([entry(1)], previous=(1, 1), commit=2)["damaged"] == 1
+        assert member.append([entry(1)], previous=(1, 1), commit=2).damaged == 1
         assert member.node.machine.revision == 1
         member.send_snapshot(2, stream_after(2))
         assert member.store.impaired() is None
@@ -134,8 +143,8 @@ def test_a_damaged_member_goes_on_from_the_leader_s_table_and_so_does_its_next_s
         member.append([entry(1), reading(), entry(1)], commit=3)
         member.send_snapshot(3, stream_after(3))
         assert member.store.impaired() is None
-        assert member.last("install_snapshot_response")["match"] == 3
-        assert "damaged" not in member.append([entry(1)], previous=(3, 1), commit=4)
+        assert member.last(InstallSnapshotResponse).match == 3
+        assert member.append([entry(1)], previous=(3, 1), commit=4).damaged is None
         assert member.node.machine.revision == 4
         assert not member.store.view().get(b"rotten").exists
         member.crash()
@@ -156,31 +165,24 @@ def test_a_leader_sends_its_table_to_a_damaged_member_once_it_is_later() -> None
         member.become_leader()
         standing = member.node.machine.revision
         member.clear()
-        member.tell("n1:1", "append_entries_response", **asked_for_table(member, standing))
+        member.tell("n1:1", asked_for_table(member, standing))
         member.run(0.2)
-        assert not member.sent("install_snapshot"), "no change has come since"
-        (added,) = member.last("append_entries", "n2:1")["entries"] or member.node.log.slice(
+        assert not member.sent(InstallSnapshot), "no change has come since"
+        (added,) = member.last(AppendEntries, "n2:1").entries or member.node.log.slice(
             standing + 1, 1, 1
         )
         assert added.kind is EntryKind.NOOP
         member.acknowledge("n2:1")
         assert member.node.machine.revision > standing
-        member.tell("n1:1", "append_entries_response", **asked_for_table(member, standing))
+        member.tell("n1:1", asked_for_table(member, standing))
         member.run()
-        sent = member.last("install_snapshot", "n1:1")
-        assert sent["index"] > standing
-        assert not member.sent("install_snapshot", "n2:1")
+        sent = member.last(InstallSnapshot, "n1:1")
+        assert sent.index > standing
+        assert not member.sent(InstallSnapshot, "n2:1")
 
 
-def asked_for_table(member: Rig, standing: int) -> dict[str, int | bool]:
-    return {
-        "term": member.term,
-        "success": True,
-        "request_id": 1,
-        "sequence": 10_000,
-        "last_log_index": standing,
-        "damaged": standing,
-    }
+def asked_for_table(member: Rig, standing: int) -> AppendEntriesResponse:
+    return AppendEntriesResponse(member.term, True, 1, 1 << 20, standing, damaged=standing)
 
 
 def test_a_member_alone_whose_table_is_damaged_stops_because_nobody_else_has_it() -> None:

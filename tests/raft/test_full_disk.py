@@ -10,6 +10,14 @@ from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableErro
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import ROOM_POLL_S
+from paxosblock.namenode.raft.messages import (
+    AppendEntriesResponse,
+    InstallSnapshotResponse,
+    PreVote,
+    PreVoteResponse,
+    RequestVote,
+    TimeoutNow,
+)
 from paxosblock.namenode.raft.store import GIVE_WAY_S
 from paxosblock.namenode.raft.vote_file import FOR_VOTES_BYTES, SPARE_BYTES, STEP_BYTES
 from tests.raft.rig import ELECTION_S, Rig, entry, put, rig, stream_after
@@ -32,17 +40,17 @@ def test_a_full_leader_commits_with_the_others_and_lets_one_of_them_lead() -> No
         with pytest.raises(UnavailableError, match="another member is to lead"):
             member.wait(member.store.commit(put(b"later")))
         member.run(0.2)
-        assert member.last("timeout_now")["term"] == member.term
+        assert member.last(TimeoutNow).term == member.term
         # It cannot store the new term, but without a majority it does not lead.
         assert member.ask_for_vote("n1:1", member.term + 1, last=(9, 1)) is None
         member.run(1.0)
         assert not member.store.is_leader()
         assert member.store.failure() is None
         member.clear()
-        member.tell("n1:1", "timeout_now", term=member.term)
-        assert not member.sent("request_vote"), "nobody hands over to a full member"
+        member.tell("n1:1", TimeoutNow(term=member.term))
+        assert not member.sent(RequestVote), "nobody hands over to a full member"
         member.run(3 * ELECTION_S)
-        assert member.last("pre_vote")["full"]
+        assert member.last(PreVote).full
 
 
 def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_room() -> None:
@@ -96,12 +104,12 @@ def test_a_full_follower_confirms_nothing_before_it_has_it_on_disk() -> None:
         member.disk.full = True
         member.append_only([entry(1), entry(1)], previous=(1, 1))
         member.run(3 * ROOM_POLL_S)
-        answers = member.sent("append_entries_response")
-        assert all(answer["last_log_index"] <= 1 for answer in answers)
-        assert member.append([], previous=(3, 1))["last_log_index"] == 1
+        answers = member.sent(AppendEntriesResponse)
+        assert all(answer.last_log_index <= 1 for answer in answers)
+        assert member.append([], previous=(3, 1)).last_log_index == 1
         member.disk.full = False
         member.run(2 * ROOM_POLL_S)
-        assert member.last("append_entries_response")["last_log_index"] == 3
+        assert member.last(AppendEntriesResponse).last_log_index == 3
         member.crash()
         assert member.node.log.last_log_index == 3
 
@@ -117,19 +125,19 @@ def test_a_vote_without_room_is_not_given_and_not_half_given() -> None:
         member.disk.full = False
         answer = member.ask_for_vote("n2:1", 5)
         assert answer is not None
-        assert answer["vote_granted"]
+        assert answer.vote_granted
 
 
 def test_a_candidate_without_room_for_its_own_vote_stands_later() -> None:
     with rig() as member:
         member.disk.full = True
         member.become_candidate()
-        assert not member.sent("request_vote")
+        assert not member.sent(RequestVote)
         assert member.term == 0
         member.disk.full = False
         member.clear()
         member.become_candidate()
-        assert member.last("request_vote")["term"] == 1
+        assert member.last(RequestVote).term == 1
 
 
 def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> None:
@@ -140,11 +148,11 @@ def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> N
         member.send_snapshot(3, stream)
         member.run(2 * ROOM_POLL_S)
         assert member.store.failure() is None
-        assert not member.sent("install_snapshot_response")
+        assert not member.sent(InstallSnapshotResponse)
         member.disk.full = False
         member.send_snapshot(3, stream)
         member.run(2 * ROOM_POLL_S)
-        assert member.last("install_snapshot_response")["match"] == 3
+        assert member.last(InstallSnapshotResponse).match == 3
 
 
 SPARE = Path("/member/spare")
@@ -166,12 +174,12 @@ def test_a_member_whose_disk_is_full_has_room_for_votes() -> None:
         for term in range(2, 100):
             answer = member.ask_for_vote("n1:1", term, last=(9, 9))
             assert answer is not None
-            assert answer["vote_granted"]
+            assert answer.vote_granted
         member.crash()
         assert member.term == 99
         refused = member.ask_for_vote("n2:1", 99, last=(9, 9))
         assert refused is not None
-        assert not refused["vote_granted"]
+        assert not refused.vote_granted
 
 
 def test_room_for_votes_lasts_while_others_are_faster_to_take_what_is_freed() -> None:
@@ -210,7 +218,7 @@ def test_a_member_starts_on_a_full_disk_with_the_room_it_kept() -> None:
         assert member.node.log.last_log_index == 1
         answer = member.ask_for_vote("n1:1", 2, last=(9, 9))
         assert answer is not None
-        assert answer["vote_granted"]
+        assert answer.vote_granted
 
 
 def test_a_full_leader_that_hears_of_a_later_term_follows_at_once() -> None:
@@ -238,7 +246,7 @@ def test_full_members_elect_one_of_them_for_reads_with_the_room_that_is_kept() -
     with rig() as member:
         fill_follower(member)
         member.run(2 * ELECTION_S)
-        assert member.last("pre_vote")["full"]
+        assert member.last(PreVote).full
         member.support("n1:1")
         member.vote("n1:1")
         assert member.store.is_leader()
@@ -263,8 +271,8 @@ def test_full_members_elect_one_of_them_for_reads_with_the_room_that_is_kept() -
 def test_nobody_hands_over_to_a_full_member_although_it_has_room_for_its_vote() -> None:
     with rig() as member:
         fill_follower(member)
-        member.tell("n1:1", "timeout_now", term=member.term)
-        assert not member.sent("request_vote")
+        member.tell("n1:1", TimeoutNow(term=member.term))
+        assert not member.sent(RequestVote)
         assert not member.store.is_leader()
 
 
@@ -274,15 +282,15 @@ def test_a_full_follower_has_room_for_the_first_entry_of_a_term_and_votes_after_
         assert member.ask_for_vote("n1:1", 2, last=(9, 9)) is not None
         member.append_only([Entry(2, EntryKind.NOOP, b"")], term=2, previous=(1, 1))
         member.run(2 * ROOM_POLL_S)
-        assert member.last("append_entries_response")["last_log_index"] == 2
-        assert member.last("append_entries_response")["full"]
+        assert member.last(AppendEntriesResponse).last_log_index == 2
+        assert member.last(AppendEntriesResponse).full
         member.append_only([entry(2, bytes(SPARE_BYTES))], term=2, previous=(2, 2))
         member.run(2 * ROOM_POLL_S)
         assert member.node.log.durable_index == 2, "that room is for nothing else"
         for term in range(3, 100):
             answer = member.ask_for_vote("n1:1", term, last=(9, 9))
             assert answer is not None
-            assert answer["vote_granted"]
+            assert answer.vote_granted
         member.disk.capacity_bytes = None
         member.run(2 * ROOM_POLL_S)
         assert member.store.impaired() is None
@@ -306,34 +314,29 @@ def test_a_member_with_room_stands_instead_of_a_full_one_with_the_same_log() -> 
     with rig() as member:
         member.append([entry(1)])
         member.run(0.45)  # the leader is silent
-        asked = {"term": 1, "round": 1, "last_log_index": 1, "last_log_term": 1}
-        for log, full, granted in (
-            ({}, {"full": True}, False),
-            ({}, {}, True),
-            ({"last_log_index": 2}, {"full": True}, True),
-        ):
+        for index, full, granted in ((1, True, False), (1, False, True), (2, True, True)):
             member.clear()
-            member.tell("n1:1", "pre_vote", **(asked | log | full))
-            assert member.last("pre_vote_response")["vote_granted"] is granted
+            member.tell("n1:1", PreVote(1, 1, index, 1, full=full))
+            assert member.last(PreVoteResponse).vote_granted is granted
         member.run(ELECTION_S)  # it asks by now
-        member.tell("n2:1", "pre_vote", **asked, full=True)
-        assert not member.last("pre_vote_response", "n2:1")["vote_granted"]
+        member.tell("n2:1", PreVote(1, 1, 1, 1, full=True))
+        assert not member.last(PreVoteResponse, "n2:1").vote_granted
 
 
 def test_a_follower_tells_its_leader_while_its_disk_is_full() -> None:
     with rig() as member:
-        assert "full" not in member.append([entry(1)])
+        assert not member.append([entry(1)]).full
         member.disk.full = True
         member.append_only([entry(1)], previous=(1, 1))
         member.run()
-        assert member.append([], previous=(2, 1))["full"]
-        assert member.append([], previous=(9, 1))["full"], "a refusal tells it, too"
+        assert member.append([], previous=(2, 1)).full
+        assert member.append([], previous=(9, 1)).full, "a refusal tells it, too"
         member.disk.full = False
         member.append_only([entry(1)], previous=(2, 1))
         member.run(2 * ROOM_POLL_S)
-        for answer in member.sent("append_entries_response"):
-            assert "full" not in answer or answer["last_log_index"] < 3
-        assert "full" not in member.last("append_entries_response")
+        for answer in member.sent(AppendEntriesResponse):
+            assert not answer.full or answer.last_log_index < 3
+        assert not member.last(AppendEntriesResponse).full
 
 
 def test_a_leader_without_a_majority_with_room_refuses_at_once_and_names_who_is_full() -> None:
@@ -377,5 +380,5 @@ def test_a_full_leader_asks_those_first_that_have_room() -> None:
         member.acknowledge("n1:1", full=True)
         assert isinstance(write.result(), Committed)
         member.run(0.3)
-        assert member.sent("timeout_now", "n2:1")
-        assert not member.sent("timeout_now", "n1:1")
+        assert member.sent(TimeoutNow, "n2:1")
+        assert not member.sent(TimeoutNow, "n1:1")

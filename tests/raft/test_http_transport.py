@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
@@ -13,7 +14,7 @@ from paxosblock.errors import ConfigError, ProtocolError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import AppendEntries, Message, RequestVote
 from paxosblock.namenode.raft.secure_channel import Opener, Sealer
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcRouter
@@ -27,13 +28,7 @@ from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
 
 SECRET = b"sixteen bytes ok"
-VOTE: Message = {
-    "type": "request_vote",
-    "term": 3,
-    "candidate_id": "a:1",
-    "last_log_index": 7,
-    "last_log_term": 2,
-}
+VOTE = RequestVote(3, "a:1", last_log_index=7, last_log_term=2)
 
 
 class Ports:
@@ -106,19 +101,9 @@ async def test_a_message_arrives_as_it_was_sent() -> None:
         await connected(one, 1)
         assert one.transport is not None
         entries = [Entry(3, EntryKind.EDIT, bytes(3 << 20)), Entry(3, EntryKind.NOOP, b"")]
-        large: Message = {
-            "type": "append_entries",
-            "term": 3,
-            "leader_id": addresses[0],
-            "prev_log_index": 0,
-            "prev_log_term": 0,
-            "commit_index": 0,
-            "entries": entries,
-            "request_id": 1,
-            "sequence": 1,
-        }
-        one.transport.send(addresses[1], dict(VOTE))
-        one.transport.send(addresses[1], dict(large))
+        large = AppendEntries(3, addresses[0], 0, 0, 0, entries, 1, 1)
+        one.transport.send(addresses[1], VOTE)
+        one.transport.send(addresses[1], large)
         await wait_until_async(lambda: len(two.inbox) == 2)
         assert two.inbox == [(addresses[0], VOTE), (addresses[0], large)]
 
@@ -130,7 +115,7 @@ async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_count
         assert two.transport is not None
         counters = one.transport.counters, two.transport.counters
         await wait_until_async(lambda: all(each.connections_refused > 0 for each in counters))
-        one.transport.send(addresses[1], dict(VOTE))
+        one.transport.send(addresses[1], VOTE)
         assert one.transport.counters.messages_dropped == 1
         assert two.inbox == []
 
@@ -186,7 +171,7 @@ async def test_l20_members_are_known_by_their_names_not_by_where_a_message_comes
         assert one.transport is not None
         peer = addresses[1]
         await wait_until_async(lambda: peer in repr(one.transport))
-        one.transport.send(peer, dict(VOTE))
+        one.transport.send(peer, VOTE)
         await wait_until_async(lambda: bool(two.inbox))
         assert two.inbox == [(addresses[0], VOTE)]
 
@@ -295,9 +280,10 @@ def test_n2_a_short_secret_is_a_configuration_error() -> None:
         b"\xff",
         b"\x00",
         b"\x00\x80",
-        messages.encode({**VOTE, "term": -1}),
-        messages.encode({**VOTE, "term": "3"}),
-        messages.encode({key: value for key, value in VOTE.items() if key != "candidate_id"}),
+        msgspec.msgpack.encode([0, -1, "a:1", 7, 2]),
+        msgspec.msgpack.encode([0, "3", "a:1", 7, 2]),
+        msgspec.msgpack.encode([0, 3, 7, 2]),
+        msgspec.msgpack.encode([99, 3]),
     ],
 )
 def test_l21_what_is_not_in_the_table_of_messages_is_a_protocol_error(data: bytes) -> None:

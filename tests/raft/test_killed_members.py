@@ -24,6 +24,7 @@ from paxosblock.namenode.kv.rocks_options import database_options
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint, Flush, pieces
 from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.messages import AppendEntriesResponse
 from tests.disks.cut_short import CutShort
 from tests.raft.rig import OPTIONS, Rig
 from tests.raft.simulation import virtual_loop
@@ -104,7 +105,7 @@ class Life(Rig):
         if not self.folder.exists():
             return
         confirmed = max(
-            (answer["last_log_index"] for answer in self.sent("append_entries_response")), default=0
+            (answer.last_log_index for answer in self.sent(AppendEntriesResponse)), default=0
         )
         with closing(opened(left_by_a_crash(self.folder))) as member:
             found = member.machine.revision

@@ -21,11 +21,11 @@ from paxosblock.errors import (
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv import rocks_table
 from paxosblock.namenode.kv.codec import encode_edit
-from paxosblock.namenode.kv.interface import Edit, Expect, Versioned
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Expect, Versioned
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable, check_apart
 from paxosblock.namenode.kv.table import pieces
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
-from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.cut_short import CutShort
@@ -64,10 +64,15 @@ def log_to(member: OpenedFolder, index: int) -> None:
         member.journal.append([encode_entry(each, entry(each))])
 
 
+def finish(applied: Committed | Conflict | Slices) -> None:
+    if not isinstance(applied, Committed | Conflict):
+        for _ in applied:
+            pass
+
+
 def apply_to(member: OpenedFolder, index: int) -> None:
     for each in range(member.machine.revision + 1, index + 1):
-        for _ in member.machine.apply_entry(each, entry(each)):
-            pass
+        finish(member.machine.apply_entry(each, entry(each)))
 
 
 def left_by_a_crash(folder: Path) -> Path:
@@ -419,8 +424,7 @@ def test_the_machine_of_a_member_knows_the_term_of_its_last_entry(tmp_path: Path
         machine = ReplicatedMachine(table)
         for index, payload in enumerate((edit(1), long, edit(9)), 1):
             data = encode_edit(payload)
-            for _ in machine.apply_entry(index, Entry(index, EntryKind.EDIT, data)):
-                pass
+            finish(machine.apply_entry(index, Entry(index, EntryKind.EDIT, data)))
             assert (machine.revision, machine.term) == (index, index)
             table.flush().write()
             left = left_by_a_crash(tmp_path / "db")

@@ -10,6 +10,7 @@ import pytest
 from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.messages import Confirm, PreVoteResponse, ReadIndex, ReadIndexResponse
 from tests.raft.rig import OPTIONS, Rig, entry, rig
 
 
@@ -68,7 +69,7 @@ def test_a_read_that_comes_while_a_question_is_under_way_waits_for_the_next_one(
         following(member, committed=1)
         first = begin(member)
         second = begin(member)
-        assert len(member.sent("read_index")) == 1
+        assert len(member.sent(ReadIndex)) == 1
         member.answer_question("n1:1", 1, 1)
         assert first.done()
         assert not second.done()
@@ -80,7 +81,7 @@ def test_an_answer_to_another_process_or_of_another_term_does_not_count() -> Non
     with rig() as member:
         following(member, committed=1)
         read = begin(member)
-        number = member.last("read_index")["number"]
+        number = member.last(ReadIndex).number
         member.answer_question("n1:1", 1, 1, number=number - 1)
         member.answer_question("n1:1", 1, 1, term=0)
         assert not read.done()
@@ -95,7 +96,7 @@ def test_a_lost_question_is_asked_again_and_a_silent_leader_is_given_up() -> Non
         for _ in range(3):
             member.run(member.options.heartbeat_s)
             member.append_only([], previous=(1, 1), commit=1)
-            assert member.sent("read_index") == []
+            assert member.sent(ReadIndex) == []
             member.run(member.options.heartbeat_s * 0.5)
             member.clear()
             if read.done():
@@ -134,14 +135,14 @@ def test_a_member_that_does_not_lead_refuses_at_once() -> None:
         asyncio.set_event_loop(other.loop)
         other.append([], leader="n2:1")
         other.clear()
-        other.tell("n1:1", "read_index", term=1, number=7)
-        refusal = other.last("read_index_response", "n1:1")
-        assert "index" not in refusal
+        other.tell("n1:1", ReadIndex(term=1, number=7))
+        refusal = other.last(ReadIndexResponse, "n1:1")
+        assert refusal.index is None
         asyncio.set_event_loop(member.loop)
         following(member, committed=1)
         read = begin(member)
-        number = member.last("read_index")["number"]
-        member.tell("n1:1", "read_index_response", term=1, number=number)
+        number = member.last(ReadIndex).number
+        member.tell("n1:1", ReadIndexResponse(term=1, number=number))
         with pytest.raises(UnavailableError, match="does not lead"):
             read.result()
         asyncio.set_event_loop(None)
@@ -152,20 +153,20 @@ def test_of_three_members_the_leader_answers_at_once() -> None:
     with rig() as member:
         member.become_leader()
         member.clear()
-        member.tell("n1:1", "read_index", term=member.term, number=7)
-        answer = member.last("read_index_response", "n1:1")
-        assert (answer["number"], answer["index"], answer["index_term"]) == (7, 1, member.term)
-        assert not member.sent("confirm")
+        member.tell("n1:1", ReadIndex(term=member.term, number=7))
+        answer = member.last(ReadIndexResponse, "n1:1")
+        assert (answer.number, answer.index, answer.index_term) == (7, 1, member.term)
+        assert not member.sent(Confirm)
 
 
 def test_of_five_members_the_leader_asks_others_first() -> None:
     with rig(5) as member:
         member.become_leader()
         member.clear()
-        member.tell("n1:1", "read_index", term=member.term, number=7)
-        assert not member.sent("read_index_response")
+        member.tell("n1:1", ReadIndex(term=member.term, number=7))
+        assert not member.sent(ReadIndexResponse)
         member.confirm()
-        assert member.last("read_index_response", "n1:1")["index"] == 1
+        assert member.last(ReadIndexResponse, "n1:1").index == 1
 
 
 def test_a_follower_is_told_a_later_entry_if_that_of_its_read_was_dropped_meanwhile() -> None:
@@ -173,14 +174,14 @@ def test_a_follower_is_told_a_later_entry_if_that_of_its_read_was_dropped_meanwh
     with rig(5, options) as member:
         member.become_leader()
         member.clear()
-        member.tell("n1:1", "read_index", term=member.term, number=7)
+        member.tell("n1:1", ReadIndex(term=member.term, number=7))
         member.commit()
         member.acknowledge()
         member.run(0.1)
         assert member.node.log.base_index == 2, "a flush covers both entries"
         member.confirm()
-        answer = member.last("read_index_response", "n1:1")
-        assert (answer["index"], answer["index_term"]) == (2, member.term)
+        answer = member.last(ReadIndexResponse, "n1:1")
+        assert (answer.index, answer.index_term) == (2, member.term)
 
 
 def test_a_new_leader_answers_followers_only_after_its_first_entry_is_committed() -> None:
@@ -188,28 +189,28 @@ def test_a_new_leader_answers_followers_only_after_its_first_entry_is_committed(
         member.append([entry(1)])
         member.become_candidate()
         member.vote("n1:1")
-        member.tell("n1:1", "read_index", term=member.term, number=7)
-        assert not member.sent("read_index_response")
+        member.tell("n1:1", ReadIndex(term=member.term, number=7))
+        assert not member.sent(ReadIndexResponse)
         member.acknowledge("n1:1", last_log_index=2)
         member.run()
         member.confirm()
-        assert member.last("read_index_response", "n1:1")["index"] == 2
+        assert member.last(ReadIndexResponse, "n1:1").index == 2
 
 
 def test_a_question_of_an_older_term_is_refused() -> None:
     with rig() as member:
         member.become_leader()
         member.clear()
-        member.tell("n1:1", "read_index", term=member.term - 1, number=7)
+        member.tell("n1:1", ReadIndex(term=member.term - 1, number=7))
         member.run()
-        assert all("index" not in each for each in member.sent("read_index_response"))
+        assert all(each.index is None for each in member.sent(ReadIndexResponse))
 
 
 def test_followers_that_ask_a_leader_which_steps_down_get_no_answer_of_it() -> None:
     with rig(5) as member:
         member.become_leader()
-        member.tell("n1:1", "read_index", term=member.term, number=7)
-        member.tell("n2:1", "pre_vote_response", term=member.term + 1, round=1, vote_granted=False)
+        member.tell("n1:1", ReadIndex(term=member.term, number=7))
+        member.tell("n2:1", PreVoteResponse(term=member.term + 1, round=1, vote_granted=False))
         member.confirm()
         assert not member.store.is_leader()
-        assert not any("index" in each for each in member.sent("read_index_response"))
+        assert not any(each.index is not None for each in member.sent(ReadIndexResponse))

@@ -23,6 +23,7 @@ from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Expect, KeyValueStore
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.messages import TimeoutNow
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.faults import HELD, Fault
@@ -147,11 +148,11 @@ def test_the_lead_is_handed_over_when_the_other_has_everything() -> None:
         handing = member.begin(member.store.hand_over("n1:1"))
         with pytest.raises(UnavailableError, match="being handed over"):
             member.wait(member.store.commit(put(b"other")))
-        assert member.sent("timeout_now") == []
+        assert member.sent(TimeoutNow) == []
         member.acknowledge("n1:1")
         assert write.done()
         member.run(0.15)
-        assert {peer for peer, m in member.wire.sent if m["type"] == "timeout_now"} == {"n1:1"}
+        assert {peer for peer, m in member.wire.sent if isinstance(m, TimeoutNow)} == {"n1:1"}
         member.append([], term=member.term + 1)
         member.wait(_finished(handing))
         assert member.store.leader() == "n1:1"

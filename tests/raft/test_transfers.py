@@ -7,6 +7,7 @@ import pytest
 from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.table import Receiver
 from paxosblock.namenode.raft.log import ROOM_POLL_S
+from paxosblock.namenode.raft.messages import InstallSnapshotResponse
 from paxosblock.namenode.raft.transfers import CHECKS_MAX
 from tests.raft.rig import Rig, rig, stream_after
 
@@ -42,7 +43,7 @@ def test_a_table_whose_check_was_killed_is_checked_again_and_not_fetched_again(
         member.send_snapshot(3, stream_after(3))
         member.run(CHECKS_MAX * ROOM_POLL_S)
         assert checks == [True] * (CHECKS_MAX - 1) + [False]
-        assert member.last("install_snapshot_response")["match"] == 3
+        assert member.last(InstallSnapshotResponse).match == 3
         assert member.node.machine.revision == 3
         assert member.node.counters.strangers_refused == 0
         assert "the leader's table is not checked: the process that" in caplog.text
@@ -57,11 +58,11 @@ def test_a_table_whose_check_is_killed_each_time_is_fetched_again() -> None:
         member.send_snapshot(3, stream)
         member.run((CHECKS_MAX + 2) * ROOM_POLL_S)
         assert checks == [True] * CHECKS_MAX
-        assert not member.sent("install_snapshot_response")
+        assert not member.sent(InstallSnapshotResponse)
         assert (member.store.failure(), member.node.machine.revision) == (None, 0)
         member.send_snapshot(3, stream)
         member.run(ROOM_POLL_S)
-        assert member.last("install_snapshot_response")["match"] == 3
+        assert member.last(InstallSnapshotResponse).match == 3
 
 
 def test_a_member_that_stops_meanwhile_waits_for_no_check() -> None:

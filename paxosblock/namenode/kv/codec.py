@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from paxosblock.base.decoders import msgpack_decoder
@@ -38,18 +36,15 @@ def encode_edit(edit: Edit) -> bytes:
     return payload
 
 
-async def prepare(edit: Edit) -> bytes:
+def prepare(edit: Edit) -> bytes:
     """Return the payload; a reader of the entry decodes it to this very edit.
 
-    So the member that encoded it applies the edit itself. A long one takes two turns of the
-    event loop.
+    So the member that encoded it applies the edit itself.
 
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
     """
     payload = encode_edit(edit)
-    if len(payload) > LONG_BYTES:
-        await asyncio.sleep(0)
     # An entry that cannot be decoded would be durable before anybody noticed, and stop every later
     # start; annotations alone do not keep a str out of a bytes field.
     try:
@@ -73,7 +68,10 @@ def _is_typed(edit: Edit) -> bool:
     for key, value in edit.puts:
         if type(key) is not bytes or type(value) is not bytes:
             return False
-    return all(type(key) is bytes for key in edit.deletes)
+    for key in edit.deletes:  # noqa: SIM110 - a generator costs more than the usual key or none
+        if type(key) is not bytes:
+            return False
+    return True
 
 
 def decode_edit(payload: bytes | memoryview) -> Edit:

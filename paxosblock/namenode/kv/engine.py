@@ -29,7 +29,7 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import Disk, OsDisk, blamed, is_shortage
 from paxosblock.namenode.kv.appending import Appending
-from paxosblock.namenode.kv.codec import prepare
+from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
@@ -132,7 +132,9 @@ class SingleMemberStore:
         self._thread.shutdown()
 
     async def commit(self, edit: Edit) -> Committed | Conflict:
-        payload = await prepare(edit)
+        payload = prepare(edit)
+        if len(payload) > LONG_BYTES:
+            await asyncio.sleep(0)
         self._check()
         if self._full is not None:
             raise NoSpaceError(self._full.message, **self._full.details)

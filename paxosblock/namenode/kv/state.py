@@ -26,6 +26,11 @@ EMPTY_KEYS = 20
 """Number of keys that one check for an empty range counts as."""
 
 
+def is_long(edit: Edit) -> bool:
+    """True if other tasks should have a turn while the edit is applied."""
+    return len(edit.expect) + len(edit.puts) + len(edit.deletes) >= SLICE_KEYS
+
+
 class Unopened:
     """The `View` of a store that is not open yet: it holds nothing."""
 
@@ -99,7 +104,7 @@ class StateMachine:
         Raises:
             StorageError: the table can no longer be used.
         """
-        assert index > self.revision, "a log entry is applied once and in order"
+        assert index > self._table.revision, "a log entry is applied once and in order"
         get = self._table.get
         for precondition in edit.expect:
             if (
@@ -125,7 +130,7 @@ class StateMachine:
         Reads in those turns see the state before the entry, as a whole, and no other entry may be
         applied in them. A caller that stops before the end leaves the state as it was.
         """
-        if len(edit.expect) + len(edit.puts) + len(edit.deletes) < SLICE_KEYS:
+        if not is_long(edit):
             return self.apply(index, edit, term)
         looked = 0
         for precondition in edit.expect:

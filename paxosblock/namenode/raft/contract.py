@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from raftos import state
 from raftos.storage import FileStorage, Log
@@ -19,6 +19,12 @@ from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog, Tail
+from paxosblock.namenode.raft.messages import (
+    Message,
+    Outdated,
+    RequestVote,
+    RequestVoteResponse,
+)
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
@@ -32,6 +38,24 @@ def validate_term(handler: Handler) -> Handler:
     """
     checked: Handler = state.validate_term(handler)
     return checked
+
+
+def message_of(written: Mapping[str, object]) -> Message:
+    """Return what raftos' roles write as a dict: they ask for votes, vote, and refuse old terms."""
+    match written:
+        case {
+            "type": "request_vote",
+            "term": int(term),
+            "candidate_id": str(candidate),
+            "last_log_index": int(index),
+            "last_log_term": int(last_term),
+        }:
+            return RequestVote(term, candidate, index, last_term)
+        case {"type": "request_vote_response", "term": int(term), "vote_granted": bool(granted)}:
+            return RequestVoteResponse(term, granted)
+        case {"term": int(term), "success": False}:
+            return Outdated(term)
+    raise AssertionError(f"raftos' roles write no such message: {written}")
 
 
 class StoppedError(Exception):
@@ -65,19 +89,24 @@ class HardState(FileStorage):
                 return vote.candidate
         raise KeyError(name)
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: int | str | None) -> None:
         self.update({name: value})
 
-    def update(self, kwargs: Mapping[str, Any]) -> None:
+    @property
+    def voted_for(self) -> str | None:
+        """Return whom this member voted for in its term."""
+        return self._votes.vote.candidate
+
+    def update(self, kwargs: Mapping[str, int | str | None]) -> None:
         """Adopt a newer term, or a vote in a term without a vote; durable on return.
 
         raftos' followers clear the vote whenever they start. Without a new term that changes
         nothing here, so nothing is written.
         """
         before = self._votes.vote
-        term = kwargs.get("term", before.term)
-        kept = before.candidate if term == before.term else None
-        vote = Vote(term, kwargs.get("voted_for") or kept)
+        term, candidate = kwargs.get("term", before.term), kwargs.get("voted_for")
+        assert isinstance(term, int) and not isinstance(candidate, int)  # noqa: PT018 - for mypy
+        vote = Vote(term, candidate or (before.candidate if term == before.term else None))
         if vote == before:
             return
         try:
@@ -124,5 +153,5 @@ class MemberLog(RaftLog, Log):
 
     def committed(self, first: int, options: Options) -> list[Entry]:
         """Return the committed entries from `first` on that are applied in one turn."""
-        most = max(0, min(options.apply_entries_max, self.commit_index + 1 - first))
-        return self.slice(first, most, options.apply_bytes_max)
+        most = min(options.apply_entries_max, self.commit_index + 1 - first)
+        return self.slice(first, most, options.apply_bytes_max) if most > 0 else []

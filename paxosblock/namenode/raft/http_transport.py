@@ -43,7 +43,7 @@ from paxosblock.net.port.handshake import (
 )
 
 RAFT_PATH: Final = "/raft"
-UPGRADE: Final = "paxosblock-raft/4"
+UPGRADE: Final = "paxosblock-raft/5"
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while this much is unsent; the engine repeats those that matter."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
-from typing import Any
 
+import msgspec
 from raftos.state import Leader
 
 from paxosblock.errors import (
@@ -19,14 +20,21 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import (
+    AppendEntries,
     AppendEntriesResponse,
+    Confirm,
     ConfirmResponse,
     InstallSnapshotResponse,
     PreVote,
     ReadIndex,
+    ReadIndexResponse,
+    Received,
+    Send,
+    TimeoutNow,
 )
 from paxosblock.namenode.raft.reads import LeaderReads, refuse
 from paxosblock.namenode.raft.roles import AnyRole, prepare
+from paxosblock.namenode.raft.state import RaftState
 from paxosblock.namenode.raft.transfers import Outgoing
 
 ROUNDS_KEPT = 64
@@ -39,56 +47,55 @@ class _Peer:
 
     `in_flight` holds, by sequence number, the last entry of each message that is not answered.
     Refusals of messages up to `outdated` are old, as next_index was moved back since. The member
-    last answered at `heard_at`, and said then that its disk was `full`, or not.
+    last answered at `heard_at`.
     """
 
     in_flight: dict[int, int] = field(default_factory=dict)
     outdated: int = 0
     heard_at: float = float("-inf")
-    full: bool = False
     transfer: Outgoing | None = None
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A write that waits for a majority; not frozen, which would double the time to make it."""
-
-    answer: asyncio.Future[Any]
-    deadline: float
-    edit: Edit
+Write = tuple[asyncio.Future[Committed | Conflict], float, Edit]
+"""A write that waits for a majority: its answer, its deadline and its edit. It is no class of its
+own, because to make an object of one costs as much as the rest of `propose`."""
 
 
 class RaftLeader(AnyRole, Leader):
     """raftos' leader."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: RaftState) -> None:
         Leader.__init__(self, state)
-        self._options = state.options
-        prepare(self.heartbeat_timer, self._options.heartbeat_s, state.guarded(self.heartbeat))
-        # A member alone is its own majority and hears no answers: it never steps down.
-        self._alone = state.is_majority(1)
-        step_down = (lambda: None) if self._alone else state.to_follower
-        prepare(self.step_down_timer, self._options.election_min_s, step_down)
+        self._options, self.loop = state.options, state.loop
+        self._term = state.storage.term  # which stays the same as long as this member leads
+        prepare(self.heartbeat_timer, state.guarded(self.heartbeat), self._options.heartbeat_s)
+        step_down = state.guarded(self._step_down)
+        prepare(self.step_down_timer, step_down, self._options.election_min_s)
         self._peers = {peer: _Peer() for peer in state.cluster}
-        self._pending: dict[int, _Pending] = {}
+        self._full: set[str] = set()
+        """The others whose disks are full, as they last said."""
+        self.writes: dict[int, Write] = {}
+        """The writes that wait, by the index of their entry: the earliest first."""
         self.reads = LeaderReads(self)
+        self._deadline = 0.0
+        """The time until which writes that are proposed before the next heartbeat may take."""
         self._sequence = self._transfers = 0
         self._flushing = False
         self._successor: str | None = None
         self.noop_index = 0
 
     def __repr__(self) -> str:
-        return f"RaftLeader(term={self.storage.term}, pending={len(self._pending)})"
-
-    @property
-    def pending(self) -> int:
-        """Return the number of writes that wait for a majority."""
-        return len(self._pending)
+        return f"RaftLeader(term={self._term}, pending={len(self.writes)})"
 
     @property
     def leads(self) -> bool:
         """True until this role has ended, after which tasks that raftos scheduled may still run."""
         return self.state.state is self
+
+    @property
+    def is_alone(self) -> bool:
+        """True if this member is a majority without others."""
+        return self.state.roster.is_majority((self.id,))
 
     def start(self) -> None:
         """Begin the term with an empty entry, because only entries of this term count (L4)."""
@@ -98,12 +105,20 @@ class RaftLeader(AnyRole, Leader):
     def stop(self) -> None:
         """End the role; writes that wait are answered that their outcome is unknown (L6)."""
         super().stop()
-        pending, self._pending = self._pending, {}
+        writes, self.writes = self.writes, {}
         lost = OutcomeUnknownError("the leader stepped down before a majority")
-        refuse([each.answer for each in pending.values()], lost)
+        refuse([answer for answer, _, _ in writes.values()], lost)
         self.reads.stop()
         for progress in self._peers.values():
             _end_transfer(progress)
+
+    def start_election(self) -> None:
+        """Do nothing, as this member was elected."""
+
+    def _step_down(self) -> None:
+        """Lead no more, as no majority has answered. A member alone hears no answers."""
+        if not self.is_alone:
+            self.state.to_follower()
 
     # -- writes ---------------------------------------------------------------------------------
 
@@ -118,6 +133,23 @@ class RaftLeader(AnyRole, Leader):
             NoSpaceError: the disk is full, and no other member took over; or so many members' disks
                 are full that no majority could store the entry.
         """
+        writes = self.writes
+        if (
+            self.state.server.full is not None
+            or self._successor is not None
+            or self._full
+            or len(writes) >= self._options.pending_max
+        ):
+            self._refuse_if_hindered()
+        answer: asyncio.Future[Committed | Conflict] = self.loop.create_future()
+        index = self.log.append(Entry(self._term, EntryKind.EDIT, payload))
+        writes[index] = answer, self._deadline, edit
+        if self._peers and not self._flushing:
+            self._flush_soon()
+        return answer
+
+    def _refuse_if_hindered(self) -> None:
+        """Raise as `propose` if no write can be taken now."""
         server = self.state.server
         if (lack := self._lack_of_room() or server.refusal) is not None:
             raise NoSpaceError(lack.message, **lack.details)
@@ -125,35 +157,19 @@ class RaftLeader(AnyRole, Leader):
             raise UnavailableError(f"the disk of {self.id} is full: another member is to lead")
         if self._successor is not None:
             raise UnavailableError(f"leadership is being handed over to {self._successor}")
-        if len(self._pending) >= self._options.pending_max:
-            raise UnavailableError(f"{len(self._pending)} edits are pending already")
-        answer: asyncio.Future[Committed | Conflict] = self.loop.create_future()
-        index = self._append(Entry(self.storage.term, EntryKind.EDIT, payload))
-        deadline = self.loop.time() + self._options.commit_timeout_s
-        self._pending[index] = _Pending(answer, deadline, edit)
-        return answer
-
-    def proposed(self, index: int) -> Edit | None:
-        """Return the edit of entry `index` if it was proposed here, None otherwise."""
-        pending = self._pending.get(index)
-        return None if pending is None else pending.edit
-
-    def answer(self, index: int, result: Any) -> None:
-        """Answer the write whose entry `index` was applied with this `result`."""
-        pending = self._pending.pop(index, None)
-        if pending is not None and not pending.answer.done():
-            pending.answer.set_result(result)
+        if len(self.writes) >= self._options.pending_max:
+            raise UnavailableError(f"{len(self.writes)} edits are pending already")
 
     def _append_nothing(self) -> int:
-        return self._append(Entry(self.storage.term, EntryKind.NOOP, b""))
+        index = self.log.append(Entry(self._term, EntryKind.NOOP, b""))
+        self._flush_soon()
+        return index
 
-    def _append(self, entry: Entry) -> int:
-        index: int = self.log.append(entry)
+    def _flush_soon(self) -> None:
+        """Send what was appended: all that is proposed in this turn of the loop in one message."""
         if not self._flushing:
-            # All that is proposed in this turn of the loop goes in one message.
             self._flushing = True
             self.loop.call_soon(self._flush)
-        return index
 
     def _flush(self) -> None:
         self._flushing = False
@@ -163,22 +179,23 @@ class RaftLeader(AnyRole, Leader):
 
     def _lack_of_room(self) -> NoSpaceError | None:
         """Return why no majority can store anything for now; None if a majority can."""
-        own: NoSpaceError | None = self.state.server.full
-        full = [peer for peer, progress in self._peers.items() if progress.full]
-        if self.state.is_majority(len(self._peers) + (own is None) - len(full)):
+        own = self.state.server.full
+        full = self._full if own is None else {*self._full, self.id}
+        roomy = {self.id, *self._peers} - full
+        if not full or self.state.roster.is_majority(roomy):
             return None
-        return majority_full([*full, self.id] if own is not None else full) if full else own
+        return majority_full(full) if self._full else own
 
     def _expire(self) -> None:
-        if self._pending and (lack := self._lack_of_room()) is not None:
-            self._give_up_on(list(self._pending), f"{lack}; this one may still be made then")
+        if self.writes and (lack := self._lack_of_room()) is not None:
+            self._give_up_on(list(self.writes), f"{lack}; this one may still be made then")
         now = self.loop.time()
-        late = takewhile(lambda item: item[1].deadline <= now, self._pending.items())
+        late = takewhile(lambda item: item[1][1] <= now, self.writes.items())
         for index, _ in list(late):
             self._give_up_on([index], self._why_late(index))
 
     def _give_up_on(self, indexes: list[int], why: str) -> None:
-        answers = [self._pending.pop(index).answer for index in indexes]
+        answers = [self.writes.pop(index)[0] for index in indexes]
         refuse(answers, OutcomeUnknownError(why))
 
     def _why_late(self, index: int) -> str:
@@ -189,7 +206,7 @@ class RaftLeader(AnyRole, Leader):
 
     def prefers(self, peer: str) -> tuple[bool, int]:
         """Return a rank that is lower for a member with room, then for one with a longer log."""
-        return self._peers[peer].full, -self.log.match_index[peer]
+        return peer in self._full, -self.log.match_index[peer]
 
     # -- replication ----------------------------------------------------------------------------
 
@@ -207,6 +224,7 @@ class RaftLeader(AnyRole, Leader):
     def heartbeat(self) -> None:
         """Let raftos begin a round; drop old rounds, late writes and transfers to members away."""
         super().heartbeat()
+        self._deadline = self.loop.time() + self._options.commit_timeout_s
         self.response_map.pop(self.request_id - ROUNDS_KEPT, None)
         self._expire()
         self.reads.ask_again()
@@ -248,55 +266,54 @@ class RaftLeader(AnyRole, Leader):
 
     def _send(self, peer: str, previous: int, entries: list[Entry]) -> None:
         self._sequence += 1
-        message = {
-            "type": "append_entries",
-            "term": self.storage.term,
-            "leader_id": self.id,
-            "prev_log_index": previous,
-            "prev_log_term": self.log.term_at(previous) or 0,
-            "commit_index": self.log.commit_index,
-            "entries": entries,
-            "request_id": self.request_id,
-            "sequence": self._sequence,
-        }
-        self.state.post(message, peer)
+        message = AppendEntries(
+            self._term,
+            self.id,
+            previous,
+            self.log.term_at(previous) or 0,
+            self.log.commit_index,
+            entries,
+            self.request_id,
+            self._sequence,
+        )
+        self.let_go(Send(peer, message))
 
     @validate_term
-    def on_receive_append_entries_response(self, data: AppendEntriesResponse) -> None:
+    def on_receive_append_entries_response(self, found: Received[AppendEntriesResponse]) -> None:
         """Change the answer so that raftos' bookkeeping of rounds, next_index and match_index comes
         out right, and hand it on."""
-        if data["term"] != self.storage.term or "sequence" not in data:
-            return  # of an older term (L8), or raftos' refusal of one (L10)
-        peer = self.state.get_sender_id(data["sender"])
-        progress, log = self._peers[peer], self.log
+        said, peer, log = found.message, found.sender, self.log
+        if said.term != self._term:
+            return  # of an older term (L8)
+        progress = self._peers[peer]
         progress.heard_at = self.loop.time()
-        progress.full = data.get("full", False)
-        progress.in_flight.pop(data["sequence"], None)
+        (self._full.add if said.full else self._full.discard)(peer)
+        progress.in_flight.pop(said.sequence, None)
         sent = log.next_index[peer]
-        if data["success"]:
+        if said.success:
             # Answers may overtake each other; durable entries stay durable (L9).
-            match = max(log.match_index[peer], data.get("last_log_index", 0))
-            data["last_log_index"] = match
+            match = max(log.match_index[peer], said.last_log_index)
+            said = msgspec.structs.replace(said, last_log_index=match)
             done = [seq for seq, last in progress.in_flight.items() if last <= match]
             for sequence in done:
                 del progress.in_flight[sequence]
         else:
             # raftos goes back by one entry (L11), so this is one more than the member asks for.
-            log.next_index[peer] = self._continue_at(progress, peer, data) + 1
-        super().on_receive_append_entries_response(data)
-        if data["success"]:
+            log.next_index[peer] = self._continue_at(progress, peer, said) + 1
+        super().on_receive_append_entries_response(Received(peer, said))
+        if said.success:
             log.next_index[peer] = max(sent, log.next_index[peer])
-        if "damaged" in data and data["sequence"] > progress.outdated:
-            self._replace_table(peer, data["damaged"])
+        if said.damaged is not None and said.sequence > progress.outdated:
+            self._replace_table(peer, said.damaged)
 
-    def _continue_at(self, progress: _Peer, peer: str, data: AppendEntriesResponse) -> int:
+    def _continue_at(self, progress: _Peer, peer: str, said: AppendEntriesResponse) -> int:
         """Return the next entry to send to a member that refused a message."""
-        if data.get("sequence", 0) <= progress.outdated:
-            return int(self.log.next_index[peer])
+        if said.sequence <= progress.outdated:
+            return self.log.next_index[peer]
         progress.outdated = self._sequence
         progress.in_flight.clear()
-        hint = min(data.get("hint", 0), self.log.last_log_index + 1)
-        return int(max(hint, self.log.match_index[peer] + 1))
+        hint = min(said.hint, self.log.last_log_index + 1)
+        return max(hint, self.log.match_index[peer] + 1)
 
     def on_durable(self) -> None:
         """Count this member's own durable entries."""
@@ -307,9 +324,11 @@ class RaftLeader(AnyRole, Leader):
 
         Entries of older terms are committed by the first entry of this term that follows them.
         """
-        durable = sorted([*self.log.match_index.values(), self.log.durable_index])
-        index = durable[(len(durable) - 1) // 2]
-        if index > self.log.commit_index and self.log.term_at(index) == self.storage.term:
+        index = self.log.durable_index
+        if self._peers:
+            durable = sorted([*self.log.match_index.values(), index])
+            index = durable[(len(durable) - 1) // 2]
+        if index > self.log.commit_index and self.log.term_at(index) == self._term:
             self.state.commit(index)
             self.reads.begin_soon()
 
@@ -319,57 +338,50 @@ class RaftLeader(AnyRole, Leader):
     def may_read(self) -> bool:
         """True once the first entry of the term is committed: until then this member may not know
         the last commits of older leaders."""
-        return bool(self.log.commit_index >= self.noop_index > 0)
+        return self.log.commit_index >= self.noop_index > 0
 
-    def ask_to_confirm(self, number: int, confirmed: set[str], every: bool) -> None:
+    def ask_to_confirm(self, number: int, confirmed: Collection[str], every: bool) -> None:
         """Ask members whether they are still in this term: a bare majority of those heard last, or
         `every` member that has not confirmed it yet."""
-        message = {"type": "confirm", "term": self.storage.term, "number": number}
+        message = Confirm(self._term, number)
         heard = sorted(self._peers, key=lambda peer: -self._peers[peer].heard_at)
-        few = heard[: self.state.server.cluster_count // 2]
+        few = heard[: len(self.state.roster.voters) // 2]
         for peer in heard if every else few:
             if peer not in confirmed:
-                self.state.post(message, peer)
+                self.let_go(Send(peer, message))
 
     @validate_term
-    def on_receive_confirm_response(self, data: ConfirmResponse) -> None:
+    def on_receive_confirm_response(self, found: Received[ConfirmResponse]) -> None:
         """Count a member that was in this term when it was asked."""
-        if data["term"] == self.storage.term and "number" in data:
-            peer = self.state.get_sender_id(data["sender"])
-            self._peers[peer].heard_at = self.loop.time()
-            self.reads.confirmed(data["number"], peer)
+        if found.message.term == self._term:
+            self._peers[found.sender].heard_at = self.loop.time()
+            self.reads.confirmed(found.message.number, found.sender)
 
     @validate_term
-    def on_receive_read_index(self, data: ReadIndex) -> None:
+    def on_receive_read_index(self, asked: Received[ReadIndex]) -> None:
         """Tell a follower the entry after which it may look.
 
         When it asked, its vote was in no later term, and neither is this member's. If the two are a
         majority, no other leader had been elected by then, so all writes that were answered before
         it asked are committed here. If they are not, a round asks other members.
         """
-        if data["term"] == self.storage.term:
-            if self.may_read and self.state.is_majority(2):
-                self._tell_index(data, self.log.commit_index)
+        if asked.message.term == self._term:
+            if self.may_read and self.state.roster.is_majority((self.id, asked.sender)):
+                self._tell_index(asked, self.log.commit_index)
             else:
-                self.reads.read().add_done_callback(lambda read: self._answer_read(data, read))
+                self.reads.read().add_done_callback(lambda read: self._answer_read(asked, read))
 
-    def _answer_read(self, data: ReadIndex, read: asyncio.Future[int]) -> None:
+    def _answer_read(self, asked: Received[ReadIndex], read: asyncio.Future[int]) -> None:
         if read.exception() is None and self.leads:
             # Entries may have been dropped meanwhile; a later one is far enough, too.
             index = max(read.result(), self.log.base_index)
-            self.state.guarded(lambda: self._tell_index(data, index))()
+            self.state.guarded(lambda: self._tell_index(asked, index))()
 
-    def _tell_index(self, data: ReadIndex, index: int) -> None:
+    def _tell_index(self, asked: Received[ReadIndex], index: int) -> None:
         term = self.log.term_at(index)
         assert term is not None, "entries are dropped up to the base, whose term is kept"
-        message = {
-            "type": "read_index_response",
-            "term": self.storage.term,
-            "number": data["number"],
-            "index": index,
-            "index_term": term,
-        }
-        self.state.post(message, data["sender"])
+        answer = ReadIndexResponse(self._term, asked.message.number, index, term)
+        self.let_go(Send(asked.sender, answer))
 
     # -- snapshots ------------------------------------------------------------------------------
 
@@ -380,8 +392,7 @@ class RaftLeader(AnyRole, Leader):
         return min((each.index + 1 for each in transfers), default=self.log.last_log_index + 1)
 
     def _away(self, progress: _Peer) -> bool:
-        away: bool = self.loop.time() - progress.heard_at >= self._options.away_after_s
-        return away
+        return self.loop.time() - progress.heard_at >= self._options.away_after_s
 
     def _begin_transfer(self, peer: str, progress: _Peer) -> None:
         if progress.transfer is None and not self._away(progress):
@@ -401,19 +412,21 @@ class RaftLeader(AnyRole, Leader):
             self._append_nothing()
 
     @validate_term
-    def on_receive_install_snapshot_response(self, data: InstallSnapshotResponse) -> None:
+    def on_receive_install_snapshot_response(
+        self, found: Received[InstallSnapshotResponse]
+    ) -> None:
         """Send the next piece, or go on with entries."""
-        peer = self.state.get_sender_id(data["sender"])
-        transfer = self._peers[peer].transfer
-        if transfer is None or data["term"] != self.storage.term:
+        said, progress = found.message, self._peers[found.sender]
+        transfer = progress.transfer
+        if transfer is None or said.term != self._term:
             return
-        self._peers[peer].heard_at = self.loop.time()
-        if data.get("number") != transfer.number:
+        progress.heard_at = self.loop.time()
+        if said.number != transfer.number:
             return
-        if "match" in data:
-            self._transferred(peer, data["match"])
-        elif "offset" in data:
-            transfer.stored(data["offset"])
+        if said.match is not None:
+            self._transferred(found.sender, said.match)
+        else:
+            transfer.stored(said.stored)
 
     def _transferred(self, peer: str, match: int) -> None:
         progress = self._peers[peer]
@@ -441,12 +454,12 @@ class RaftLeader(AnyRole, Leader):
         if not self.leads or successor is None:
             return
         if self.log.match_index[successor] == self.log.last_log_index:
-            self.state.post({"type": "timeout_now", "term": self.storage.term}, successor)
+            self.let_go(Send(successor, TimeoutNow(self._term)))
         self.loop.call_later(self._options.heartbeat_s, self._try_hand_over)
 
-    def on_receive_pre_vote(self, data: PreVote) -> None:
+    def on_receive_pre_vote(self, asked: Received[PreVote]) -> None:
         """Refuse, as there is a leader."""
-        self.state.answer_pre_vote(data, False)
+        self.state.answer_pre_vote(asked, False)
 
 
 def _end_transfer(progress: _Peer) -> None:
@@ -455,7 +468,7 @@ def _end_transfer(progress: _Peer) -> None:
         progress.transfer = None
 
 
-def majority_full(addresses: list[str]) -> NoSpaceError:
+def majority_full(addresses: Collection[str]) -> NoSpaceError:
     """Return the answer to a change while the disks of the members at `addresses` are full."""
     names = ", ".join(sorted(addresses))
     return NoSpaceError(

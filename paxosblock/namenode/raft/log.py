@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -209,7 +210,7 @@ class RaftLog:
         tail.positions.append(self._next_position)
         if entry.kind is EntryKind.NOOP:
             self._began_at = self._next_position
-        index = tail.last_index
+        index = tail.base_index + len(tail.entries)
         self._enqueue(encode_entry(index, entry))
         return index
 
@@ -255,16 +256,35 @@ class RaftLog:
             StorageError: the disk refuses. Queued records may or may not be durable; a sync is
                 never tried again.
         """
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._something_to_do(on_full)
-            batch = self._take()
-            if batch:
-                self._durable_position += await self._write(batch, on_full)
-                durable = bisect_right(self._tail.positions, self._durable_position)
-                self._durable_index = self.base_index + durable
-                loop.call_soon(on_durable)
-            await self._remove_superfluous()
+        begin, tail = self._appending.begin, self._tail
+        batch, written = list[bytes](), None
+        try:
+            while True:
+                if not batch:
+                    if not self._arrived.is_set():
+                        await self._something_to_do(on_full)
+                    batch = self._take()
+                    written = begin(batch) if batch else None
+                if written is not None:
+                    try:
+                        await written
+                    except NoSpaceError as error:
+                        batch = await self._write_with_room(batch, error, on_full)
+                    if self._full:
+                        await self._look_for_room(on_full)
+                    self._durable_position += len(batch)
+                    durable = bisect_right(tail.positions, self._durable_position)
+                    self._durable_index = tail.base_index + durable
+                    # The next batch is on its way while this one is applied, which takes time.
+                    removes = self._removal is not None  # which comes first, lest it waits for long
+                    batch = self._take() if self._queue and not removes else []
+                    written = begin(batch) if batch else None
+                    on_durable()
+                if self._removal is not None:
+                    await self._remove_superfluous()
+        finally:
+            if written is not None:
+                written.cancel()  # nobody waits for it, nor for what the disk may say
 
     async def _something_to_do(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
         """Return once there are records; meanwhile look whether a full disk has room again."""
@@ -275,29 +295,31 @@ class RaftLog:
             await self._look_for_room(on_full)
         await self._arrived.wait()
 
-    async def _write(
-        self, batch: list[bytes], on_full: Callable[[NoSpaceError | None], None]
-    ) -> int:
-        """Append the batch to the journal, and again once there is room if it finds none; return
-        how many records were appended.
+    async def _write_with_room(
+        self,
+        batch: list[bytes],
+        error: NoSpaceError | None,
+        on_full: Callable[[NoSpaceError | None], None],
+    ) -> list[bytes]:
+        """Write again, once the disk has room, a batch for which it had none; return what was
+        written with it.
 
         Records that begin a term get room that is kept for them, with all that is before them:
         until a majority has them, nobody can read.
         """
-        while True:
+        while error is not None:
+            self._full = True
+            on_full(error)
+            if not (self._begins_term and await self._run(self._lend, sum(map(len, batch)))):
+                await self._wait_room()
+                if self._begins_term:
+                    batch = batch + self._take()
             try:
                 await self._appending.begin(batch)
-                break
-            except NoSpaceError as error:
-                self._full = True
-                on_full(error)
-            if self._begins_term and await self._run(self._lend, sum(map(len, batch))):
-                continue
-            await self._wait_room()
-            if self._begins_term:
-                batch = batch + self._take()
-        await self._look_for_room(on_full)
-        return len(batch)
+                error = None
+            except NoSpaceError as again:
+                error = again
+        return batch
 
     @property
     def _begins_term(self) -> bool:
@@ -305,7 +327,7 @@ class RaftLog:
         return self._began_at > self._durable_position
 
     async def _look_for_room(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
-        if self._full and await self._run(lambda: self._journal.has_room):
+        if await self._run(lambda: self._journal.has_room):
             self._full = False
             on_full(None)
 
@@ -340,18 +362,18 @@ class RaftLog:
         self._arrived.set()
 
     def _enqueue(self, record: bytes) -> None:
+        if not self._queue:
+            self._arrived.set()
         self._queue.append(record)
         self._next_position += 1
-        self._arrived.set()
 
     def _take(self) -> list[bytes]:
-        size = count = 0
-        for record in self._queue:
-            count += 1
-            size += len(record)
-            if size >= FLUSH_BYTES:
-                break
-        batch, self._queue = self._queue[:count], self._queue[count:]
+        batch, self._queue = self._queue, []
+        size = sum(map(len, batch))
+        if size > FLUSH_BYTES:
+            sizes = enumerate(accumulate(map(len, batch)), 1)
+            count, size = next(found for found in sizes if found[1] >= FLUSH_BYTES)
+            batch, self._queue = batch[:count], batch[count:]
         self._bytes_written += size
         if not self._queue:
             self._arrived.clear()

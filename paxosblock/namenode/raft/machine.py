@@ -6,9 +6,12 @@ from collections.abc import Generator
 
 from paxosblock.namenode.kv.codec import decode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
-from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.kv.table import Table
+from paxosblock.namenode.kv.state import StateMachine, is_long
+from paxosblock.namenode.kv.table import SLICE_KEYS, Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
+
+Slices = Generator[None, None, Committed | Conflict]
+"""Applies an entry, step by step."""
 
 _NOTHING = Edit()
 
@@ -18,16 +21,18 @@ class ReplicatedMachine(StateMachine):
 
     def apply_entry(
         self, index: int, entry: Entry, known: Edit | None = None
-    ) -> Generator[None, None, Committed | Conflict]:
-        """Apply the entry at `index`, which must be the next one, as `apply_in_slices` does.
+    ) -> Committed | Conflict | Slices:
+        """Apply the entry at `index`, which must be the next one; of a long one, return the slices
+        in which `apply_in_slices` does it.
 
         `known` is its edit, if that need not be decoded.
         """
-        assert index == self.revision + 1, "the log is applied without gaps"
         if entry.kind is EntryKind.NOOP:
             return self.apply(index, _NOTHING, entry.term)
         edit = known or decode_edit(entry.payload)
-        return (yield from self.apply_in_slices(index, edit, entry.term))
+        if len(entry.payload) >= SLICE_KEYS and is_long(edit):  # a key takes more than a byte
+            return self.apply_in_slices(index, edit, entry.term)
+        return self.apply(index, edit, entry.term)
 
     def adopt(self, table: Table) -> Table:
         """Go on from `table`, which is later; return the earlier table, which is now unused."""

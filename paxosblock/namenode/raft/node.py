@@ -1,5 +1,4 @@
-"""One member: raftos' `Node` with our storage, machine and transport, and raftos' `State` with our
-roles."""
+"""One member: raftos' `Node` with our storage, machine and transport."""
 
 from __future__ import annotations
 
@@ -7,13 +6,14 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import msgspec
 from raftos.server import Node
-from raftos.state import Candidate, Follower, Leader, State
+from raftos.state import Candidate, Follower, Leader
 
 from paxosblock.errors import (
     CorruptionError,
@@ -24,24 +24,31 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import blamed
 from paxosblock.namenode.kv.engine import disk_full
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
+from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.leader import RaftLeader
-from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder
-from paxosblock.namenode.raft.messages import FIELDS, Message, PreVote, Transport
+from paxosblock.namenode.raft.messages import (
+    AppendEntriesResponse,
+    Message,
+    Send,
+    Transport,
+)
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
+from paxosblock.namenode.raft.roster import Roster
+from paxosblock.namenode.raft.state import RaftState
 from paxosblock.namenode.raft.transfers import Incoming
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_RESULTS = (Committed, Conflict)
 _ROLES = {Follower: RaftFollower, Candidate: RaftCandidate, Leader: RaftLeader}
-_OF_A_LEADER = ("append_entries", "install_snapshot", "confirm")
-_WITHOUT_A_TERM = ("pre_vote",)
-"""Messages whose term is no reason to follow, as nobody has elected their sender."""
 
 
 @dataclass(slots=True)
@@ -60,8 +67,8 @@ class RaftNode(Node):
 
     def __init__(
         self,
-        address: str,
-        members: tuple[str, ...],
+        name: str,
+        roster: Roster,
         *,
         opened: OpenedFolder,
         transport: Transport,
@@ -71,12 +78,10 @@ class RaftNode(Node):
     ) -> None:
         """Replace raftos' constructor, which fails on every Python since 3.10 (P1).
 
-        `members` are the addresses of the whole cluster, `address` is one of them; `opened` is
-        this member's folder; `executor` has one thread, for the journal.
+        `name` is that of this member in the `roster`; `opened` is its folder; `executor` has one
+        thread, for the journal.
         """
-        self.host, self.port = _split(address)
-        self.address = address
-        self.cluster = [_split(member) for member in members if member != address]
+        self.name, self.roster = name, roster
         self.loop = asyncio.get_running_loop()
         self.options, self.rng = options, rng
         self.counters = Counters()
@@ -102,16 +107,20 @@ class RaftNode(Node):
         self._flush_mark = 0
         self._working: asyncio.Task[None] | None = None
         self._table_work: asyncio.Task[None] | None = None
-        self._threads: set[asyncio.Future[Any]] = set()
-        self._slices: Generator[None, None, object] | None = None
+        self._threads: set[Awaitable[object]] = set()
+        self._slices: Slices | None = None
         """The rest of the entry that is being applied."""
         self._applying = self._installing = self._stopped = False
-        self._waiters: list[asyncio.Future[None]] = []
-        self.state: Any = type(f"RaftState_{self.host}_{self.port}", (RaftState,), {})(self)
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self.leading: RaftLeader | None = None
+        """The role, while this member leads and may show its table."""
+        self._held: list[Send] = []
+        """Messages that roles let go, but that wait until entries are durable."""
+        self.state: RaftState = type("StateOfOneNode", (RaftState,), {})(self, _ROLES)
 
     def __repr__(self) -> str:
         role = type(self.state.state).__name__
-        return f"RaftNode({self.address}, {role}, term={self.hard_state.term}, {self.log!r})"
+        return f"RaftNode({self.name}, {role}, term={self.hard_state.term}, {self.log!r})"
 
     # -- the node's life ------------------------------------------------------------------------
 
@@ -120,7 +129,7 @@ class RaftNode(Node):
         self._working = self.loop.create_task(self._flush())
         self.state.start()
         self._transport.start(self._deliver)
-        if self.state.is_majority(1):
+        if self.roster.is_majority((self.name,)):
             self.guarded(self.state.state.start_election)()
 
     def stop(self) -> None:
@@ -152,7 +161,7 @@ class RaftNode(Node):
         if self.failure is None:
             self.failure = StorageError(blamed(self._opened.folder, error))
             if not isinstance(error, StorageError):
-                _log.error("%s stops", self.address, exc_info=error)
+                _log.error("%s stops", self.name, exc_info=error)
             self.failed.set()
             self.stop()
 
@@ -170,7 +179,7 @@ class RaftNode(Node):
             except StoppedError:
                 assert self._stopped, "the disk's error came first"
             except NotNowError:
-                _log.debug("%s: no room for a term or vote", self.address)
+                _log.debug("%s: no room for a term or vote", self.name)
             except Exception as error:
                 self.fail(error)
 
@@ -195,16 +204,17 @@ class RaftNode(Node):
         """
         if self.damage is None:
             self.damage = damage.reworded(
-                f"the map of NameNode {self.address} is damaged, and is being fetched from the"
+                f"the map of NameNode {self.name} is damaged, and is being fetched from the"
                 f" leader: {damage}"
             )
             self.counters.tables_damaged += 1
+            self.leading = None
             _log.error("%s", self.damage)
             self.loop.call_soon(self.guarded(self._give_up_table))
         return UnavailableError(str(self.damage))
 
     def _give_up_table(self) -> None:
-        if self.state.is_majority(1) and self.damage is not None:
+        if self.roster.is_majority((self.name,)) and self.damage is not None:
             self.fail(self.damage)  # nobody else has it
             return
         if not isinstance(self.role, RaftFollower):
@@ -215,27 +225,36 @@ class RaftNode(Node):
 
     @property
     def cluster_count(self) -> int:
-        """Return the number of members; raftos forgets to count the node itself (V6)."""
-        return len(self.cluster) + 1
+        """Return the number of voters; raftos forgets to count the node itself (V6)."""
+        return len(self.roster.voters)
 
-    def _deliver(self, sender: str, data: Message) -> None:
-        data["sender"] = _split(sender)
-        self.guarded(lambda: self.request_handler(data))()
+    def _deliver(self, sender: str, message: Message) -> None:
+        self.guarded(lambda: self.state.receive(sender, message))()
 
-    async def send(self, data: Message, destination: str | tuple[str, int]) -> None:
-        """Do `post`, which raftos awaits."""
-        self.post(data, destination)
+    def carry_out(self, send: Send) -> None:
+        """Send a message once what it says is durable. Until then a later term may take its place:
+        then it was never said (L8)."""
+        if send.after > self.log.durable_index:
+            self._held.append(send)
+        elif not self._stopped:
+            self._transport.send(send.peer, send.message)
 
-    def post(self, data: Message, destination: str | tuple[str, int]) -> None:
-        """Send a message to a member, unless this one has stopped."""
-        if not self._stopped:
-            peer = destination if isinstance(destination, str) else _join(*destination)
-            self._transport.send(peer, data)
+    def _send_held(self) -> None:
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        term = self.hard_state.term
+        for send in held:
+            message = send.message
+            if isinstance(message, AppendEntriesResponse):
+                message = msgspec.structs.replace(message, full=self.full is not None)  # by now
+            if message.term == term:
+                self.carry_out(Send(send.peer, message, send.after))
 
     def refuse(self, what: str) -> None:
         """Count a message that no member of this cluster sends."""
         self.counters.strangers_refused += 1
-        _log.warning("%s refuses %s", self.address, what)
+        _log.warning("%s refuses %s", self.name, what)
 
     # -- applying -------------------------------------------------------------------------------
 
@@ -251,11 +270,20 @@ class RaftNode(Node):
         self._applying = False
         if self._installing or self.damage is not None:
             return
-        machine = self.machine
-        end = machine.revision + len(self.log.committed(machine.revision + 1, self.options))
+        machine, role = self.machine, self.state.state
+        leader = role if isinstance(role, RaftLeader) else None
+        first = machine.revision + 1
         try:
-            while machine.revision < end and self._apply_next():
-                pass
+            writes = leader.writes if leader is not None else {}
+            for index, entry in enumerate(self.log.committed(first, self.options), first):
+                write = writes.get(index)
+                result = self._applied(index, entry, None if write is None else write[2])
+                if result is None:
+                    break
+                if write is not None:
+                    writes.pop(index, None)
+                    if not write[0].done():
+                        write[0].set_result(result)
         except Exception as error:  # our own mistake: callers must not wait for it
             if self.damage is None:
                 self.fail(error)
@@ -266,20 +294,20 @@ class RaftNode(Node):
         self._wake()
         self._flush_if_due()
 
-    def _apply_next(self) -> bool:
-        """Apply the next entry, or a slice of a long one; False if other tasks are to run next."""
-        index, role = self.machine.revision + 1, self.state.state
+    def _applied(self, index: int, entry: Entry, known: Edit | None) -> Committed | Conflict | None:
+        """Apply the next entry; None if other tasks are to run before the rest of a long one."""
         if self._slices is None:
-            known = role.proposed(index) if isinstance(role, RaftLeader) else None
-            self._slices = self.machine.apply_entry(index, self.log.entry(index), known)
+            result = self.machine.apply_entry(index, entry, known)
+            if isinstance(result, _RESULTS):
+                return result
+            self._slices = result
         try:
             next(self._slices)
-            return False
         except StopIteration as applied:
             self._slices = None
-            if isinstance(role, RaftLeader):
-                role.answer(index, applied.value)
-            return True
+            end: Committed | Conflict = applied.value
+            return end
+        return None
 
     async def wait_applied(self, index: int) -> None:
         """Return once the entry at `index` is applied.
@@ -299,34 +327,48 @@ class RaftNode(Node):
         """
         while not condition():
             if self._stopped:
-                raise UnavailableError(f"{self.address} has stopped")
+                raise UnavailableError(f"{self.name} has stopped")
             waiter: asyncio.Future[None] = self.loop.create_future()
-            self._waiters.append(waiter)
+            self._waiters.append((condition, waiter))
             await waiter
+
+    def elected(self) -> None:
+        """Count a term that this member won."""
+        self.counters.elections_won += 1
 
     def role_changed(self) -> None:
         """Wake the tasks that wait for a leader, so that they look again."""
+        role = self.role
+        whole = self.damage is None
+        self.leading = role if isinstance(role, RaftLeader) and whole else None
         self._wake()
 
     def _wake(self) -> None:
         self.state.state.on_applied()
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
+        waiting = []
+        for condition, waiter in self._waiters:
+            if waiter.done():
+                continue
+            # Asked here, because to wake a task after each entry would cost more than the entry.
+            if self._stopped or condition():
                 waiter.set_result(None)
+            else:
+                waiting.append((condition, waiter))
+        self._waiters = waiting
 
     def _on_durable(self) -> None:
+        self._send_held()
         self.state.state.on_durable()
         self._flush_if_due()
 
     def _on_full(self, error: NoSpaceError | None) -> None:
         if error is None:
-            _log.info("%s has room again", self.address)
+            _log.info("%s has room again", self.name)
             self.full = self.refusal = None
             self.loop.run_in_executor(self._executor, self._opened.votes.keep_room)
         elif self.full is None:
-            self.full = disk_full(self.address, self._opened.folder, error)
-            _log.error("%s takes no changes: %s", self.address, self.full)
+            self.full = disk_full(self.name, self._opened.folder, error)
+            _log.error("%s takes no changes: %s", self.name, self.full)
         self._wake()
 
     # -- the table on the disk ------------------------------------------------------------------
@@ -348,7 +390,7 @@ class RaftNode(Node):
             if isinstance(error, CorruptionError):
                 self.found_damage(error)
             if isinstance(error, PaxosBlockError):
-                _log.warning("%s: no copy for another member: %s", self.address, error)
+                _log.warning("%s: no copy for another member: %s", self.name, error)
                 self.guarded(lambda: then(None))()
             else:
                 self.guarded(lambda: then(work.result()))()
@@ -360,22 +402,23 @@ class RaftNode(Node):
         """True if nothing is being done with the table on the disk."""
         return not self._stopped and (self._table_work is None or self._table_work.done())
 
-    def work_on_table(self, work: Coroutine[Any, Any, None]) -> None:
+    def work_on_table(self, work: Coroutine[object, object, None]) -> None:
         """Do this `work` while no other is done with the table."""
         assert self.free_for_table, "two at once could drop records that are not durable elsewhere"
         self._table_work = self.loop.create_task(self._work(work))
 
-    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _work(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
         except Exception as error:  # our own mistake: nobody may rely on the files any more
             self.fail(error)
 
     def _flush_if_due(self) -> None:
-        due = self.log.bytes_written - self._flush_mark >= self.options.limits.flush_bytes
+        if self.log.bytes_written < self._flush_mark + self.options.limits.flush_bytes:
+            return
         # All that is flushed must be durable in the log too, as records are removed by position.
         flushable = self.snapshot_index < self.machine.revision <= self.log.durable_index
-        if due and flushable and self.free_for_table and self.damage is None:
+        if flushable and self.free_for_table and self.damage is None:
             self._flush_mark = self.log.bytes_written
             self.work_on_table(self._flush_table(self.machine.flush()))
 
@@ -387,7 +430,7 @@ class RaftNode(Node):
             self.found_damage(damage)
         except (NoSpaceError, StorageError) as error:
             # The log still has everything, and the next flush may succeed.
-            _log.warning("%s: entry %d is not flushed: %s", self.address, flush.revision, error)
+            _log.warning("%s: entry %d is not flushed: %s", self.name, flush.revision, error)
         else:
             self.counters.snapshots_written += 1
             self.snapshot_index = flush.revision
@@ -429,7 +472,7 @@ class RaftNode(Node):
         before = self.machine.adopt(table)
         if self.damage is not None:
             self.damage = None
-            _log.warning("%s has a whole map again, that of the leader", self.address)
+            _log.warning("%s has a whole map again, that of the leader", self.name)
         self.counters.snapshots_installed += 1
         self._go_on_after(table.revision, table.term)
         await self.run(before.discard)
@@ -450,103 +493,3 @@ async def _finish(task: asyncio.Task[None], cancel: bool) -> None:
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-class RaftState(State):
-    """Switches roles and dispatches messages, as raftos' `State` does.
-
-    Every node has a subclass of its own, because raftos keeps leader and futures on the class
-    (L15).
-    """
-
-    def __init__(self, node: RaftNode) -> None:
-        """Set what raftos' constructor would, with our storage."""
-        self.server = node
-        self.id = self._get_id(node.host, node.port)
-        type(self).loop = node.loop
-        self.storage, self.log, self.state_machine = node.hard_state, node.log, node.machine
-        self.options, self.rng, self.guarded = node.options, node.rng, node.guarded
-        self.post, self.commit, self.refuse = node.post, node.commit, node.refuse
-        self.incoming, self.in_thread = node.incoming, node.in_thread
-        self._members = frozenset(self.cluster)
-        self._heard_at = float("-inf")
-        self._rounds = 0
-        self.state = RaftFollower(self)
-
-    # -- dispatch -------------------------------------------------------------------------------
-
-    def request_handler(self, data: Message) -> None:
-        """Drop messages that no member sends; change the role *before* raftos dispatches (L18)."""
-        sender = self.get_sender_id(data["sender"])
-        if sender not in self._members or data["type"] not in FIELDS:
-            self.refuse(f"a message from {sender}, which is no other member")
-            return
-        kind, term = data["type"], data["term"]
-        if term > self.storage.term and kind not in _WITHOUT_A_TERM:
-            self.storage.update({"term": term})
-            self._follow()
-        elif term == self.storage.term and kind in _OF_A_LEADER:
-            self._yield_to_leader(sender)
-        super().request_handler(data)
-
-    def _follow(self) -> None:
-        if isinstance(self.state, RaftFollower):
-            self.set_leader(None)
-        else:
-            self.to_follower()
-
-    def _yield_to_leader(self, sender: str) -> None:
-        assert not isinstance(self.state, RaftLeader), f"{sender} leads in the same term"
-        if isinstance(self.state, RaftCandidate):
-            self.to_follower()
-
-    def _change_state(self, new_state: type) -> None:
-        super()._change_state(_ROLES[new_state])
-        self.server.role_changed()
-
-    def to_candidate(self) -> None:
-        """Stand for election, unless the disk has no room for the vote.
-
-        A member alone is elected by its own vote, which nobody answers (V7).
-        """
-        try:
-            super().to_candidate()
-        except NotNowError:
-            self.to_follower()
-            return
-        if self.is_majority(1):
-            self.to_leader()
-
-    def to_leader(self) -> None:
-        self.server.counters.elections_won += 1
-        super().to_leader()
-
-    # -- for the roles --------------------------------------------------------------------------
-
-    def heard_leader(self) -> None:
-        """Remember the time; this member supports no election soon after it."""
-        self._heard_at = self.loop.time()
-
-    def hears_leader(self) -> bool:
-        """True if a leader was heard within the shortest election time-out."""
-        heard: float = self.loop.time() - self._heard_at
-        return heard < self.options.election_min_s
-
-    def next_round(self) -> int:
-        """Number a round of pre-votes, so that late answers to an older one do not count."""
-        self._rounds += 1
-        return self._rounds
-
-    def answer_pre_vote(self, data: PreVote, granted: bool) -> None:
-        answer = {"type": "pre_vote_response", "term": self.storage.term}
-        self.post({**answer, "round": data["round"], "vote_granted": granted}, data["sender"])
-
-
-def _split(address: str) -> tuple[str, int]:
-    """Return `(host, port)`, by which raftos knows a member, as it does by the two joined."""
-    host, _, port = address.rpartition(":")
-    return host, int(port)
-
-
-def _join(host: str, port: int) -> str:
-    return f"{host}:{port}"

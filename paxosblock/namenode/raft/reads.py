@@ -9,11 +9,16 @@ late or come twice, since an entry that was far enough once stays far enough.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from paxosblock.errors import PaxosBlockError, UnavailableError
-from paxosblock.namenode.raft.messages import ReadIndexResponse
+from paxosblock.namenode.raft.contract import MemberLog
+from paxosblock.namenode.raft.messages import ReadIndex, ReadIndexResponse, Send
+from paxosblock.namenode.raft.state import RaftState
+
+T = TypeVar("T")
 
 NUMBER_BITS: Final = 48
 """Questions are numbered from a random number on, so that no answer to an earlier process counts.
@@ -23,9 +28,10 @@ NUMBER_BITS: Final = 48
 class Asks(Protocol):
     """The part of a leader that its reads need."""
 
-    state: Any
-    log: Any
-    loop: Any
+    state: RaftState
+    log: MemberLog
+    loop: asyncio.AbstractEventLoop
+    id: str
 
     @property
     def leads(self) -> bool:
@@ -35,7 +41,7 @@ class Asks(Protocol):
     def may_read(self) -> bool:
         """True once the leader knows all that older leaders committed."""
 
-    def ask_to_confirm(self, number: int, confirmed: set[str], every: bool) -> None:
+    def ask_to_confirm(self, number: int, confirmed: Collection[str], every: bool) -> None:
         """Ask members that have not `confirmed` yet: as few as make a majority, or `every` one."""
 
 
@@ -102,7 +108,7 @@ class LeaderReads:
             self._end_if_confirmed(self._round)  # a member alone is a majority
 
     def _end_if_confirmed(self, asked: _Round) -> None:
-        if self._leader.state.is_majority(len(asked.confirmed) + 1):
+        if self._leader.state.roster.is_majority({self._leader.id, *asked.confirmed}):
             self._round = None
             for read in asked.reads:
                 if not read.done():
@@ -123,8 +129,8 @@ class _Question:
 class FollowerReads:
     """The reads that wait in a follower."""
 
-    def __init__(self, state: Any) -> None:
-        """Begin without a read; `state` is the member's `RaftState`."""
+    def __init__(self, state: RaftState) -> None:
+        """Begin without a read."""
         self._state, self._log, self._loop = state, state.log, state.loop
         self._waiting: list[asyncio.Future[None]] = []
         self._asked: _Question | None = None
@@ -141,7 +147,7 @@ class FollowerReads:
             UnavailableError: no leader is known. The future gets this error if for an election
                 time-out the leader is silent, or this member is too far behind.
         """
-        if self._state.get_leader() is None:
+        if self._state.known_leader() is None:
             raise UnavailableError("no leader is known")
         answer: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(answer)
@@ -149,18 +155,18 @@ class FollowerReads:
             self._loop.call_soon(self._state.guarded(self._ask_next))
         return answer
 
-    def answered(self, data: ReadIndexResponse) -> None:
+    def answered(self, said: ReadIndexResponse) -> None:
         """Take the leader's answer."""
         asked = self._asked
-        if asked is None or data.get("number") != asked.number:
+        if asked is None or said.number != asked.number:
             return
         self._asked = None
-        if "index" not in data or "index_term" not in data:
+        if said.index is None:
             refuse(asked.reads, UnavailableError("the member that was asked does not lead"))
         else:
-            asked.index = data["index"]
+            asked.index = said.index
             self._answered.append(asked)
-            self._committed = data["index"], data["index_term"]
+            self._committed = said.index, said.index_term
             self.commit_known()
             self.look()
         self._ask_next()
@@ -200,11 +206,10 @@ class FollowerReads:
                 self._watch()
 
     def _ask(self, asked: _Question) -> None:
-        leader = self._state.get_leader()
+        leader = self._state.known_leader()
         if leader is not None:
-            term = self._state.storage.term
-            message = {"type": "read_index", "term": term, "number": asked.number}
-            self._state.post(message, leader)
+            question = ReadIndex(self._state.storage.term, asked.number)
+            self._state.carry_out(Send(leader, question))
 
     def _watch(self) -> None:
         interval_s = self._state.options.heartbeat_s
@@ -232,7 +237,7 @@ class FollowerReads:
         refuse(reads, error)
 
 
-def refuse(answers: list[asyncio.Future[Any]], error: PaxosBlockError) -> None:
+def refuse(answers: Sequence[asyncio.Future[T]], error: PaxosBlockError) -> None:
     """Give the error to the answers that are still awaited."""
     for answer in answers:
         if not answer.done():

@@ -7,29 +7,33 @@ their term (V4, V5), stores what a leader sends (L1-L3), and acknowledges only d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 from raftos.state import Candidate, Follower
 from raftos.timer import Timer
 
-from paxosblock.namenode.raft.contract import validate_term
+from paxosblock.namenode.raft.contract import HardState, MemberLog, validate_term
+from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.messages import (
     AppendEntries,
+    AppendEntriesResponse,
     Confirm,
     ConfirmResponse,
     InstallSnapshot,
     InstallSnapshotResponse,
-    Message,
+    Outdated,
     PreVote,
     PreVoteResponse,
     ReadIndex,
     ReadIndexResponse,
+    Received,
     RequestVote,
     RequestVoteResponse,
+    Send,
     TimeoutNow,
 )
 from paxosblock.namenode.raft.reads import FollowerReads
+from paxosblock.namenode.raft.state import RaftState
 
 
 class _NotScheduled:
@@ -39,33 +43,45 @@ class _NotScheduled:
         """Do nothing, as nothing is scheduled."""
 
 
-def prepare(timer: Timer, interval: Any = None, callback: Any = None) -> None:
-    """Allow `stop` before `start`; replace interval and callback if they are given."""
+def prepare(timer: Timer, callback: Callable[[], None], interval_s: float | None = None) -> None:
+    """Allow `stop` before `start`; replace the callback, and the interval if it is given."""
     timer.handler = _NotScheduled()
-    timer.interval = interval or timer.interval
-    timer.callback = callback or timer.callback
+    timer.callback = callback
+    timer.interval = interval_s or timer.interval
 
 
 class AnyRole:
     """Ignores messages; a role overrides the methods for those that concern it."""
 
+    state: RaftState
+    storage: HardState
+    log: MemberLog
+    id: str
+
+    def let_go(self, send: Send) -> None:
+        """Send in the order that `send` says."""
+        self.state.carry_out(send)
+
     @validate_term
-    def on_receive_install_snapshot(self, data: InstallSnapshot) -> None:
+    def on_receive_install_snapshot(self, asked: Received[InstallSnapshot]) -> None:
         """Ignore it, as only a follower takes a snapshot: a term has one leader, and raftos refuses
         messages of older terms."""
 
-    def on_receive_pre_vote_response(self, data: PreVoteResponse) -> None:
+    def on_receive_pre_vote_response(self, found: Received[PreVoteResponse]) -> None:
         """Ignore it, as only a follower asks for pre-votes."""
 
-    def on_receive_timeout_now(self, data: TimeoutNow) -> None:
+    def on_receive_timeout_now(self, asked: Received[TimeoutNow]) -> None:
         """Ignore it, as only a follower is chosen to lead."""
 
     @validate_term
-    def on_receive_confirm(self, data: Confirm) -> None:
+    def on_receive_confirm(self, asked: Received[Confirm]) -> None:
         """Ignore it, as only a follower can confirm its leader."""
 
-    def on_receive_read_index_response(self, data: ReadIndexResponse) -> None:
+    def on_receive_read_index_response(self, found: Received[ReadIndexResponse]) -> None:
         """Ignore it, as only a follower asks for a read index."""
+
+    def on_receive_outdated(self, found: Received[Outdated]) -> None:
+        """Do nothing more: the later term was taken over before any role saw the message."""
 
     def on_applied(self) -> None:
         """Do nothing when further entries are applied, or the role has changed."""
@@ -74,75 +90,62 @@ class AnyRole:
 class Elector(AnyRole):
     """The common part of followers and candidates: answering pre-votes."""
 
-    state: Any
-    storage: Any
-    log: Any
-
     def election_interval(self) -> float:
         """Return a random time-out from the node's generator; raftos calls this for each start."""
         options = self.state.options
-        chosen: float = self.state.rng.uniform(options.election_min_s, options.election_max_s)
-        return chosen
+        return self.state.rng.uniform(options.election_min_s, options.election_max_s)
 
-    def on_receive_pre_vote(self, data: PreVote) -> None:
+    def on_receive_pre_vote(self, asked: Received[PreVote]) -> None:
         """Answer whether the sender's election might succeed, which promises nothing."""
         granted = (
             not self.state.hears_leader()
-            and data["term"] >= self.storage.term
-            and self._up_to_date(data)
-            and not self._asks_and_outranks(data)
-            and not self._stands_instead(data)
+            and asked.message.term >= self.storage.term
+            and self._up_to_date(asked.message)
+            and not self._asks_and_outranks(asked)
+            and not self._stands_instead(asked.message)
         )
-        self.state.answer_pre_vote(data, granted)
+        self.state.answer_pre_vote(asked, granted)
 
-    def _asks_and_outranks(self, data: PreVote) -> bool:
+    def _asks_and_outranks(self, asked: Received[PreVote]) -> bool:
         """False, as only a follower asks for pre-votes."""
         return False
 
-    def _stands_instead(self, data: PreVote) -> bool:
+    def _stands_instead(self, asked: PreVote) -> bool:
         """True if the sender's disk is full, and this member has room, and a log as long."""
-        theirs = data["last_log_term"], data["last_log_index"]
+        theirs = asked.last_log_term, asked.last_log_index
         alike = theirs == (self.log.last_log_term, self.log.last_log_index)
-        return alike and data.get("full", False) and bool(self.state.server.may_lead)
+        return alike and asked.full and self.state.server.may_lead
 
-    def _up_to_date(self, data: PreVote) -> bool:
-        theirs: tuple[int, int] = (data["last_log_term"], data["last_log_index"])
+    def _up_to_date(self, asked: PreVote) -> bool:
+        theirs = asked.last_log_term, asked.last_log_index
         return theirs >= (self.log.last_log_term, self.log.last_log_index)
 
-    def on_receive_install_snapshot_response(self, data: InstallSnapshotResponse) -> None:
+    def on_receive_install_snapshot_response(
+        self, found: Received[InstallSnapshotResponse]
+    ) -> None:
         """Ignore it, as only a leader sends snapshots."""
 
-    def on_receive_confirm_response(self, data: ConfirmResponse) -> None:
+    def on_receive_confirm_response(self, found: Received[ConfirmResponse]) -> None:
         """Ignore it, as only a leader asks members to confirm it."""
 
     @validate_term
-    def on_receive_read_index(self, data: ReadIndex) -> None:
+    def on_receive_read_index(self, asked: Received[ReadIndex]) -> None:
         """Answer that this member does not lead."""
-        answer = {"type": "read_index_response", "term": self.storage.term}
-        self.state.post({**answer, "number": data["number"]}, data["sender"])
+        answer = ReadIndexResponse(self.storage.term, asked.message.number)
+        self.let_go(Send(asked.sender, answer))
 
     def on_durable(self) -> None:
         """Do nothing when further entries of the log are durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Acknowledgement:
-    """An answer to send once the entries up to `index` are durable, if the term is the same."""
-
-    index: int
-    answer: Message
-    sender: Any
-
-
 class RaftFollower(Elector, Follower):
     """raftos' follower."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: RaftState) -> None:
         Follower.__init__(self, state)
-        prepare(self.election_timer, callback=state.guarded(self.start_election))
+        prepare(self.election_timer, state.guarded(self.start_election))
         self._round = 0
         self._supporters: set[str] | None = None
-        self._acknowledgements: list[_Acknowledgement] = []
         self.reads = FollowerReads(state)
 
     def stop(self) -> None:
@@ -162,121 +165,103 @@ class RaftFollower(Elector, Follower):
         self.state.set_leader(None)
         if server.damage is not None:
             return
-        full = {"full": True} if server.full is not None else {}
         self._round = self.state.next_round()
         self._supporters = {self.id}
-        self.state.broadcast(
-            {
-                "type": "pre_vote",
-                "term": self.storage.term,
-                "round": self._round,
-                "last_log_index": self.log.last_log_index,
-                "last_log_term": self.log.last_log_term,
-            }
-            | full
-        )
+        log, full = self.log, server.full is not None
+        last = log.last_log_index, log.last_log_term
+        self.state.tell_all(PreVote(self.storage.term, self._round, *last, full))
         self._stand_if_supported()
 
-    def on_receive_pre_vote_response(self, data: PreVoteResponse) -> None:
+    def on_receive_pre_vote_response(self, found: Received[PreVoteResponse]) -> None:
         """Stand for election once a majority would vote for this member."""
-        asked = self._supporters is not None and data["round"] == self._round
-        if asked and data["vote_granted"] and data["term"] <= self.storage.term:
-            assert self._supporters is not None, "just checked"
-            self._supporters.add(self.state.get_sender_id(data["sender"]))
+        said, supporters = found.message, self._supporters
+        if supporters is None or said.round != self._round:
+            return
+        if said.vote_granted and said.term <= self.storage.term:
+            supporters.add(found.sender)
             self._stand_if_supported()
 
-    def _asks_and_outranks(self, data: PreVote) -> bool:
+    def _asks_and_outranks(self, asked: Received[PreVote]) -> bool:
         """True if this member asks for pre-votes and the sender is to wait for it.
 
         Two members that miss the leader at once would support each other, then split the votes, and
         the cluster would wait for another time-out. So the one with the shorter log, then without
         room, then with the lower address, waits for the other.
         """
-        if self._supporters is None or self.state.server.damage is not None:
+        server, said = self.state.server, asked.message
+        if self._supporters is None or server.damage is not None:
             return False
-        room = self.state.server.full is None
-        mine = self.log.last_log_term, self.log.last_log_index, room, self.id
-        sender = self.state.get_sender_id(data["sender"])
-        has_room = not data.get("full", False)
-        theirs = data["last_log_term"], data["last_log_index"], has_room, sender
+        mine = self.log.last_log_term, self.log.last_log_index, server.full is None, self.id
+        theirs = said.last_log_term, said.last_log_index, not said.full, asked.sender
         return mine > theirs
 
-    def on_receive_timeout_now(self, data: TimeoutNow) -> None:
+    def on_receive_timeout_now(self, asked: Received[TimeoutNow]) -> None:
         """Stand at once, as the leader hands over, without asking whether it still lives."""
-        if data["term"] == self.storage.term and self.state.server.may_lead:
+        if asked.message.term == self.storage.term and self.state.server.may_lead:
             Follower.start_election(self)
 
     def _stand_if_supported(self) -> None:
         if self.state.server.damage is not None:
             return
-        if self._supporters is not None and self.state.is_majority(len(self._supporters)):
+        if self._supporters is not None and self.state.roster.is_majority(self._supporters):
             self._supporters = None
             Follower.start_election(self)
 
     @validate_term
-    def on_receive_request_vote(self, data: RequestVote) -> None:
+    def on_receive_request_vote(self, asked: Received[RequestVote]) -> None:
         """Vote as raftos does; repeat an answer that may have been lost (V8)."""
-        candidate = data["candidate_id"]
-        if candidate != self.state.get_sender_id(data["sender"]):
+        candidate, before = asked.message.candidate_id, self.storage.voted_for
+        if candidate != asked.sender:
             self.state.refuse(f"a request to vote for {candidate} that it did not send itself")
-        elif self.storage.voted_for is None:
-            Follower.on_receive_request_vote(self, data)
+        elif before is None:
+            Follower.on_receive_request_vote(self, asked)
             if self.storage.voted_for == candidate:
                 self._supporters = None
                 self.election_timer.reset()
         else:
-            granted = self.storage.voted_for == candidate
-            answer = {"type": "request_vote_response", "term": self.storage.term}
-            self.state.post({**answer, "vote_granted": granted}, data["sender"])
+            answer = RequestVoteResponse(self.storage.term, before == candidate)
+            self.let_go(Send(asked.sender, answer))
 
     # -- the log --------------------------------------------------------------------------------
 
     @validate_term
-    def on_receive_append_entries(self, data: AppendEntries) -> None:
+    def on_receive_append_entries(self, asked: Received[AppendEntries]) -> None:
         """Store the entries if they continue what is here, and acknowledge what is durable."""
-        self._hear_leader(data)
-        previous, entries = data["prev_log_index"], data["entries"]
-        hint = self._hint(previous, data["prev_log_term"])
+        said = asked.message
+        self._hear_leader(said)
+        hint = self._hint(said.prev_log_index, said.prev_log_term)
         if hint is not None:
-            self._post_answer({**self._answer(data, False), "hint": hint}, data["sender"])
+            self._answer(asked, success=False, hint=hint)
             return
-        self._store(previous + 1, entries)
-        last = previous + len(entries)
-        self.state.commit(min(data["commit_index"], last))
+        self._store(said.prev_log_index + 1, said.entries)
+        last = said.prev_log_index + len(said.entries)
+        self.state.commit(min(said.commit_index, last))
         self.reads.commit_known()
-        if entries and last > self.log.durable_index:
-            pending = _Acknowledgement(last, self._answer(data, True), data["sender"])
-            self._acknowledgements.append(pending)
-        else:
-            durable = min(last, self.log.durable_index)
-            answer = {**self._answer(data, True), "last_log_index": durable}
-            self._post_answer(answer, data["sender"])
+        # What is acknowledged is durable: entries that came are, by the time the answer leaves;
+        # an empty message is answered at once, with what is durable now.
+        known = last if said.entries else min(last, self.log.durable_index)
+        self._answer(asked, success=True, last=known)
 
-    def on_durable(self) -> None:
-        """Send the acknowledgements that waited for the disk."""
-        durable, waiting = self.log.durable_index, self._acknowledgements
-        self._acknowledgements = [each for each in waiting if each.index > durable]
-        for each in waiting:
-            # A newer leader may have replaced the entries, and the older one's do not count (L8).
-            if each.index <= durable and each.answer["term"] == self.storage.term:
-                self._post_answer({**each.answer, "last_log_index": each.index}, each.sender)
-
-    def _post_answer(self, answer: Message, leader: Any) -> None:
-        """Send `answer`, and what the leader must know of this member: that its disk is full, as
-        changes would else only seem to take long, or that its table is damaged, to get another."""
-        server = self.state.server
-        full = {"full": True} if server.full is not None else {}
-        damaged = {"damaged": server.machine.revision} if server.damage is not None else {}
-        self.state.post(answer | full | damaged, leader)
-
-    def _answer(self, data: AppendEntries, success: bool) -> Message:
-        return {
-            "type": "append_entries_response",
-            "term": self.storage.term,
-            "success": success,
-            "request_id": data["request_id"],
-            "sequence": data["sequence"],
-        }
+    def _answer(
+        self, asked: Received[AppendEntries], *, success: bool, last: int = 0, hint: int = 0
+    ) -> None:
+        """Answer once the entries up to `last` are durable. Tell the leader, too, that the disk is
+        full, as changes would else only seem to take long, and that the table is damaged, to get
+        another."""
+        server, said = self.state.server, asked.message
+        full = server.full is not None
+        damaged = server.machine.revision if server.damage is not None else None
+        answer = AppendEntriesResponse(
+            self.storage.term,
+            success,
+            said.request_id,
+            said.sequence,
+            last,
+            hint,
+            full,
+            damaged,
+        )
+        self.let_go(Send(asked.sender, answer, after=last))
 
     def _hint(self, previous: int, term: int) -> int | None:
         """Return where the leader should continue; None if `previous` is the same entry here.
@@ -286,13 +271,12 @@ class RaftFollower(Elector, Follower):
         if previous < self.log.base_index or self.log.term_at(previous) == term:
             return None
         if previous > self.log.last_log_index:
-            hint: int = self.log.last_log_index + 1
+            hint = self.log.last_log_index + 1
         else:
             hint = self.log.first_index_of_term(previous)
-        lowest: int = self.log.base_index + 1
-        return max(hint, lowest)
+        return max(hint, self.log.base_index + 1)
 
-    def _store(self, first: int, entries: list[Any]) -> None:
+    def _store(self, first: int, entries: list[Entry]) -> None:
         """Append the entries that are missing; cut only at one with another term (L1-L3)."""
         for index, entry in enumerate(entries, first):
             here = self.log.term_at(index)
@@ -305,74 +289,73 @@ class RaftFollower(Elector, Follower):
             assert appended == index, "entries are stored without gaps"
 
     @validate_term
-    def on_receive_confirm(self, data: Confirm) -> None:
+    def on_receive_confirm(self, asked: Received[Confirm]) -> None:
         """Confirm that this member was still in the leader's term when it was asked."""
-        answer = {"type": "confirm_response", "term": self.storage.term}
-        self.state.post({**answer, "number": data["number"]}, data["sender"])
+        answer = ConfirmResponse(self.storage.term, asked.message.number)
+        self.let_go(Send(asked.sender, answer))
 
-    def on_receive_read_index_response(self, data: ReadIndexResponse) -> None:
+    def on_receive_read_index_response(self, found: Received[ReadIndexResponse]) -> None:
         """Release the reads that waited for this answer, if the term is still the same."""
-        if data["term"] == self.storage.term:
-            self.reads.answered(data)
+        if found.message.term == self.storage.term:
+            self.reads.answered(found.message)
 
     def on_applied(self) -> None:
         """Release the reads that waited for entries that are applied now."""
         self.reads.look()
 
-    def _hear_leader(self, data: AppendEntries | InstallSnapshot) -> None:
+    def _hear_leader(self, said: AppendEntries | InstallSnapshot) -> None:
         self.state.heard_leader()
         self._supporters = None
-        self.state.set_leader(data["leader_id"])
+        self.state.set_leader(said.leader_id)
         self.election_timer.reset()
 
     # -- snapshots ------------------------------------------------------------------------------
 
     @validate_term
-    def on_receive_install_snapshot(self, data: InstallSnapshot) -> None:
+    def on_receive_install_snapshot(self, asked: Received[InstallSnapshot]) -> None:
         """Store the piece; once all have come, this member goes on from the snapshot."""
-        self._hear_leader(data)
-        server = self.state.server
-        wanted = server.damage is not None and data["index"] > server.machine.revision
-        if wanted or data["index"] > self.log.commit_index:
-            self.state.incoming.take(data)
+        self._hear_leader(asked.message)
+        server, index = self.state.server, asked.message.index
+        wanted = server.damage is not None and index > server.machine.revision
+        if wanted or index > self.log.commit_index:
+            server.incoming.take(asked)
         else:
-            self.state.incoming.give_up()
-            self.snapshot_installed(data)
+            server.incoming.give_up()
+            self.snapshot_installed(asked)
 
-    def snapshot_installed(self, data: InstallSnapshot) -> None:
+    def snapshot_installed(self, asked: Received[InstallSnapshot]) -> None:
         """Tell the leader how far a snapshot, all of which is committed here, is durable."""
-        self.answer_snapshot(data, {"match": min(data["index"], self.log.durable_index)})
+        match = min(asked.message.index, self.log.durable_index)
+        self.answer_snapshot(asked, asked.message.size, match)
 
-    def answer_snapshot(self, data: InstallSnapshot, progress: Message) -> None:
+    def answer_snapshot(
+        self, asked: Received[InstallSnapshot], stored: int, match: int | None = None
+    ) -> None:
         """Tell the leader how far its snapshot has come, unless the term is another by now."""
-        if data["term"] == self.storage.term:
-            answer = {
-                "type": "install_snapshot_response",
-                "term": data["term"],
-                "number": data["number"],
-                "request_id": data["request_id"],
-            }
-            self.state.post(answer | progress, data["sender"])
+        said = asked.message
+        if said.term == self.storage.term:
+            answer = InstallSnapshotResponse(said.term, said.number, stored, match)
+            self.let_go(Send(asked.sender, answer))
 
 
 class RaftCandidate(Elector, Candidate):
     """raftos' candidate."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: RaftState) -> None:
         Candidate.__init__(self, state)
-        prepare(self.election_timer, callback=state.guarded(self._try_again))
+        prepare(self.election_timer, state.guarded(self.start_election))
         self._voters: set[str] = set()
 
     @validate_term
-    def on_receive_request_vote_response(self, data: RequestVoteResponse) -> None:
+    def on_receive_request_vote_response(self, found: Received[RequestVoteResponse]) -> None:
         """Let raftos count a vote, once per voter (V4) and only in this term (V5)."""
-        voter = self.state.get_sender_id(data["sender"])
-        in_this_term = data["term"] == self.storage.term
-        if in_this_term and data.get("vote_granted") and voter not in self._voters:
-            self._voters.add(voter)
-            Candidate.on_receive_request_vote_response(self, data)
+        said = found.message
+        in_this_term = said.term == self.storage.term
+        if in_this_term and said.vote_granted and found.sender not in self._voters:
+            self._voters.add(found.sender)
+            Candidate.on_receive_request_vote_response(self, found)
 
-    def _try_again(self) -> None:
+    def start_election(self) -> None:
         """Ask at once whether another election has a chance, as no majority came (L19)."""
         self.state.to_follower()
         self.state.state.start_election()

@@ -21,7 +21,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.host.disk import Disk, OsDisk, blamed
-from paxosblock.namenode.kv.codec import prepare
+from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import Unopened
@@ -33,6 +33,7 @@ from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftFollower
+from paxosblock.namenode.raft.roster import Roster
 
 CLOSE_S = 1.0
 """Seconds that closing waits for what is pending."""
@@ -113,7 +114,7 @@ class ReplicatedStore:
         self._machine = opened.machine
         self._node = RaftNode(
             self._address,
-            self._members,
+            Roster(self._members),
             opened=opened,
             transport=self._transport,
             executor=self._thread,
@@ -139,11 +140,14 @@ class ReplicatedStore:
         if isinstance(role, RaftLeader):
             with contextlib.suppress(TimeoutError, UnavailableError):
                 async with asyncio.timeout(CLOSE_S):
-                    await node.wait_until(lambda: not role.pending)
+                    await node.wait_until(lambda: not role.writes)
 
     async def commit(self, edit: Edit) -> Committed | Conflict:
-        payload = await prepare(edit)
-        return await self._leader().propose(payload, edit)
+        payload = prepare(edit)
+        if len(payload) > LONG_BYTES:
+            await asyncio.sleep(0)
+        leader = (self._node and self._node.leading) or self._leader()
+        return await leader.propose(payload, edit)
 
     async def barrier(self) -> View:
         node = self._open()
@@ -165,8 +169,7 @@ class ReplicatedStore:
         return self._node is not None and isinstance(self._node.role, RaftLeader)
 
     def leader(self) -> str | None:
-        found: str | None = None if self._node is None else self._node.state.get_leader()
-        return found
+        return None if self._node is None else self._node.state.known_leader()
 
     async def wait_leadership(self) -> None:
         node = self._open()

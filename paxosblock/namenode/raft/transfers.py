@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from paxosblock.errors import (
     ConfigError,
@@ -25,8 +25,9 @@ from paxosblock.namenode.kv.table import Checkpoint, Receiver
 from paxosblock.namenode.raft.contract import MemberLog
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.messages import InstallSnapshot
+from paxosblock.namenode.raft.messages import InstallSnapshot, Received, Send
 from paxosblock.namenode.raft.roles import RaftFollower
+from paxosblock.namenode.raft.state import RaftState
 
 T = TypeVar("T")
 
@@ -40,11 +41,13 @@ _log = logging.getLogger(__name__)
 class Outgoing:
     """The leader's end."""
 
-    def __init__(self, state: Any, peer: str, number: int, failed: Callable[[], None]) -> None:
+    def __init__(
+        self, state: RaftState, peer: str, number: int, failed: Callable[[], None]
+    ) -> None:
         """Begin to make the checkpoint.
 
         Args:
-            state: the leader's `RaftState`.
+            state: the leader's.
             peer: the member that gets the table.
             number: a number that this leader has given to no other transfer.
             failed: is called when the disk refuses; `end` follows.
@@ -54,7 +57,7 @@ class Outgoing:
         self.number = number
         self._failed = failed
         copy = state.state_machine.checkpoint()
-        self.index: int = copy.revision
+        self.index = copy.revision
         """The table is as it was after this entry, or after a later one."""
         self._checkpoint: Checkpoint | None = None
         self._offset = 0
@@ -62,7 +65,7 @@ class Outgoing:
         """The bytes that are being sent; empty while they are being read."""
         self._sent_at = 0.0
         self._ended = False
-        state.in_thread(copy.make, self._made)
+        state.server.in_thread(copy.make, self._made)
 
     def stored(self, offset: int) -> None:
         """Send the next piece, as the member has stored the bytes before `offset`."""
@@ -74,7 +77,7 @@ class Outgoing:
 
     def send_again(self) -> None:
         """Send the piece again if it has not been answered for a while."""
-        patience: float = self._state.options.election_min_s
+        patience = self._state.options.election_min_s
         if self._piece and self._state.loop.time() - self._sent_at >= patience:
             self._send()
 
@@ -83,7 +86,7 @@ class Outgoing:
         self._ended = True
         self._piece = b""
         if self._checkpoint is not None:
-            self._state.in_thread(self._checkpoint.close, lambda closed: None)
+            self._state.server.in_thread(self._checkpoint.close, lambda closed: None)
 
     def _made(self, checkpoint: Checkpoint | None) -> None:
         self._checkpoint = checkpoint
@@ -97,7 +100,7 @@ class Outgoing:
     def _read(self, checkpoint: Checkpoint) -> None:
         self._piece = b""
         size = self._state.options.snapshot_chunk_bytes
-        self._state.in_thread(partial(checkpoint.read, size, self._offset), self._got)
+        self._state.server.in_thread(partial(checkpoint.read, size, self._offset), self._got)
 
     def _got(self, piece: bytes | None) -> None:
         if self._ended:
@@ -111,24 +114,22 @@ class Outgoing:
     def _send(self) -> None:
         assert self._checkpoint is not None, "a piece of the checkpoint was read"
         self._sent_at = self._state.loop.time()
-        message = {
-            "type": "install_snapshot",
-            "term": self._state.storage.term,
-            "leader_id": self._state.id,
-            "number": self.number,
-            "index": self.index,
-            "size": self._checkpoint.size_bytes,
-            "offset": self._offset,
-            "data": self._piece,
-            "request_id": 0,
-        }
-        self._state.post(message, self._peer)
+        piece = InstallSnapshot(
+            self._state.storage.term,
+            self._state.id,
+            self.number,
+            self.index,
+            self._checkpoint.size_bytes,
+            self._offset,
+            self._piece,
+        )
+        self._state.carry_out(Send(self._peer, piece))
 
 
 class Member(Protocol):
     """The member that takes a table, as far as a transfer knows it (`RaftNode`)."""
 
-    address: str
+    name: str
     machine: ReplicatedMachine
     log: MemberLog
 
@@ -140,7 +141,7 @@ class Member(Protocol):
     def free_for_table(self) -> bool:
         """True if nothing is being done with the table on the disk."""
 
-    def work_on_table(self, work: Coroutine[Any, Any, None]) -> None:
+    def work_on_table(self, work: Coroutine[object, object, None]) -> None:
         """Do this `work` while no other is done with the table."""
 
     def run(self, step: Callable[[], T]) -> asyncio.Future[T]:
@@ -168,15 +169,16 @@ class Incoming:
         """Term and number of the latest transfer."""
         self._stored = 0
 
-    def take(self, piece: InstallSnapshot) -> None:
+    def take(self, piece: Received[InstallSnapshot]) -> None:
         """Store the piece if it is the next one. While other work is done with the table, the piece
         is dropped, as it comes again."""
-        transfer = piece["term"], piece["number"]
+        said = piece.message
+        transfer = said.term, said.number
         if transfer < self._transfer or not self._node.free_for_table:
             return
         if transfer != self._transfer:
             self._transfer, self._stored = transfer, 0
-        if piece["offset"] == self._stored:
+        if said.offset == self._stored:
             self._node.work_on_table(self._take(piece))
         else:
             self._answer(piece)
@@ -186,10 +188,10 @@ class Incoming:
         if self._receiver is not None and self._node.free_for_table:
             self._node.work_on_table(self._discard())
 
-    async def _take(self, piece: InstallSnapshot) -> None:
+    async def _take(self, piece: Received[InstallSnapshot]) -> None:
         try:
-            self._stored = await self._store(piece)
-            if self._stored < piece["size"]:
+            self._stored = await self._store(piece.message)
+            if self._stored < piece.message.size:
                 self._answer(piece)
             else:
                 await self._go_on_from_it(piece)
@@ -198,7 +200,7 @@ class Incoming:
             await self._discard()
         except (NoSpaceError, UnavailableError) as error:
             # The leader sends all again. Until this task ends, no piece is taken.
-            _log.warning("%s: cannot take the leader's table now: %s", self._node.address, error)
+            _log.warning("%s: cannot take the leader's table now: %s", self._node.name, error)
             await self._discard()
             await asyncio.sleep(ROOM_POLL_S)
         except StorageError as error:
@@ -206,13 +208,13 @@ class Incoming:
 
     async def _store(self, piece: InstallSnapshot) -> int:
         """Store a piece; return how many bytes there are with it."""
-        if piece["offset"] == 0:
+        if piece.offset == 0:
             self._receiver = await self._node.run(self._receive)
         assert self._receiver is not None, "the stored bytes begin with the first one"
-        await self._node.run(partial(self._receiver.write, piece["data"]))
-        return piece["offset"] + len(piece["data"])
+        await self._node.run(partial(self._receiver.write, piece.data))
+        return piece.offset + len(piece.data)
 
-    async def _go_on_from_it(self, piece: InstallSnapshot) -> None:
+    async def _go_on_from_it(self, piece: Received[InstallSnapshot]) -> None:
         receiver = self._receiver
         assert receiver is not None, "all of it has come"
         index = await self._check(receiver)
@@ -224,7 +226,7 @@ class Incoming:
         else:
             await self._discard()
         role = self._node.role
-        if isinstance(role, RaftFollower) and piece["index"] <= self._node.log.commit_index:
+        if isinstance(role, RaftFollower) and piece.message.index <= self._node.log.commit_index:
             role.snapshot_installed(piece)
 
     async def _check(self, receiver: Receiver, attempts: int = CHECKS_MAX) -> int:
@@ -232,7 +234,7 @@ class Incoming:
         try:
             return await self._node.run(receiver.check)
         except UnavailableError as error:
-            _log.warning("%s: the leader's table is not checked: %s", self._node.address, error)
+            _log.warning("%s: the leader's table is not checked: %s", self._node.name, error)
             await asyncio.sleep(ROOM_POLL_S)
             if attempts == 1 or self._node.role is None:
                 raise
@@ -244,9 +246,9 @@ class Incoming:
             try:
                 await self._node.run(receiver.discard)
             except PaxosBlockError as error:
-                _log.warning("%s: %s", self._node.address, error)
+                _log.warning("%s: %s", self._node.name, error)
 
-    def _answer(self, piece: InstallSnapshot) -> None:
+    def _answer(self, piece: Received[InstallSnapshot]) -> None:
         role = self._node.role
         if isinstance(role, RaftFollower):
-            role.answer_snapshot(piece, {"offset": self._stored})
+            role.answer_snapshot(piece, self._stored)

@@ -1,0 +1,16 @@
+from collections.abc import Callable
+from typing import Protocol
+
+class _Handle(Protocol):
+    def cancel(self) -> None: ...
+
+class Timer:
+    interval: float | Callable[[], float]
+    callback: Callable[[], None]
+    handler: _Handle
+    def __init__(
+        self, interval: float | Callable[[], float], callback: Callable[[], None]
+    ) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def reset(self) -> None: ...
