@@ -14,7 +14,7 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -29,6 +29,8 @@ READ_BY_NEW_PROGRAMS: Final = ("PYTHON", "LD_", "MALLOC_")
 """Beginnings of the names of variables that a process heeds only when it starts."""
 REPOSITORY: Final = Path(__file__).parent.parent
 DIE_WITH: Final = "--die-with"
+SHOWN: Final = "a node of paxosblock"
+"""The end of each fork's command line, as `ps` shows it, and by which a test knows a node."""
 FORKED: Final = (
     "paxosblock",
     "tests.services.faulty_node",
@@ -75,14 +77,16 @@ class Question:
 class ForkServer:
     """The server as its test process sees it, from any of its threads. It starts when needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, forked: Collection[str] = FORKED) -> None:
+        """`forked` are the modules that need not be started."""
+        self._forked = forked
         self._lock = Lock()
         self._server: _Server | None = None
 
     def spawn(self, command: Sequence[str], log: Path) -> Child:
         """As `process.spawn`, to which what cannot be forked is left."""
         match command:
-            case [sys.executable, "-m", module, *arguments] if module in FORKED:
+            case [sys.executable, "-m", module, *arguments] if module in self._forked:
                 with self._lock:
                     self._server = server = self._server or _Server()
                     if not server.heeds_the_same():
@@ -110,7 +114,8 @@ class _Server:
 
     def __init__(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
-        command = [sys.executable, "-c", f"from {__name__} import run; run({theirs.fileno()})"]
+        program = f"from {__name__} import run; run({theirs.fileno()})"
+        command = [sys.executable, "-c", program, SHOWN]
         self._process = subprocess.Popen(
             command,
             cwd=REPOSITORY,

@@ -36,7 +36,7 @@ import os, signal, sys
 from pathlib import Path
 from tests.fork_server import ForkServer
 os.chdir(sys.argv[1])
-server = ForkServer()
+server = ForkServer(["dies"])
 server.spawn([sys.executable, "-m", "dies", "--die-with", str(os.getpid())], Path("log"))
 signal.pause()
 """
@@ -44,7 +44,7 @@ signal.pause()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer()
+    server = ForkServer(["says", "dies"])
     yield server
     server.close()
 

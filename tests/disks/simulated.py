@@ -370,7 +370,8 @@ class SimulatedDisk:
         return self.names_now[path]
 
     def _path(self, file: File) -> Path:
-        return next((path for path, one in self.names_now.items() if one is file), Path("removed"))
+        names = tuple(self.names_now.items())  # another thread may change them
+        return next((path for path, one in names if one is file), Path("removed"))
 
 
 def _failure(fault: Fault, call: str) -> NoSpaceError | StorageError:
