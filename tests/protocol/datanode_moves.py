@@ -206,10 +206,10 @@ def is_dead(
     """True if a request will be refused for ever: every storage it is for has promised more, and
     none of them may forget that.
     """
-    return all(
-        at not in forgetting and model.once(_refuses, model, at, disks[at], bit)
-        for at in model.letter(bit).to
-    )
+    for at in model.letter(bit).to:  # a loop: this is asked for each letter of each world
+        if at in forgetting or not model.once(_refuses, model, at, disks[at], bit):
+            return False
+    return True
 
 
 def _refuses(model: Model, at: int, cell: Cell[Disk], bit: int) -> bool:

@@ -217,10 +217,14 @@ class Search:
 
     def _next_level(self, level: list[World]) -> list[World]:
         found: list[World] = []
+        met: set[World] = set()
         for world in level:
             try:
                 for move in moves(self.model, world):
                     self.model.fired[move.rule] += 1
+                    if move.world in met:  # by these moves in another order
+                        continue
+                    met.add(move.world)
                     after = self.representative(move.world)
                     if after not in self.seen:
                         self.seen[after] = world

@@ -6,6 +6,7 @@ The renamed world with the least disks is explored; ties are broken by the other
 from __future__ import annotations
 
 from itertools import permutations
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -44,6 +45,9 @@ class Symmetry:
         self._model = model
         self._all = renamings(model.config)
         self._inverse = {r: tuple(r.index(i) for i in range(len(r))) for r in self._all}
+        self._moved = [(r, itemgetter(*self._inverse[r])) for r in self._all]
+        self._cells: dict[Renaming, dict[Cell[Any], Cell[Any]]] = {r: {} for r in self._all}
+        self._mails: dict[Renaming, dict[int, int]] = {r: {} for r in self._all}
         self._order: dict[Cell[Any], int] = {}
 
     def representative(self, world: World) -> World:
@@ -51,8 +55,9 @@ class Symmetry:
         if len(self._all) == 1:
             return world
         ranks = [self._rank(cell) for cell in world.disks]
-        least = min(tuple(ranks[i] for i in self._inverse[r]) for r in self._all)
-        best = [r for r in self._all if tuple(ranks[i] for i in self._inverse[r]) == least]
+        best = _least([(moved(ranks), r) for r, moved in self._moved])
+        if len(best) > 1:
+            best = _least([(self._mail(r, world.mail), r) for r in best])
         worlds = [self._renamed(renaming, world) for renaming in best]
         return min(worlds, key=self._key) if len(worlds) > 1 else worlds[0]
 
@@ -67,27 +72,40 @@ class Symmetry:
             *world.readers,
             world.backup,
         )
-        return (world.mail, tuple(self._rank(cell) for cell in cells))
+        return tuple(self._rank(cell) for cell in cells)
 
     def _renamed(self, renaming: Renaming, world: World) -> World:
-        once, model = self._model.once, self._model
         if renaming == self._all[0]:
             return world
         return World(
-            record=once(_rename_cell, model, renaming, world.record),
-            disks=tuple(world.disks[i] for i in self._inverse[renaming]),
-            writers=tuple(once(_rename_cell, model, renaming, c) for c in world.writers),
-            proposers=tuple(once(_rename_cell, model, renaming, c) for c in world.proposers),
-            readers=tuple(once(_rename_cell, model, renaming, c) for c in world.readers),
-            mail=once(_rename_mail, model, renaming, world.mail),
+            record=self._cell(renaming, world.record),
+            disks=tuple([world.disks[i] for i in self._inverse[renaming]]),
+            writers=tuple([self._cell(renaming, c) for c in world.writers]),
+            proposers=tuple([self._cell(renaming, c) for c in world.proposers]),
+            readers=tuple([self._cell(renaming, c) for c in world.readers]),
+            mail=self._mail(renaming, world.mail),
             history=world.history,
             budget=world.budget,
-            backup=once(_rename_cell, model, renaming, world.backup),
+            backup=self._cell(renaming, world.backup),
         )
 
+    def _cell(self, renaming: Renaming, cell: Cell[T]) -> Cell[T]:
+        known = self._cells[renaming]
+        if cell not in known:
+            known[cell] = self._model.cell(rename(self._model, renaming, cell.value))
+        return known[cell]
 
-def _rename_cell(model: Model, renaming: Renaming, cell: Cell[T]) -> Cell[T]:
-    return model.cell(rename(model, renaming, cell.value))
+    def _mail(self, renaming: Renaming, mail: int) -> int:
+        known = self._mails[renaming]
+        if mail not in known:
+            known[mail] = _rename_mail(self._model, renaming, mail)
+        return known[mail]
+
+
+def _least(ranked: list[tuple[Any, Renaming]]) -> list[Renaming]:
+    """The renamings of the lowest rank."""
+    least = min(ranked, key=itemgetter(0))[0]
+    return [renaming for rank, renaming in ranked if rank == least]
 
 
 def _rename_mail(model: Model, renaming: Renaming, mail: int) -> int:

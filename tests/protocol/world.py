@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -219,15 +219,15 @@ class Model:
         self.doing: tuple[object, ...] = ()
         """The move that is being tried, for the trace when it breaks an invariant."""
         self._bits: dict[Letter, int] = {}
-        self._cells: dict[object, Cell[object]] = {}
-        self._memo: dict[object, object] = {}
+        self._cells: dict[object, Any] = {}
+        self._memo: dict[object, Any] = {}
 
     def cell(self, value: T) -> Cell[T]:
         """The one cell of `value`."""
-        found = self._cells.get(value)
+        found: Cell[T] | None = self._cells.get(value)
         if found is None:
             found = self._cells[value] = Cell(value)
-        return cast("Cell[T]", found)
+        return found
 
     def post(self, message: Message, to: tuple[int, ...] = ()) -> int:
         """The mail bit of a letter."""
@@ -254,9 +254,9 @@ class Model:
         """`step(*key)`, computed the first time only; the arguments are cells and small values."""
         whole = (step, *key)
         if whole in self._memo:
-            return cast("T", self._memo[whole])
-        result = step(*key)
-        self._memo[whole] = result
+            found: T = self._memo[whole]
+            return found
+        result = self._memo[whole] = step(*key)
         return result
 
     def index(self, storage: StorageId) -> int:
