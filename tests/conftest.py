@@ -17,6 +17,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from paxosblock.host.startup import collect_seldom
 from paxosblock.local.node_process import Node
 from tests.fork_server import ForkServer
 
@@ -86,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Keep what is imported and collected out of every later look for garbage: it stays."""
     gc.collect()
-    gc.freeze()
+    collect_seldom()
 
 
 @pytest.hookimpl(wrapper=True)
