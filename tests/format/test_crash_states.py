@@ -507,7 +507,7 @@ def closing_reader(store: FileStore, files: Stored) -> Iterator[OpenFile]:
 
 @functools.cache
 def _told_by(files: tuple[tuple[Path, bytes], ...]) -> list[object]:
-    """What the next start finds. Most repairs end in the same files."""
+    """Return what the next start finds. Most repairs end in the same files."""
     return [_told(one) for one in load_all(FileStore(SimulatedDisk(dict(files)), FOLDER, "boot-4"))]
 
 
