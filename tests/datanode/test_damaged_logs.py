@@ -9,9 +9,15 @@ import pytest
 
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.datanode.store import small_log
-from paxosblock.datanode.store.small_segment import Bounds, RecordKind, encode_record, read_records
+from paxosblock.datanode.store.small_segment import (
+    RECORD_BYTES,
+    Bounds,
+    RecordKind,
+    encode_record,
+    read_records,
+)
 from paxosblock.net.calls import control
-from paxosblock.protocol.messages import Created, LastVote, Read, ReadReply, Vote
+from paxosblock.protocol.messages import Created, Finalized, LastVote, Read, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, Reason
 from tests.datanode.node import Node, chunk, frame, name, refusal, running
 from tests.datanode.process import client_of, datanode
@@ -62,6 +68,30 @@ async def test_a_damaged_chunk_of_an_open_replica_costs_this_replica_alone(
         node.holder.payloads = [chunk(0)]
         await node.finalize(1, [name(0)], block=OPEN)
         assert isinstance(await node.ask(Read(OPEN)), ReadReply), "a full copy heals it"
+
+
+@pytest.mark.parametrize("at", range(0, RECORD_BYTES, 3))
+async def test_a_bit_in_the_head_of_a_record_costs_nothing_when_the_replica_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """A start mends the heads as it reads them; whoever reads a record later does so, too."""
+    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 600)
+    blocks = OPEN, OTHER
+    async with running(tmp_path) as node:
+        for block in blocks:
+            await put(node, block)
+            assert isinstance(await node.finalize(1, [name(0)], block=block), Finalized)
+    path = tmp_path / "small" / "log_1"
+    data = path.read_bytes()
+    bounds = Bounds(data[4:12], None)
+    heads = [each.offset for each in read_records("log_1", data, bounds) if each.block == OPEN]
+    for head in heads:
+        flip(path, head + at)
+    async with running(tmp_path) as node:
+        for block in blocks:
+            assert isinstance(await node.finalize(2, [name(0)], block=block), Finalized)
+            assert isinstance(await node.ask(Read(block)), ReadReply)
+    assert len(heads) == 3, "CREATED, CHUNK, FINALIZED"
 
 
 async def test_an_error_that_nobody_foresaw_costs_one_volume(tmp_path: Path) -> None:

@@ -205,9 +205,9 @@ def read_records(
 
 
 def record_size(data: bytes, salt: bytes) -> tuple[int, int]:
-    """Return size and checksum of the payload whose record begins with `data`; if that is damaged,
-    (0, 1), which no payload has."""
-    found = _head(data, 0, salt)
+    """Return size and checksum of the payload whose record begins with `data`; if more than one bit
+    of that is damaged, (0, 1), which no payload has."""
+    found = _head(data, 0, salt) or _mended(data, 0, salt)
     return (0, 1) if found is None else (found[1], found[4])
 
 
