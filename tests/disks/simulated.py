@@ -15,6 +15,7 @@ from pathlib import Path
 from paxosblock.base.checksum import Buffer
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.host.disk import FileHandle, Room
+from paxosblock.host.kernel_syncs import KernelSyncs
 from tests.disks.faults import Fault, FaultPlan
 from tests.disks.power_cut import Cut, File, Files, Moment, Named, Wrote
 
@@ -238,19 +239,29 @@ class SimulatedDisk:
             inode.change(Cut(size_bytes))
 
     def sync(self, file: FileHandle) -> None:
+        self.begin_sync(file)()
+
+    def begin_sync(self, file: int) -> Callable[[], None]:
+        """Begin a sync, and return what ends it: what is written between the two may be lost."""
         inode = self._handles[file]
-        self._meet("sync", inode)
-        with self._changing():
-            inode.settle()
-            self.synced.append(self._path(inode))
+        changed = inode.changed
+
+        def end() -> None:
+            self._meet("sync", inode)
+            with self._changing():
+                inode.settle_first(changed)
+                self.synced.append(self._path(inode))
+
+        return end
 
     def write_out(self, file: FileHandle) -> None:
         """A power cut may take all of it."""
         self._meet("sync", self._handles[file])
         self._check()
 
-    def kernel_syncs(self) -> None:
-        """No kernel knows its files."""
+    def kernel_syncs(self) -> KernelSyncs | None:
+        """No kernel knows its files; `simulated_syncs.py` stands for one that does."""
+        return None
 
     def rename(self, source: Path, target: Path) -> None:
         self._meet("rename", source)
@@ -284,11 +295,19 @@ class SimulatedDisk:
     def sync_folder(self, folder: Path) -> None:
         self._meet("sync", folder)
         with self._changing():
-            fates = [rename.synced(folder) for rename in self.pending]
-            for durable, _ in fates:
-                if durable is not None:
-                    durable.happen(self.names_durable)
-            self.pending = [pending for _, pending in fates if pending is not None]
+            self.pending = [*self._left_pending(str(folder))]
+
+    def _left_pending(self, folder: str) -> Iterator[Named]:
+        """Let what a sync of a folder says be durable; yield what it says nothing of."""
+        for rename in self.pending:
+            if folder not in rename.folders:
+                yield rename
+                continue
+            durable, pending = rename.synced(folder)
+            if durable is not None:
+                durable.happen(self.names_durable)
+            if pending is not None:
+                yield pending
 
     def lock(self, path: Path) -> FileHandle:
         self._meet("open", path)

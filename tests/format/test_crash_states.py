@@ -7,8 +7,10 @@ compared with what had been promised and voted at that point (PROTOCOL.md 5).
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +26,11 @@ from paxosblock.datanode.store.identity import enter_cluster, give_identity, rea
 from paxosblock.datanode.store.layout import ReplicaFiles
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.records import check_records, record_start
-from paxosblock.protocol.messages import Create, Delete, Nack, Read, Short
+from paxosblock.datanode.volumes.group_commit import GroupCommit
+from paxosblock.protocol.messages import Create, Created, Delete, Nack, Read, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
+    BlockId,
     ChunkName,
     Durability,
     Generation,
@@ -45,9 +49,12 @@ from tests.datanode.node import (
 )
 from tests.disks.power_cut import Files, Moment
 from tests.disks.simulated import SimulatedDisk
+from tests.disks.simulated_syncs import SimulatedSyncs
 from tests.format.loading import load_all
+from tests.waiting import wait_until_async
 
 FOLDER = Path("/volume")
+OTHER = BlockId(8)
 STATES_PER_POINT = 60
 
 
@@ -328,6 +335,37 @@ async def small_and_empty(scenario: Scenario) -> None:
     await scenario.does(scenario.node.finalize(1, []))
 
 
+async def small_and_fetched(scenario: Scenario) -> None:
+    """The chunk that was decided is not here: it comes from a holder, to files of its own."""
+    node = scenario.node
+    node.holder.payloads = [chunk(0)]
+    await scenario.does(node.create(small=True))
+    scenario.issue(name(0))
+    await scenario.does(node.finalize(1, [name(0)]))
+
+
+async def small_deleted_beside_a_sync(scenario: Scenario) -> None:
+    """The kernel syncs the log for another replica; what a delete says meanwhile it need not have
+    seen."""
+    node, volume = scenario.node, scenario.node.volumes[0]
+    await scenario.does(node.create(small=True))
+    await scenario.write(range(1))
+    await scenario.does(node.finalize(1, [name(0)]))
+    store, ends = volume.store, list[Callable[[], None]]()
+    assert isinstance(store, FileStore)
+    with ThreadPoolExecutor(1) as threads, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(small_log, "SEGMENT_BYTES", 4096)
+        volume.commit = GroupCommit(threads, 1, SimulatedSyncs(scenario.disk, ends.append))
+        creating = asyncio.ensure_future(node.create(OTHER, small=True))
+        await wait_until_async(lambda: bool(ends))
+        scenario.claim_nothing()
+        deleting = asyncio.ensure_future(node.ask(Delete(BLOCK, Generation(1))))
+        await wait_until_async(lambda: BLOCK not in store.small)
+        ends.pop()()
+        await scenario.does(deleting)
+        assert isinstance(await creating, Created)
+
+
 async def small_and_recovered(scenario: Scenario) -> None:
     """A promise takes it to files of its own, where it stays."""
     await scenario.does(scenario.node.create(small=True))
@@ -405,6 +443,8 @@ SMALL_SCENARIOS = [
     small_made_with_its_chunk,
     small_made_with_its_chunk_in_memory,
     small_and_empty,
+    small_and_fetched,
+    small_deleted_beside_a_sync,
     small_and_recovered,
     small_and_opened_again,
     small_and_finalized_again,
@@ -445,7 +485,7 @@ class Truth:
         """Load `files` as after a crash of the machine; return the disk as it was left."""
         disk = SimulatedDisk(files, records=True)
         store = FileStore(disk, FOLDER, boot)
-        loaded = load_all(store)
+        loaded = _of_block(load_all(store))
         self._check_loaded(loaded, store)
         assert _told_by(tuple(disk.files().items())) == [_told(one) for one in loaded]
         return disk
@@ -508,7 +548,12 @@ def closing_reader(store: FileStore, files: Stored) -> Iterator[OpenFile]:
 @functools.cache
 def _told_by(files: tuple[tuple[Path, bytes], ...]) -> list[object]:
     """Return what the next start finds. Most repairs end in the same files."""
-    return [_told(one) for one in load_all(FileStore(SimulatedDisk(dict(files)), FOLDER, "boot-4"))]
+    store = FileStore(SimulatedDisk(dict(files)), FOLDER, "boot-4")
+    return [_told(one) for one in _of_block(load_all(store))]
+
+
+def _of_block(loaded: list[Loaded]) -> list[Loaded]:
+    return [one for one in loaded if one.block == BLOCK]
 
 
 def _told(one: Loaded) -> object:

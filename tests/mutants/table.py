@@ -245,6 +245,13 @@ SOURCE: tuple[Mutant, ...] = (
         DAMAGED_LOGS,
     ),
     _store(
+        "a record whose head lost a bit is read at the start only",
+        "datanode/store/small_segment.py",
+        "    found = _head(data, 0, salt) or _mended(data, 0, salt)\n",
+        "    found = _head(data, 0, salt)\n",
+        DAMAGED_LOGS,
+    ),
+    _store(
         "a log of small replicas that ends before its mark is taken for a torn one",
         "datanode/store/small_segment.py",
         "    if bad < bounds.durable:\n        return True\n",
@@ -487,6 +494,35 @@ SOURCE: tuple[Mutant, ...] = (
         "        block.volume.when_committed(begun.file, durable)\n",
         "        durable(None)\n",
         "tests/datanode/test_small_steps.py",
+    ),
+    _store(
+        "a chunk that comes with Create is taken without its checksum",
+        "datanode/block.py",
+        "            if not isinstance(voted.effect, AppendChunk) or self._refuses_chunk(*sent):\n",
+        "            if not isinstance(voted.effect, AppendChunk):\n",
+        "tests/datanode/test_small_steps.py",
+    ),
+    _store(
+        "a second record step is begun beside one under way",
+        "datanode/block.py",
+        "        if self._lock.locked() or self.stepping or self.corrupt or long:\n",
+        "        if self._lock.locked() or self.corrupt or long:\n",
+        "tests/datanode/test_small_steps.py",
+    ),
+    _store(
+        "a sync of the small replicas' log counts what was appended meanwhile",
+        "datanode/store/small_log.py",
+        "            self._note_synced(number, segment, wanted)\n\n        return self._begin",
+        "            self._note_synced(number, segment, segment.end)\n\n        return self._begin",
+        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing"
+        "[small_deleted_beside_a_sync]",
+    ),
+    _store(
+        "a Finalize that fetched chunks is taken for a record of the log",
+        "datanode/store/small_replicas.py",
+        "not row.finalized and finalized and not effect.append\n",
+        "not row.finalized and finalized\n",
+        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing",
     ),
     _store(
         "a chunk's checksum is not compared on arrival",
