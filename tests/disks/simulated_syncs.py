@@ -6,6 +6,7 @@ What is written while a sync is under way need not be durable when it ends: here
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 from paxosblock.errors import StorageError
@@ -27,26 +28,39 @@ class SimulatedSyncs(KernelSyncs):
         self._disk = disk
         self._later = later
         self._tell = tell or asyncio.get_running_loop().call_soon
-        self._count = 0
+        self._begun: dict[int, tuple[Callable[[], None], Done]] = {}
+        self._numbers = itertools.count()
         self._closed = False
 
     def begin(self, file: int, done: Done) -> bool:
-        if self._closed or self._count >= SYNCS_AT_ONCE or self._disk.dead:
+        if self._closed or len(self._begun) >= SYNCS_AT_ONCE or self._disk.dead:
             return False
-        self._count += 1
-        settle = self._disk.begin_sync(file)
-        self._later(lambda: self._end(settle, done))
+        number = next(self._numbers)
+        self._begun[number] = self._disk.begin_sync(file), done
+        self._later(lambda: self._end(number, self._tell))
         return True
 
-    def _end(self, settle: Callable[[], None], done: Done) -> None:
-        self._count -= 1
-        error: OSError | None = None
-        try:
-            settle()
-        except StorageError as failure:
-            cause = failure.__cause__
-            error = cause if isinstance(cause, OSError) else OSError(str(failure))
-        self._tell(done, error)
+    def end_one(self) -> bool:
+        """End the oldest sync, and let the process hear of it at once: somebody in it waits for
+        that, and nothing else can happen meanwhile. False if there is none."""
+        for number in self._begun:
+            self._end(number, lambda done, error: done(error))
+            return True
+        return False
+
+    def _end(self, number: int, tell: Tell) -> None:
+        if number in self._begun:
+            settle, done = self._begun.pop(number)
+            tell(done, _failure(settle))
 
     def close(self) -> None:
         self._closed = True
+
+
+def _failure(settle: Callable[[], None]) -> OSError | None:
+    try:
+        settle()
+    except StorageError as error:
+        cause = error.__cause__
+        return cause if isinstance(cause, OSError) else OSError(str(error))
+    return None

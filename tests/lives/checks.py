@@ -13,18 +13,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.layout import ReplicaFiles
 from paxosblock.datanode.store.records import record_start
+from paxosblock.datanode.store.small_log import SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
-from paxosblock.datanode.store.small_segment import RECORD_BYTES
+from paxosblock.datanode.store.small_segment import RECORD_BYTES, Position
+from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
+from paxosblock.namenode.kv.interface import View
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState, StorageId
 from tests.disks.power_cut import File
+from tests.disks.simulated import SimulatedDisk
 from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
 from tests.lives.world import World
 
@@ -84,6 +89,14 @@ class Checker:
     counts: Counter[str] = field(default_factory=Counter)
     unclear: bool = False
     """A backup was brought back, and not all blocks are known again: nothing may be lost now."""
+    _revision: int = 0
+    """That of the catalog that `blocks` comes from."""
+    _at: dict[Machine, dict[BlockId, StorageId]] = field(default_factory=dict)
+    """The storage where each machine has each of its blocks."""
+    _known: dict[tuple[Machine, BlockId], tuple[tuple[object, ...], Held]] = field(
+        default_factory=dict
+    )
+    """Finalized replicas, each beside all that decides what is seen of it."""
     _lost: dict[StorageId, float] = field(default_factory=dict)
     """The times at which the world took storages away."""
     _sound: dict[BlockId, tuple[_Version, frozenset[StorageId]]] = field(default_factory=dict)
@@ -97,14 +110,15 @@ class Checker:
         """See what is there now, and that nothing took a whole replica away but the world."""
         self._see()
         self.counts["looks"] += 1
+        lost_just_now, whole = self._lost_just_now(), self._all_whole()
         for block, wanted in self.blocks.items():
             version, before = self._sound.get(block, (None, frozenset()))
-            now = self.whole(block)
+            now = whole[block]
             if wanted.record.restored or version != _version(wanted.record):
                 continue  # it was opened again, or cut: whole is something else by now
             members = frozenset(wanted.record.members)
             kept = min(wanted.replication, self._wanted[block], len(before))
-            unknown = self._lost_just_now() | self._unnoticed.get(block, frozenset())
+            unknown = lost_just_now | self._unnoticed.get(block, frozenset())
             have = len((now | unknown) & members)
             sound = {one for one in now & members if not self.is_damaged(block, one)}
             if (have < kept and not before <= now & members) or (before and not sound):
@@ -113,7 +127,10 @@ class Checker:
                     f"block {block}: {have} whole members of {len(before)} before, {kept} are to"
                     f" stay, {len(sound)} are sound; gone: {gone}; {self.told(block)}"
                 )
-        self._remember()
+        self._remember(whole)
+
+    def _all_whole(self) -> dict[BlockId, frozenset[StorageId]]:
+        return {block: self.whole(block) for block in self.blocks}
 
     def _lost_just_now(self) -> frozenset[StorageId]:
         """Return the storages that are lost, which the NameNode cannot know yet."""
@@ -123,7 +140,7 @@ class Checker:
     def rebase(self) -> None:
         """The world did something: what is there now is where the next look begins."""
         self._see()
-        self._remember()
+        self._remember(self._all_whole())
 
     def whole(self, block: BlockId) -> frozenset[StorageId]:
         """Return the storages with a whole replica, as far as anybody there can know."""
@@ -143,39 +160,60 @@ class Checker:
                 if held.machine not in there or held.folder in held.machine.broken:
                     self._lost.setdefault(storage, self.world.loop.now)
                     del replicas[storage]
-        if self.cluster.namenode is not None:
-            self.blocks = dict(catalog_blocks(self.cluster))
+        catalog = self.cluster.namenodes.catalog()
+        if catalog is not None and catalog.revision > self._revision:
+            self.blocks, self._revision = dict(catalog_blocks(catalog)), catalog.revision
 
     def _see_machine(self, machine: Machine) -> None:
-        for replicas in self.held.values():
-            for storage, held in tuple(replicas.items()):
-                if held.machine is machine:
-                    del replicas[storage]
+        """See its replicas as they are now; of one that its node has not read nothing is new."""
         assert machine.node is not None
-        for block in machine.node.blocks():
-            found = _held(machine, block)
+        acceptor = machine.node.acceptor
+        before, there = self._at.get(machine, {}), {}
+        for block in tuple(acceptor._blocks):
+            if acceptor.is_unread(block):
+                if block in before:
+                    there[block] = before[block]
+                continue
+            found = self._seen(machine, acceptor, block)
             if found is not None:
-                self.held.setdefault(block.id, {})[found.storage] = found
+                self.held.setdefault(block, {})[found.storage] = found
+                there[block] = found.storage
+        for block, storage in before.items():
+            if there.get(block) != storage:
+                self._forget(machine, block, storage)
+        self._at[machine] = there
 
-    def _remember(self) -> None:
+    def _forget(self, machine: Machine, block: BlockId, storage: StorageId) -> None:
+        replicas = self.held[block]
+        if storage in replicas and replicas[storage].machine is machine:
+            del replicas[storage]
+
+    def _seen(self, machine: Machine, acceptor: Acceptor, block: BlockId) -> Held | None:
+        """Return the replica as it is now; one that is finalized is looked at once, until it
+        changes, and one at rest is not woken for that."""
+        place, known = acceptor._blocks[block], self._known.get((machine, block))
+        awake = place if isinstance(place, Block) else acceptor._awake.get(block)
+        volume = place if isinstance(place, Volume) else place.volume
+        now = _what_decides(block, volume, awake)
+        if now and known is not None and known[0] == now:
+            return known[1]
+        awake = acceptor._owner(block)
+        found = None if awake is None else _held(machine, awake)
+        if now and found is not None:
+            self._known[machine, block] = now, found
+        return found
+
+    def _remember(self, whole: dict[BlockId, frozenset[StorageId]]) -> None:
         """Keep the members with whole replicas that are not damaged: those may not get fewer."""
-        self._sound = {
-            block: (
-                _version(wanted.record),
-                frozenset(
-                    storage
-                    for storage in self.whole(block)
-                    if storage in wanted.record.members and not self.is_damaged(block, storage)
-                ),
-            )
-            for block, wanted in self.blocks.items()
-            if wanted.record.finalized and not wanted.record.restored
-        }
-        self._unnoticed = {
-            block: frozenset(one for one in self.whole(block) if self.is_damaged(block, one))
-            for block in self.blocks
-        }
-        self._wanted = {block: wanted.replication for block, wanted in self.blocks.items()}
+        self._sound, self._unnoticed, self._wanted = {}, {}, {}
+        for block, wanted in self.blocks.items():
+            damaged = frozenset(one for one in whole[block] if self.is_damaged(block, one))
+            self._unnoticed[block] = damaged
+            self._wanted[block] = wanted.replication
+            record = wanted.record
+            if record.finalized and not record.restored:
+                sound = (whole[block] - damaged) & frozenset(record.members)
+                self._sound[block] = _version(record), sound
 
     # -- what the world may do --------------------------------------------------------------------
 
@@ -187,9 +225,7 @@ class Checker:
         """End a process: what is damaged on its disk stays so."""
         if machine.node is not None:
             self._see_machine(machine)
-        before = machine.disk.names_now
-        paths = {file: path for path, file in before.items()}
-        damaged = [(paths[file], block) for file, block in self.damaged if file in paths]
+        before = machine.disk
         self.cluster.kill(machine, power_cut=power_cut)
         if power_cut:
             for replicas in self.held.values():
@@ -199,8 +235,15 @@ class Checker:
                         self.counts["replicas in memory cut short"] += 1
                     elif held.machine is machine:
                         replicas[storage] = replace(held, length=held.kept)
-        now = machine.disk.names_now
-        self.damaged |= {(now[path], block) for path, block in damaged if path in now}
+        self.copied(before, machine.disk)
+
+    def copied(self, before: SimulatedDisk, now: SimulatedDisk) -> None:
+        """The files of one disk are on another one: what was damaged there is damaged here."""
+        paths = {file: path for path, file in before.names_now.items()}
+        places = [(paths[file], block) for file, block in self.damaged if file in paths]
+        self.damaged |= {
+            (now.names_now[path], block) for path, block in places if path in now.names_now
+        }
 
     def loses(self, lost: Where) -> None:
         """The world took this away."""
@@ -269,6 +312,10 @@ class Checker:
 
     # -- a backup that was brought back -----------------------------------------------------------
 
+    def brings_back(self) -> None:
+        """A backup is brought back: an earlier catalog is believed, and nothing is clear."""
+        self.unclear, self._revision = True, 0
+
     def readable(self, block: BlockId) -> list[StorageId]:
         """Return the storages with a replica of a block that is not known to be damaged."""
         return sorted(one for one, held in self.held.get(block, {}).items() if not held.known_dead)
@@ -293,6 +340,9 @@ class Checker:
         self._see()
         racks = {each.name: each.rack for each in self.cluster.machines if each.name in usable}
         problems = []
+        catalog = self.cluster.namenodes.catalog()
+        if catalog is None or catalog.revision < self._revision:
+            problems.append(f"the catalog knew revision {self._revision} before")
         for block, wanted in self.blocks.items():
             problem = self._problem(block, wanted, racks)
             if problem:
@@ -348,10 +398,8 @@ class Checker:
         return f"wanted {wanted.replication if wanted else 0}, members {members}; there: {there}"
 
 
-def catalog_blocks(cluster: Cluster) -> Iterator[tuple[BlockId, Wanted]]:
-    """Yield the blocks that belong to files, as the NameNode has decided."""
-    assert cluster.namenode is not None
-    view = cluster.namenode._store.view()
+def catalog_blocks(view: View) -> Iterator[tuple[BlockId, Wanted]]:
+    """Yield the blocks that belong to files, as the NameNodes have decided."""
     for _, value in view.scan(*keys.BLOCKS):
         entry: BlockEntry = decode_entry(value.value)
         inode = view.get(keys.inode(entry.file))
@@ -360,6 +408,22 @@ def catalog_blocks(cluster: Cluster) -> Iterator[tuple[BlockId, Wanted]]:
         file = decode_inode(inode.value)
         assert isinstance(file, FileInode)
         yield entry.record.block, Wanted(entry.record, file.replication, entry.file)
+
+
+def _what_decides(block: BlockId, volume: Volume, awake: Block | None) -> tuple[object, ...]:
+    """Return all that decides what is seen of a finalized replica; () of any other."""
+    store = volume.store
+    if volume.failed or not isinstance(store, FileStore):
+        return ()
+    row, log = store.small._rows.get(block), store.small.log
+    place = None if row is None else (row, log._last, log._marked)
+    if awake is None:
+        at_rest = row or store.finalized._known.get(block)
+        return (volume, at_rest, place) if isinstance(at_rest, bytes) else ()
+    replica = awake.replica
+    if awake.corrupt or replica is None or replica.registers.state is not ReplicaState.FINALIZED:
+        return ()
+    return volume, replica, awake.files, place
 
 
 def _held(machine: Machine, block: Block) -> Held | None:
@@ -409,9 +473,16 @@ def _bytes_of(machine: Machine, block: Block) -> tuple[File | None, range]:
     if file is None or number not in log._segments:
         return file, range(0)
     start = row.chunk.offset + RECORD_BYTES
-    # The next segment, or a mark, which gets durable with the damage, says that no crash tore it.
-    told = number < log._last or (number == log._marked.segment and start < log._marked.offset)
-    return file, range(start, start + row.frame_bytes * told)
+    return file, range(start, start + row.frame_bytes * is_told(log, row.chunk))
+
+
+def is_told(log: SmallLog, record: Position) -> bool:
+    """True if the next segment, or a mark, which gets durable with damage there, says that no crash
+    has torn a record."""
+    marked = log._marked
+    return record.segment < log._last or (
+        record.segment == marked.segment and record.offset < marked.offset
+    )
 
 
 def _version(record: BlockRecord) -> _Version:

@@ -134,7 +134,7 @@ class Cluster:
         machine.lives += 1
         machine.refusal = ""
         machine.host = self.world.new_host()
-        machine.host.run(self._run_datanode(machine, machine.host))
+        self.world.begin(machine.host, self._run_datanode(machine, machine.host))
 
     async def _run_datanode(self, machine: Machine, host: Host) -> None:
         client = SimulatedRpc(self.world.network)

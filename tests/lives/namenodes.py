@@ -16,7 +16,7 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import Backup, fill
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.kv.interface import KeyValueStore, View
 from paxosblock.namenode.kv.snapshot import Snapshot, load_snapshot
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import Receiver
@@ -86,6 +86,12 @@ class NameNodes:
                     found, revision = seat, known
         return found
 
+    def catalog(self) -> View | None:
+        """Return what the one that knows most has applied, whether it leads, stands still, or has
+        just ceased to lead: that is decided. None if nobody's store is open."""
+        stores = [seat.node._store for seat in self.seats if seat.node is not None]
+        return max((each.view() for each in stores), key=lambda view: view.revision, default=None)
+
     # -- processes --------------------------------------------------------------------------------
 
     def start(self, seat: Seat) -> None:
@@ -93,7 +99,7 @@ class NameNodes:
         assert seat.host is None
         seat.refusal = ""
         seat.host = self._world.new_host()
-        seat.host.run(self._run(seat, seat.host))
+        self._world.begin(seat.host, self._run(seat, seat.host))
 
     async def _run(self, seat: Seat, host: Host) -> None:
         reach = over_rpc(SimulatedRpc(self._world.network), self._config.recovery_timeout_s)

@@ -68,7 +68,8 @@ class Restore:
         await self._until(lambda: not life._namenode_suffers and not life.in_safe_mode)
         life.checker.look()
         life._happens("restore")
-        life._namenode_suffers = life.checker.unclear = True
+        life._namenode_suffers = True
+        life.checker.brings_back()
         self.users.are_again(past)
         life.cluster.namenodes.bring_back(backup)
         life.checker.rebase()

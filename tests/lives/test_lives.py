@@ -58,7 +58,9 @@ FOUND_BY = {
     "a member leaves whoever reported": (Kind.FILES, (15, 5, 3, 1, 2, 4, 6, 7), "block "),
     "a stranger comes in": (Kind.FILES, (1, 2, 3), "a stranger asked for "),
 }
-"""The lives in one of which a planted fault must show itself, and how its mistake begins."""
+"""The lives that find a planted fault soonest, and how its mistake begins."""
+FOUND_WITHIN = range(1, 31)
+"""Seeds of which one must show it all the same, when another action moved what happens when."""
 
 
 @pytest.fixture(scope="module")
@@ -94,5 +96,6 @@ def test_the_same_seed_lives_the_same_way(outcomes: list[Outcome]) -> None:
 def test_a_planted_fault_is_found(fault: str) -> None:
     kind, seeds, begins = FOUND_BY[fault]
     with planted(fault):
-        mistakes = (mistake for seed in seeds for mistake in live(seed, kind).mistakes)
+        lives = (live(seed, kind) for seed in dict.fromkeys((*seeds, *FOUND_WITHIN)))
+        mistakes = (mistake for outcome in lives for mistake in outcome.mistakes)
         assert any(mistake.startswith(begins) for mistake in mistakes)

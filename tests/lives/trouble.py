@@ -119,7 +119,7 @@ class Trouble:
 
     def _go_down(self, machine: Machine | None, *, power_cut: bool, again: bool = False) -> None:
         """Now, or in the middle of what it does with its disk next."""
-        if machine is None or self.truce:
+        if machine is None or self.truce or machine in self.spared:
             return
 
         def happen() -> None:

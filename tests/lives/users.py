@@ -254,7 +254,7 @@ class Users:
             async with await fs.open(file.path) as opened:
                 data = await opened.read()
         except NotFoundError:
-            if not (file.deleted or file.of_the_past) and (file.acknowledged or file.closed):
+            if not (file.deleted or file.of_the_past) and (at_least or closed):
                 self.world.mistake(f"{file.path} is not found")
             return
         self.counts["bytes read"] += len(data)

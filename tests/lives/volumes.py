@@ -9,15 +9,16 @@ nothing that it holds counts; one flipped bit in what the log says of its record
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.small_index import NOWHERE
 from paxosblock.datanode.store.small_segment import HEADER_BYTES, RECORD_BYTES
 from paxosblock.namenode.node import NameNode
 from tests.disks.simulated import SimulatedDisk
-from tests.lives.checks import Held
+from tests.lives.checks import Held, is_told
 from tests.lives.cluster import Machine
 
 if TYPE_CHECKING:
@@ -34,15 +35,18 @@ class Volumes:
     def __init__(self, life: Life) -> None:
         self.life = life
         self.rng = random.Random(f"{life.seed} volumes")
+        self._flipped: set[tuple[Machine, tuple[Path, int, int]]] = set()
 
     async def run(self, until_s: float) -> None:
         """Let them fall now and then."""
         blows = self._empty, self._swap, self._copy, self._flip
+        deck: list[Callable[[Machine], Awaitable[None]]] = []
         while self.life.loop.now < until_s:
             await self.life.loop.pass_time(self.rng.uniform(1, 12))
             machine = self._one_that_rests()
             if machine is not None and self.life.loop.now < until_s:
-                await self.rng.choice(blows)(machine)
+                deck = deck or self.rng.sample(blows, len(blows))  # so that each has its turn
+                await deck.pop()(machine)
 
     def _one_that_rests(self) -> Machine | None:
         """Return one that others can do without, and that nothing else has befallen."""
@@ -65,6 +69,11 @@ class Volumes:
             await self.life.loop.pass_time(0.1)
         return True
 
+    def _get(self, machine: Machine, disk: SimulatedDisk) -> None:
+        """Give a machine another disk, which has files of its own one."""
+        self.life.checker.copied(machine.disk, disk)
+        machine.disk = disk
+
     def _start(self, machine: Machine) -> None:
         if machine in self.life.cluster.machines and machine.host is None:
             self.life._happens("process started", machine.name)
@@ -83,7 +92,7 @@ class Volumes:
             self._kill(machine)
             self.life._happens("volume emptied", machine.name, folder.name)
             self.life.checker.loses(lost)
-            machine.disk = SimulatedDisk(dict(_elsewhere(machine.disk, folder)))
+            self._get(machine, SimulatedDisk(dict(_elsewhere(machine.disk, folder))))
             self.life.checker.rebase()
             await self.life.loop.pass_time(self.rng.uniform(0, 3))
             self._start(machine)
@@ -98,7 +107,8 @@ class Volumes:
         pair = machine, other
         for each in pair:
             self._kill(each)
-        before = [each.disk.files() for each in pair]
+        own = [each.disk for each in pair]
+        before = [each.files() for each in own]
         number = self.rng.randrange(len(machine.folders))
         mine, theirs = (each.folders[number] for each in pair)
         self.life._happens("volumes swapped", machine.name, other.name)
@@ -109,22 +119,26 @@ class Volumes:
             each.may_refuse = True
             self.life.cluster.start(each)
         await self._until(lambda: all(each.refusal for each in pair), "both refuse")
-        for each, files, as_swapped in zip(pair, before, swapped, strict=True):
+        for each, disk, as_swapped in zip(pair, own, swapped, strict=True):
             if each.node is not None or each.disk.files() != as_swapped:
                 self.life.world.mistake(f"{each.name} works with a volume of another node")
             each.may_refuse = False
             self.life.cluster.kill(each)
-            each.disk = SimulatedDisk(files)
+            each.disk = disk
         for each in pair:
             self._start(each)
 
     async def _copy(self, machine: Machine) -> None:
-        """Start a second process with a copy of the volumes of a node that goes on, in its name."""
+        """Start a second process with a copy of the volumes of a node that goes on, in its name.
+
+        It lives longer than the copy: a NameNode may believe the copy of one that is gone.
+        """
         files = machine.disk.files()
         await self.life.loop.pass_time(self.rng.choice((0.0, COPY_AGE_S)) * self.rng.random())
         self.life.spared.append(machine)
         node = machine.node
         if node is not None and machine in self._resting():
+            machine.disk.light(0)
             self.life._happens("volumes copied", machine.name)
             copy = Machine(f"{machine.name}-copy", machine.rack, of=machine.name)
             copy.disk, copy.boots, copy.may_refuse = SimulatedDisk(files), machine.boots, True
@@ -155,10 +169,11 @@ class Volumes:
 
     async def _flip(self, machine: Machine) -> None:
         """Flip a bit of the header or of the head of a record of a log while the node is down."""
-        heads = [*_heads(machine)]
+        heads = [each for each in _heads(machine) if (machine, each) not in self._flipped]
         if not heads:
             return
-        path, start, size = self.rng.choice(heads)
+        path, start, size = head = self.rng.choice(heads)
+        self._flipped.add((machine, head))  # a second bit would be a loss of records
         self._kill(machine)
         data = machine.disk.names_now[path].data
         place = start + self.rng.randrange(size)
@@ -187,13 +202,17 @@ def _with(
 
 
 def _heads(machine: Machine) -> Iterator[tuple[Path, int, int]]:
-    """Yield the files of logs with the places and sizes of heads in them."""
+    """Yield the files of logs with the places and sizes of heads in them, of records of which more
+    than the records themselves says that no crash has torn them."""
     assert machine.node is not None
     for block in machine.node.blocks():
         store = block.volume.store
         if isinstance(store, FileStore) and not block.volume.failed:
             row = store.small._row(block.id)
-            if row is not None and row.finalized:
-                path = store.small.log._path(row.chunk.segment)
+            if row is not None and row.finalized and is_told(store.small.log, row.said):
+                path = store.small.log._path(row.said.segment)
                 yield path, 0, HEADER_BYTES
-                yield path, row.chunk.offset, RECORD_BYTES
+                yield path, row.said.offset, RECORD_BYTES
+            has_chunk = row is not None and row.finalized and row.chunk != NOWHERE
+            if row is not None and has_chunk and is_told(store.small.log, row.chunk):
+                yield store.small.log._path(row.chunk.segment), row.chunk.offset, RECORD_BYTES

@@ -14,25 +14,32 @@ import random
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from paxosblock.base.chance import CHANCE
 from paxosblock.client.session import core, transport
 from paxosblock.client.writing import next_block
+from paxosblock.datanode.store import file_store, open_file, small_log
 from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
+from paxosblock.host.kernel_syncs import Done
 from paxosblock.net.streams import stream_calls
+from tests.disks.simulated import SimulatedDisk
+from tests.disks.simulated_syncs import SimulatedSyncs
 from tests.lives.network import Network, SimulatedRpc
-from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, spread
+from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, running_host, spread
 
 BEGAN_S = 1e9
 """By the wall clock."""
 SLOWEST_DISK_S = 0.004
 CLEAN_UP_ROUNDS = 200
+SPARE_BYTES = 1 << 12
+SEGMENT_BYTES = 1 << 12
+"""Of a volume, in the size of the blocks that are written here: the log has several segments."""
 
 
 class VirtualExecutor(Executor):
@@ -50,6 +57,30 @@ class VirtualExecutor(Executor):
         """There is no thread to end."""
 
 
+class VirtualLock:
+    """A lock that a sync by the kernel holds until it ends: a thread that waits for it is no thread
+    here, so the sync ends for it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._held = False
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        while self._held and blocking:
+            self._world.let_a_sync_end()
+        taken, self._held = not self._held, True
+        return taken
+
+    def release(self) -> None:
+        self._held = False
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 class World:
     """Time, network, processes; and what went wrong that no life may show."""
 
@@ -61,6 +92,7 @@ class World:
         self.hosts: list[Host] = []
         self.mistakes: list[str] = []
         self.trace: list[str] = []
+        self._syncs: dict[Host, list[SimulatedSyncs]] = {}
         self.wall_ahead_s = 0.0
         """Seconds by which the clocks on the walls are ahead; those of `monotonic` never are."""
         disk_rng = random.Random(self.rng.random())
@@ -71,6 +103,37 @@ class World:
         host = Host(self.loop, random.Random(self.rng.random()), 1.0)
         self.hosts.append(host)
         return host
+
+    def kernel_syncs(self, disk: SimulatedDisk) -> SimulatedSyncs:
+        """Return the syncs of the running process, which end whether it stands still or not."""
+        host = running_host()
+        assert host is not None, "a disk of no process"
+
+        def later(end: Callable[[], None]) -> None:
+            self.loop.in_world(self.loop.disk_delay(), end)
+
+        def tell(done: Done, error: OSError | None) -> None:
+            host.call(syncs, done, error)
+
+        syncs = SimulatedSyncs(disk, later, tell)
+        self._syncs.setdefault(host, []).append(syncs)
+        return syncs
+
+    def let_a_sync_end(self) -> None:
+        """A thread of the running process waits for one. Raises DeadlockError: there is none."""
+        host = running_host()
+        syncs = self._syncs.get(host, []) if host is not None else []
+        if not any(each.end_one() for each in syncs):
+            raise DeadlockError("a thread waits for nothing")
+
+    def begin(self, host: Host, process: Coroutine[Any, Any, None]) -> None:
+        """Begin the work of a process; an error that nobody foresaw is a mistake."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.mistake(f"a process ended by {error!r}")
+
+        host.run(process).add_done_callback(ended)
 
     def wall_s(self) -> float:
         """Return what the clocks on the walls show, in seconds since 1970."""
@@ -123,9 +186,18 @@ def _end(world: World) -> None:
 @contextmanager
 def _simulated(world: World) -> Iterator[None]:
     """Put what is simulated where sockets, threads and clocks are."""
+
+    def kernel_syncs(disk: SimulatedDisk) -> SimulatedSyncs:
+        return world.kernel_syncs(disk)
+
     changes: tuple[tuple[ModuleType | type, str, object], ...] = (
         (volume, "ThreadPoolExecutor", VirtualExecutor),
+        (SimulatedDisk, "kernel_syncs", kernel_syncs),
+        (open_file, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world))),
         (next_block, "AHEAD_FROM_BYTES", 0),  # blocks are small here
+        (file_store, "SPARE_BYTES", SPARE_BYTES),
+        (file_store, "SPARE_PIECE_BYTES", SPARE_BYTES),
+        (small_log, "SEGMENT_BYTES", SEGMENT_BYTES),
         (stream_calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
         (core, "RpcClient", lambda _access: SimulatedRpc(world.network)),
