@@ -152,7 +152,7 @@ class Checker:
 
     def _see(self) -> None:
         for machine in self.cluster.machines:
-            if machine.node is not None:
+            if machine.node is not None and not machine.strange:
                 self._see_machine(machine)
         there = set(self.cluster.machines)
         for replicas in self.held.values():
@@ -223,7 +223,7 @@ class Checker:
 
     def kill(self, machine: Machine, *, power_cut: bool) -> None:
         """End a process: what is damaged on its disk stays so."""
-        if machine.node is not None:
+        if machine.node is not None and not machine.strange:
             self._see_machine(machine)
         before = machine.disk
         self.cluster.kill(machine, power_cut=power_cut)

@@ -77,8 +77,10 @@ class Machine:
     """Volumes that have failed for good."""
     of: str = ""
     """The machine of which this one has copies of the volumes, and whose name it goes by."""
+    strange: bool = False
+    """Its volumes were rolled back, and nothing that they hold counts."""
     may_refuse: bool = False
-    """Somebody put volumes there that are not its own."""
+    """Somebody put volumes there that are not its own, or started it wrongly."""
     refusal: str = ""
     """The reason for which its process did not start; "" if it did."""
 
@@ -128,20 +130,30 @@ class Cluster:
         self.start(machine)
         return machine
 
-    def start(self, machine: Machine) -> None:
-        """Begin a process on a machine that has none."""
+    def start(
+        self,
+        machine: Machine,
+        *,
+        called: str = "",
+        folders: tuple[Path, ...] = (),
+        upgrade: bool = False,
+    ) -> None:
+        """Begin a process on a machine that has none; `called` and `folders` are those of the
+        machine unless somebody says something else."""
         assert machine.host is None
         machine.lives += 1
         machine.refusal = ""
-        machine.host = self.world.new_host()
-        self.world.begin(machine.host, self._run_datanode(machine, machine.host))
+        machine.host = host = self.world.new_host()
+        name, paths = called or machine.of or machine.name, folders or machine.folders
+        self.world.begin(host, self._run_datanode(machine, host, name, paths, upgrade=upgrade))
 
-    async def _run_datanode(self, machine: Machine, host: Host) -> None:
+    async def _run_datanode(
+        self, machine: Machine, host: Host, name: str, folders: tuple[Path, ...], *, upgrade: bool
+    ) -> None:
         client = SimulatedRpc(self.world.network)
         config, boot = replace(DATANODE_CONFIG, rack=machine.rack), f"boot-{machine.boots}"
-        name = machine.of or machine.name
         try:
-            opened = open_volumes(machine.disk, machine.folders, name, config, boot)
+            opened = open_volumes(machine.disk, folders, name, config, boot, upgrade=upgrade)
             node = DataNode(name, opened, self.namenodes.addresses, client, config)
             await node.load()
         except PaxosBlockError as error:

@@ -26,6 +26,7 @@ from tests.lives.trouble import Trouble
 from tests.lives.users import PATIENCE_S, Users
 from tests.lives.volumes import Volumes
 from tests.lives.world import World, new_world
+from tests.lives.wrong_flags import WrongFlags
 
 THRESHOLD: Final = BLOCK_BYTES / ROOMY
 """The distance of a storage's use from the mean that those allow who ask for balance."""
@@ -37,6 +38,8 @@ FOLDERS_EVERY: Final = 3
 """In one of so many lives folders of NameNodes are damaged."""
 VOLUMES_EVERY: Final = 3
 """In one of so many lives volumes of DataNodes are emptied, swapped, copied and damaged."""
+FLAGS_EVERY: Final = 5
+"""In one of so many lives DataNodes are started with wrong options."""
 WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
 
@@ -127,6 +130,8 @@ class Life(Trouble):
             yield Folders(self).run(TROUBLE_S)
         if self.seed % VOLUMES_EVERY == 2:
             yield Volumes(self).run(TROUBLE_S)
+        if self.seed % FLAGS_EVERY == 2:
+            yield WrongFlags(self).run(TROUBLE_S)
 
     async def _watch(self) -> None:
         while True:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.reports import Timeline
 from paxosblock.client.session.leases import Fence
 from paxosblock.errors import FencedError
 from paxosblock.namenode.blocks import replicas, reports
@@ -17,8 +18,8 @@ from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
-from paxosblock.namenode.catalog import blocks
-from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog import blocks, keys, timelines
+from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.net.port.access import Challenge
 from paxosblock.protocol import finalize, recovery
@@ -133,6 +134,16 @@ def _believes_backups() -> Changes:
     return ((recovery, "learn", learned),)
 
 
+def _takes_rolled_back_storages() -> Changes:
+    """A DataNode that has forgotten what it promised since its upgrade may come in."""
+
+    def enter(draft: Draft, _node: str, entered: Sequence[Timeline]) -> None:
+        for each in entered:
+            draft.put(keys.timeline(each.storage), each.timeline.encode())
+
+    return ((timelines, "enter", enter),)
+
+
 FAULTS: Final = {
     "one storage is believed after a restore": _believes_backups,
     "a fenced writer is obeyed": _fences_once,
@@ -142,6 +153,7 @@ FAULTS: Final = {
     "a copy counts before it is made": _copies_count_at_once,
     "a member leaves whoever reported": _leaves_unguarded,
     "a member is told to delete": _deletes_at_members,
+    "a rolled back storage comes in": _takes_rolled_back_storages,
 }
 """By name; each gives what to change."""
 

@@ -43,19 +43,20 @@ class Volumes:
         deck: list[Callable[[Machine], Awaitable[None]]] = []
         while self.life.loop.now < until_s:
             await self.life.loop.pass_time(self.rng.uniform(1, 12))
-            machine = self._one_that_rests()
+            machine = self.one_that_rests()
             if machine is not None and self.life.loop.now < until_s:
                 deck = deck or self.rng.sample(blows, len(blows))  # so that each has its turn
                 await deck.pop()(machine)
 
-    def _one_that_rests(self) -> Machine | None:
+    def one_that_rests(self) -> Machine | None:
         """Return one that others can do without, and that nothing else has befallen."""
         machine = None if self.life.truce else self.life._victim()
         if machine is None or machine.host is None or machine.host.paused or machine.broken:
             return None
         return None if self.life.world.network.is_cut(machine.host, None) else machine
 
-    def _kill(self, machine: Machine) -> None:
+    def kill(self, machine: Machine) -> None:
+        """End its process."""
         self.life.checker.look()
         self.life.checker.kill(machine, power_cut=False)
         self.life.checker.rebase()
@@ -74,7 +75,8 @@ class Volumes:
         self.life.checker.copied(machine.disk, disk)
         machine.disk = disk
 
-    def _start(self, machine: Machine) -> None:
+    def start(self, machine: Machine) -> None:
+        """Begin its process again, unless somebody did."""
         if machine in self.life.cluster.machines and machine.host is None:
             self.life._happens("process started", machine.name)
             self.life.cluster.start(machine)
@@ -89,24 +91,24 @@ class Volumes:
             return held.machine is machine and held.folder == folder
 
         if self.life._may_lose(lost):
-            self._kill(machine)
+            self.kill(machine)
             self.life._happens("volume emptied", machine.name, folder.name)
             self.life.checker.loses(lost)
             self._get(machine, SimulatedDisk(dict(_elsewhere(machine.disk, folder))))
             self.life.checker.rebase()
             await self.life.loop.pass_time(self.rng.uniform(0, 3))
-            self._start(machine)
+            self.start(machine)
 
     async def _swap(self, machine: Machine) -> None:
         """Start two nodes with a volume of each other: both refuse, and change nothing."""
         self.life.spared.append(machine)
-        other = self._one_that_rests()
+        other = self.one_that_rests()
         self.life.spared.remove(machine)
         if other is None or other is machine:
             return
         pair = machine, other
         for each in pair:
-            self._kill(each)
+            self.kill(each)
         own = [each.disk for each in pair]
         before = [each.files() for each in own]
         number = self.rng.randrange(len(machine.folders))
@@ -126,7 +128,7 @@ class Volumes:
             self.life.cluster.kill(each)
             each.disk = disk
         for each in pair:
-            self._start(each)
+            self.start(each)
 
     async def _copy(self, machine: Machine) -> None:
         """Start a second process with a copy of the volumes of a node that goes on, in its name.
@@ -137,28 +139,29 @@ class Volumes:
         await self.life.loop.pass_time(self.rng.choice((0.0, COPY_AGE_S)) * self.rng.random())
         self.life.spared.append(machine)
         node = machine.node
-        if node is not None and machine in self._resting():
+        if node is not None and machine in self.resting():
             machine.disk.light(0)
             self.life._happens("volumes copied", machine.name)
             copy = Machine(f"{machine.name}-copy", machine.rack, of=machine.name)
             copy.disk, copy.boots, copy.may_refuse = SimulatedDisk(files), machine.boots, True
-            known_at = self._where_known(machine.address)
+            known_at = self.where_known(machine.address)
             self.life.cluster.start(copy)
             end_s = self.life.loop.now + self.rng.uniform(0.5, COPY_LIVES_S)
             while self.life.loop.now < end_s:
                 await self.life.loop.pass_time(0.05)
-                if {*known_at} & {*self._where_known(copy.address)}:
+                if {*known_at} & {*self.where_known(copy.address)}:
                     self.life.world.mistake(f"{copy.name} is taken for {machine.name}, which lives")
                     break
             self.life.cluster.kill(copy)
         self.life.spared.remove(machine)
 
-    def _where_known(self, address: str) -> list[NameNode]:
+    def where_known(self, address: str) -> list[NameNode]:
         """Return the NameNodes that know a DataNode at this address."""
         nodes = [seat.node for seat in self.life.cluster.namenodes.seats if seat.node is not None]
         return [each for each in nodes if any(one.address == address for one in each.datanodes)]
 
-    def _resting(self) -> list[Machine]:
+    def resting(self) -> list[Machine]:
+        """Return the machines that are up and reach everybody."""
         return [
             each
             for each in self.life._up()
@@ -174,14 +177,14 @@ class Volumes:
             return
         path, start, size = head = self.rng.choice(heads)
         self._flipped.add((machine, head))  # a second bit would be a loss of records
-        self._kill(machine)
+        self.kill(machine)
         data = machine.disk.names_now[path].data
         place = start + self.rng.randrange(size)
         if place < len(data):
             self.life._happens("head in a log damaged", machine.name, path.name, str(place))
             data[place] ^= 1 << self.rng.randrange(8)
             machine.disk.names_now[path].settle()
-        self._start(machine)
+        self.start(machine)
 
 
 def _elsewhere(disk: SimulatedDisk, folder: Path) -> Iterator[tuple[Path, bytes]]:
