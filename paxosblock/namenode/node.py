@@ -86,7 +86,11 @@ class NameNode:
         self.acceptors = reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.runner = Runner(
-            reach, self.history, self.background, timeout_s=config.recovery_timeout_s
+            reach,
+            self.history,
+            self.background,
+            timeout_s=config.recovery_timeout_s,
+            find=self.catalog.get_block,
         )
         self.recoverer = self._make_recoverer()
         self.views = self._make_views()

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.files import GET_FILE, GetFile
-from paxosblock.api.namenode import GET_BLOCK, SEAL_BLOCK, BlockRequest
+from paxosblock.api.namenode import DELETE, GET_BLOCK, SEAL_BLOCK, BlockRequest, DeletePath
 from paxosblock.api.status import EXPLAIN
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotFoundError, NotReadyError
@@ -271,6 +271,27 @@ async def test_a_block_that_is_not_there_is_not_found(make_scene: MakeScene) -> 
     scene = await make_scene()
     with pytest.raises(NotFoundError, match="block 99: no such block"):
         await seal(scene, BlockId(99))
+
+
+async def test_a_block_that_is_deleted_during_its_recovery_is_not_found(
+    make_scene: MakeScene,
+) -> None:
+    """A member answers before it drops its replica, and one after: it knows of no chunk, which no
+    member of a block that is there may say."""
+    scene = await make_scene()
+    record = await written(scene, 5, 5, 5)
+    first, *others = record.members
+    for storage in others:
+        scene.acceptor(storage).alive = False
+    recovery = asyncio.create_task(seal(scene, record.block))
+    await wait_until_async(lambda: first in scene.node.recoverer.heard(record.block))
+    await scene.service.call(DELETE, DeletePath("/f"))
+    await wait_until_async(lambda: scene.node.catalog.demands((record.block,)) == (None,))
+    second = scene.acceptor(others[0])
+    second.replicas.clear()
+    second.alive = True
+    with pytest.raises(NotFoundError, match="no such block"):
+        await recovery
 
 
 async def test_the_history_tells_generations_votes_and_lengths(make_scene: MakeScene) -> None:

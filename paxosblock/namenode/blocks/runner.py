@@ -7,6 +7,7 @@ generation goes on with K5 or K7.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from paxosblock.base.units import MIB
@@ -15,10 +16,11 @@ from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
 from paxosblock.namenode.blocks.history import NOBODY, History, describe
 from paxosblock.protocol import recovery
+from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import Tally, tally
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
-from paxosblock.protocol.types import NO_GENERATION, StorageId
+from paxosblock.protocol.types import NO_GENERATION, BlockId, StorageId
 
 RESEND_S: Final = 0.2
 """Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
@@ -46,20 +48,35 @@ class Runner:
     """Runs proposers against the acceptors of their blocks."""
 
     def __init__(
-        self, acceptors: Acceptors, history: History, background: Background, *, timeout_s: float
+        self,
+        acceptors: Acceptors,
+        history: History,
+        background: Background,
+        *,
+        timeout_s: float,
+        find: Callable[[BlockId], Awaitable[object]],
     ) -> None:
         """Ask through `acceptors`; each step is a line of `history`.
 
         A target that is not a member has longer than `timeout_s`, as it fetches the whole log.
+        `find` raises NotFoundError for a block that the catalog does not have (any more).
         """
         self._acceptors = acceptors
         self._history = history
         self._background = background
         self._timeout_s = timeout_s
+        self._find = find
 
     def attempt(self, proposer: Proposer) -> Attempt:
         """Return an attempt with this proposer's generation, to be run once."""
-        return Attempt(proposer, self._acceptors, self._history, self._background, self._timeout_s)
+        return Attempt(
+            proposer,
+            self._acceptors,
+            self._history,
+            self._background,
+            timeout_s=self._timeout_s,
+            find=self._find,
+        )
 
 
 class Attempt:
@@ -71,7 +88,9 @@ class Attempt:
         acceptors: Acceptors,
         history: History,
         background: Background,
+        *,
         timeout_s: float,
+        find: Callable[[BlockId], Awaitable[object]],
     ) -> None:
         """Make an attempt; `Runner.attempt` calls this."""
         self.proposer = proposer
@@ -89,6 +108,7 @@ class Attempt:
         self._history = history
         self._background = background
         self._timeout_s = timeout_s
+        self._find = find
         self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._asking: list[asyncio.Task[None]] = []
 
@@ -98,7 +118,11 @@ class Attempt:
         self._ask_all()
 
     async def run(self, deadline_s: float) -> Proposer:
-        """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up."""
+        """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up.
+
+        Raises:
+            NotFoundError: the block was deleted meanwhile.
+        """
         if self._asked is None:
             self.begin()
         try:
@@ -109,6 +133,10 @@ class Attempt:
                     self._take(await self._inbox.get())
         except TimeoutError:
             self._note("recovery takes too long", f"still {self.proposer.phase.value}")
+        except InvariantError:
+            # The members of a block that was deleted drop what they had voted for (P7, D7).
+            await self._find(self.proposer.block)
+            raise
         finally:
             self._stop_asking()
         return self.proposer
