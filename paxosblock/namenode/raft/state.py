@@ -54,7 +54,6 @@ class Server(Protocol):
     hard_state: HardState
     log: MemberLog
     machine: ReplicatedMachine
-    incoming: Taker
     full: NoSpaceError | None
     """Set while its disk is full."""
     refusal: NoSpaceError | None
@@ -65,6 +64,10 @@ class Server(Protocol):
     @property
     def roster(self) -> Roster:
         """Return the members."""
+
+    @property
+    def incoming(self) -> Taker:
+        """Return what takes the pieces of a leader's table."""
 
     @property
     def may_lead(self) -> bool:
