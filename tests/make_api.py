@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = REPOSITORY / "docs" / "api.md"
+COLUMNS: Final = 100
 
 PARTS: Final = (
     ("paxosblock", "client/blocking/sync.py", ("Client",)),
@@ -125,7 +127,8 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
     for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target)[0] != "_":
             text = told(after)
-            rows.append(f"- `{ast.unparse(statement)}`{text and f': {text}'}")
+            row = f"- `{ast.unparse(statement)}`{text and f': {text}'}"
+            rows += textwrap.wrap(row, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
     if rows:
         yield "\n".join(rows) + "\n"
 
