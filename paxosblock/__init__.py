@@ -19,6 +19,14 @@ from paxosblock.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Kind, Listing
+    from paxosblock.api.reports import StorageReport
+    from paxosblock.api.status import (
+        ClusterStatus,
+        NameNodeStatus,
+        NodeStatus,
+        ReplicationStatus,
+        SafeModeStatus,
+    )
     from paxosblock.api.transaction import (
         AssertAbsent,
         AssertFile,
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
         TransactionOutcome,
         Truncate,
     )
+    from paxosblock.base.checksum import Buffer
+    from paxosblock.base.path import AnyPath
     from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
     from paxosblock.client.async_client import AsyncClient
     from paxosblock.client.block_verbs import AsyncBlockVerbs
@@ -69,12 +79,28 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from paxosblock.local.cluster import LocalCluster
-    from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
+    from paxosblock.local.cluster_folder import NodeEntry, Role
+    from paxosblock.local.node_process import Node
+    from paxosblock.protocol.finalize import BlockRecord
+    from paxosblock.protocol.messages import LastVote, ReadReply, Vote
+    from paxosblock.protocol.types import (
+        BlockId,
+        BlockState,
+        ChunkIndex,
+        ChunkName,
+        Durability,
+        Generation,
+        Registers,
+        ReplicaState,
+        StorageId,
+        WriterId,
+    )
 
     __version__: str
 
 __all__ = [
     "AccessDeniedError",
+    "AnyPath",
     "AssertAbsent",
     "AssertFile",
     "AsyncBlockVerbs",
@@ -87,11 +113,16 @@ __all__ = [
     "BlockLocation",
     "BlockMember",
     "BlockReceipt",
+    "BlockRecord",
+    "BlockState",
     "BlockVerbs",
     "BlockView",
+    "Buffer",
     "ChunkIndex",
+    "ChunkName",
     "Client",
     "ClientConfig",
+    "ClusterStatus",
     "Concat",
     "ConfigError",
     "Consistency",
@@ -111,12 +142,17 @@ __all__ = [
     "InvalidRequestError",
     "IsDirectoryError",
     "Kind",
+    "LastVote",
     "LeaseError",
     "Listing",
     "LocalCluster",
     "MakeDirectory",
     "Marker",
+    "NameNodeStatus",
     "NoSpaceError",
+    "Node",
+    "NodeEntry",
+    "NodeStatus",
     "NotDirectoryError",
     "NotFoundError",
     "NotLeaderError",
@@ -127,17 +163,27 @@ __all__ = [
     "OutcomeUnknownError",
     "PaxosBlockError",
     "ProtocolError",
+    "ReadReply",
+    "Registers",
     "Rename",
     "Replacement",
     "ReplicaCheck",
     "ReplicaHealth",
+    "ReplicaState",
+    "ReplicationStatus",
+    "Role",
     "SafeModeError",
+    "SafeModeStatus",
     "StorageError",
+    "StorageId",
+    "StorageReport",
     "TransactionOutcome",
     "Truncate",
     "TruncatedError",
     "UnavailableError",
+    "Vote",
     "WriteOptions",
+    "WriterId",
     "__version__",
 ]
 
@@ -145,6 +191,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AccessDeniedError": "paxosblock.errors",
+        "AnyPath": "paxosblock.base.path",
         "AssertAbsent": "paxosblock.api.transaction",
         "AssertFile": "paxosblock.api.transaction",
         "AsyncBlockVerbs": "paxosblock.client.block_verbs",
@@ -157,11 +204,16 @@ __getattr__, __dir__ = lazy_names(
         "BlockLocation": "paxosblock.client.reading.locations",
         "BlockMember": "paxosblock.api.namenode",
         "BlockReceipt": "paxosblock.client.writing.receipt",
+        "BlockRecord": "paxosblock.protocol.finalize",
+        "BlockState": "paxosblock.protocol.types",
         "BlockVerbs": "paxosblock.client.blocking.sync",
         "BlockView": "paxosblock.api.namenode",
+        "Buffer": "paxosblock.base.checksum",
         "ChunkIndex": "paxosblock.protocol.types",
+        "ChunkName": "paxosblock.protocol.types",
         "Client": "paxosblock.client.blocking.sync",
         "ClientConfig": "paxosblock.config",
+        "ClusterStatus": "paxosblock.api.status",
         "Concat": "paxosblock.api.transaction",
         "ConfigError": "paxosblock.errors",
         "Consistency": "paxosblock.client.reading.length",
@@ -181,12 +233,17 @@ __getattr__, __dir__ = lazy_names(
         "InvalidRequestError": "paxosblock.errors",
         "IsDirectoryError": "paxosblock.errors",
         "Kind": "paxosblock.api.namenode",
+        "LastVote": "paxosblock.protocol.messages",
         "LeaseError": "paxosblock.errors",
         "Listing": "paxosblock.api.namenode",
         "LocalCluster": "paxosblock.local.cluster",
         "MakeDirectory": "paxosblock.api.transaction",
         "Marker": "paxosblock.api.transaction",
+        "NameNodeStatus": "paxosblock.api.status",
         "NoSpaceError": "paxosblock.errors",
+        "Node": "paxosblock.local.node_process",
+        "NodeEntry": "paxosblock.local.cluster_folder",
+        "NodeStatus": "paxosblock.api.status",
         "NotDirectoryError": "paxosblock.errors",
         "NotFoundError": "paxosblock.errors",
         "NotLeaderError": "paxosblock.errors",
@@ -197,17 +254,27 @@ __getattr__, __dir__ = lazy_names(
         "OutcomeUnknownError": "paxosblock.errors",
         "PaxosBlockError": "paxosblock.errors",
         "ProtocolError": "paxosblock.errors",
+        "ReadReply": "paxosblock.protocol.messages",
+        "Registers": "paxosblock.protocol.types",
         "Rename": "paxosblock.api.transaction",
         "Replacement": "paxosblock.base.replacement",
         "ReplicaCheck": "paxosblock.client.check",
         "ReplicaHealth": "paxosblock.client.check",
+        "ReplicaState": "paxosblock.protocol.types",
+        "ReplicationStatus": "paxosblock.api.status",
+        "Role": "paxosblock.local.cluster_folder",
         "SafeModeError": "paxosblock.errors",
+        "SafeModeStatus": "paxosblock.api.status",
         "StorageError": "paxosblock.errors",
+        "StorageId": "paxosblock.protocol.types",
+        "StorageReport": "paxosblock.api.reports",
         "TransactionOutcome": "paxosblock.api.transaction",
         "Truncate": "paxosblock.api.transaction",
         "TruncatedError": "paxosblock.errors",
         "UnavailableError": "paxosblock.errors",
+        "Vote": "paxosblock.protocol.messages",
         "WriteOptions": "paxosblock.base.replacement",
+        "WriterId": "paxosblock.protocol.types",
         "__version__": "paxosblock.base.version",
     },
 )

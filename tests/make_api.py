@@ -19,6 +19,7 @@ COLUMNS: Final = 100
 PARTS: Final = (
     ("paxosblock", "client/blocking/sync.py", ("Client",)),
     ("paxosblock", "local/cluster.py", ("LocalCluster",)),
+    ("paxosblock", "local/node_process.py", ("Node",)),
     ("paxosblock", "client/blocking/sync.py", ("FileWriter", "FileReader")),
     ("`fs.blocks`", "client/blocking/sync.py", ("BlockVerbs", "DataNode")),
     ("paxosblock", "base/replacement.py", ("WriteOptions",)),
@@ -40,10 +41,10 @@ INHERITED: Final = {
 HEAD: Final = """# The Python API
 
 Made by `make generate` from the docstrings; a test compares them.
-`from paxosblock import ...` gives every class of this page, all errors, and `AsyncClient`. That has
-the methods of `Client` as coroutines (`await fs.stat(path)`, `async with fs.open(path) as file`,
-`async for`), with the same arguments. A `Client` can be pickled: Spark, dask and ray send it to
-other machines, where it makes connections of its own.
+`from paxosblock import ...` gives every class of this page, all errors, what methods take and
+return, and `AsyncClient`. That has the methods of `Client` as coroutines (`await fs.stat(path)`,
+`async with fs.open(path) as file`, `async for`), with the same arguments. A `Client` can be
+pickled: Spark, dask and ray send it to other machines, where it makes connections of its own.
 
 What each error lets a program conclude: [errors.md](errors.md). Other libraries:
 [fsspec.md](fsspec.md), [spark.md](spark.md). The settings of a client, fields of
@@ -51,7 +52,7 @@ What each error lets a program conclude: [errors.md](errors.md). Other libraries
 `Client(url, retry_for_s=5)`.
 """
 
-MADE_BY_OTHERS: Final = frozenset({"FileWriter", "FileReader", "BlockVerbs", "DataNode"})
+MADE_BY_OTHERS: Final = frozenset({"FileWriter", "FileReader", "BlockVerbs", "DataNode", "Node"})
 """Classes that no user makes."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Final
 
-from paxosblock import LocalCluster
+from paxosblock import ClientConfig, LocalCluster
 from paxosblock.base.settings import Setting, settings_of
 from paxosblock.base.units import format_duration, format_size
 from paxosblock.config import ENVIRONMENT_PREFIX, SECTIONS, Config
@@ -39,10 +39,10 @@ The environment wins over the file, and a flag or argument over both. Durations 
 their unit (`ms`, `s`, `min`, `h`, `d`; `B`, `KiB`, `MiB`, `GiB`); a setting that is not here is an
 error that names the nearest one. A file may hold the sections of all kinds.
 
-Of which cluster a command or `Client` speaks is told by `PAXOSBLOCK_NAMENODES=host:port,...`. A
-client's settings are fields of `paxosblock.ClientConfig` (`lease_interval` is
-`lease_interval_s` there, in seconds; a size ends in `_bytes`), and `storage_options` of fsspec,
-which also takes `namenodes` and `staging_ttl`. The options of Spark are in [spark.md](spark.md).
+`PAXOSBLOCK_NAMENODES=host:port,...` names the cluster that a command or `Client` speaks of. In
+Python a client's settings are keywords of `Client`, fields of `paxosblock.ClientConfig` and
+`storage_options` of fsspec, which also takes `namenodes` and `staging_ttl`: all by one name, which
+ends in `_s` where a number means seconds. The options of Spark are in [spark.md](spark.md).
 """
 
 METRICS_HEAD: Final = """# Metrics
@@ -69,7 +69,9 @@ def _section(config: type[Config]) -> Iterator[str]:
     prefix = f"{ENVIRONMENT_PREFIX}_{name.upper()}_"
     yield f"## {name}\n"
     yield f"In a file as `[{name}]`, in the environment as `{prefix}<SETTING>` in capitals.\n"
-    yield "| setting | default | expected | meaning |\n|---|---|---|---|"
+    in_python = config is ClientConfig
+    columns = ["setting", *["in Python"] * in_python, "default", "expected", "meaning"]
+    yield f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
     meanings, defaults = _meanings(config), config()
     made = {  # what each machine finds out for itself
         field.name: f"{getattr(field.default_factory, '__name__', '')}()"
@@ -80,8 +82,9 @@ def _section(config: type[Config]) -> Iterator[str]:
         default = made.get(setting.attribute) or written(
             setting, getattr(defaults, setting.attribute)
         )
-        meaning = meanings[setting.attribute]
-        yield f"| `{setting.name}` | `{default}` | {setting.kind.expected} | {meaning} |"
+        names = [f"`{setting.name}`", *[f"`{setting.attribute}`"] * in_python]
+        row = [*names, f"`{default}`", setting.kind.expected, meanings[setting.attribute]]
+        yield f"| {' | '.join(row)} |"
     yield ""
 
 

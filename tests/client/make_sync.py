@@ -72,7 +72,7 @@ CLASSES: Final = (
 
     Its length is linearizable: everything that was flushed before `open` was called is there. What
     is written later is not (see `Client.follow`). While its length is `undecided`, `size` waits for
-    it, and so does what needs it, for the client's `retry_for`; then it raises UnavailableError.
+    it, and so does what needs it, for the client's `retry_for_s`; then it raises UnavailableError.
 
     Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
     """,

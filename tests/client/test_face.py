@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import os
 import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import paxosblock
-from paxosblock import AsyncClient, Client, OnFailure, Replacement, WriteOptions, errors
+from paxosblock import (
+    AsyncClient,
+    BlockLocation,
+    BlockReceipt,
+    Client,
+    FileStatus,
+    FlushReceipt,
+    OnFailure,
+    Replacement,
+    Truncate,
+    WriteOptions,
+    errors,
+)
 from paxosblock.api import transaction
+from paxosblock.base.settings import settings_of
+from paxosblock.client.fsspec.options import config_of
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ConfigError,
@@ -37,6 +53,57 @@ def test_every_error_and_every_operation_of_a_transaction_comes_from_the_package
     assert names <= set(paxosblock.__all__)
 
 
+def test_what_methods_take_and_return_comes_from_the_package() -> None:
+    given = [getattr(paxosblock, name) for name in paxosblock.__all__]
+    spoken = {
+        name: kind.__qualname__
+        for each in given
+        if isinstance(each, type)
+        for kind in each.__mro__
+        if kind.__module__.startswith("paxosblock.")
+        for name in annotated_with(kind)
+    }
+    assert {"BlockRecord", "Vote", "Node", "ClusterStatus", "AnyPath"} <= spoken.keys()
+    assert not {name: where for name, where in spoken.items() if name not in paxosblock.__all__}
+
+
+def annotated_with(kind: type) -> Iterator[str]:
+    """Yield the names of our types with which public methods and fields of a class are annotated.
+
+    Kinds of settings are left out: a setting is a number, a text or an enum.
+    """
+    tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | {
+        name.name
+        for node in imports
+        if (node.module or "").startswith("paxosblock.")
+        and node.module != "paxosblock.base.settings"
+        for name in node.names
+    }
+    (body,) = (
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+    )
+    for each in body:
+        match each:
+            case ast.FunctionDef(name, args, returns=returned) | ast.AsyncFunctionDef(
+                name, args, returns=returned
+            ) if not name.startswith("_"):
+                every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
+                said = [*(each.annotation for each in every), returned]
+            case ast.AnnAssign(ast.Name(name), annotation) if not (
+                name.startswith("_") or "ClassVar" in ast.unparse(annotation)
+            ):
+                said = [annotation]
+            case _:
+                continue
+        for node in (node for part in said if part is not None for node in ast.walk(part)):
+            if isinstance(node, ast.Name) and node.id in ours:
+                yield node.id
+
+
 @pytest.mark.parametrize("name", paxosblock.__all__)
 def test_each_name_of_the_package_can_be_had(name: str) -> None:
     assert getattr(paxosblock, name) is not None
@@ -45,6 +112,23 @@ def test_each_name_of_the_package_can_be_had(name: str) -> None:
 def test_a_setting_is_a_keyword_of_a_client() -> None:
     with Client(NOBODY, retry_for_s=5, chunk_size="64KiB") as fs:
         assert (fs.config.retry_for_s, fs.config.chunk_size) == (5, 65536)
+
+
+def test_sizes_and_times_have_one_name_in_python() -> None:
+    for setting in settings_of(ClientConfig).values():
+        unit = {"_bytes": "_size"}.get(setting.kind.suffix, setting.kind.suffix)
+        assert setting.attribute.endswith(unit)
+    for answer in (FileStatus, FlushReceipt, BlockReceipt, BlockLocation, WriteOptions, Truncate):
+        for field in answer.__annotations__:
+            assert not field.endswith(("_bytes", "_ms", "length")), field
+
+
+def test_fsspec_takes_the_keywords_of_a_client() -> None:
+    settings: dict[str, Any] = {"retry_for_s": 5, "chunk_size": "64KiB", "hung_after_s": "2s"}
+    with Client(NOBODY, **settings) as fs:
+        assert config_of(settings) == fs.config
+    with pytest.raises(ConfigError, match="unknown storage option 'retry_for'; did you mean"):
+        config_of({"retry_for": "5s"})
 
 
 def test_keywords_stand_over_the_configuration() -> None:

@@ -86,7 +86,7 @@ async def test_a_piece_that_is_held_stays_as_it_is_whoever_counts_references(
     count = sys.getrefcount
     monkeypatch.setattr(sys, "getrefcount", lambda it: count(it) - 2)
     data = os.urandom(300 * KIB)
-    async with stored(data, prefetch_bytes=8 * KIB) as (_, fs), await fs.open("/a") as file:
+    async with stored(data, prefetch_size=8 * KIB) as (_, fs), await fs.open("/a") as file:
         first = await file.next_piece()
         before = bytes(first)
         rest = [bytes(piece) async for piece in file.pieces()]
@@ -293,7 +293,7 @@ async def test_one_living_replica_is_enough_to_read_a_finalized_file() -> None:
 
 
 async def test_a_datanode_that_dies_in_mid_read_is_not_noticed() -> None:
-    async with stored(prefetch_bytes=1) as (cluster, fs), await fs.open("/a") as file:
+    async with stored(prefetch_size=1) as (cluster, fs), await fs.open("/a") as file:
         begin = await file.read(10)
         for node in cluster.nodes[:2]:
             await cluster.kill(node)

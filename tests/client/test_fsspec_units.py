@@ -45,7 +45,7 @@ def test_storage_options_are_settings_of_the_client(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PAXOSBLOCK_CLIENT_WINDOW", "7")
     monkeypatch.setenv("PAXOSBLOCK_CLIENT_REPLICATION", "5")
     config = config_of(
-        {"replication": 2, "durability": "memory", "block_size": "1MiB", "retry_for": "5s"}
+        {"replication": 2, "durability": "memory", "block_size": "1MiB", "retry_for_s": "5s"}
     )
     assert (config.replication, config.durability) == (2, Durability.MEMORY)
     assert (config.block_size, config.retry_for_s) == (1024 * 1024, 5.0)

@@ -21,7 +21,7 @@ DATA = os.urandom(96 * KIB)
 @asynccontextmanager
 async def half_read() -> AsyncIterator[tuple[MemoryCluster, AsyncClient, AsyncFileReader]]:
     """Six nodes, the first ones nearer, and a file of three blocks of which half was read."""
-    async with memory_cluster(6, prefetch_bytes=4 * KIB, host="here") as (cluster, fs):
+    async with memory_cluster(6, prefetch_size=4 * KIB, host="here") as (cluster, fs):
         cluster.distances = {("here", at): n for n, at in enumerate(cluster.by_storage)}
         async with await fs.create("/a", chunk_size=4 * KIB, block_size=32 * KIB) as out:
             await out.write(DATA)

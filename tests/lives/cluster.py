@@ -53,7 +53,7 @@ CLIENT_CONFIG: Final = ClientConfig(
     chunk_size=CHUNK_BYTES,
     block_size=BLOCK_BYTES,
     retry_for_s=20.0,
-    prefetch_bytes=4 * CHUNK_BYTES,
+    prefetch_size=4 * CHUNK_BYTES,
 )
 
 

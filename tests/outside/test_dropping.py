@@ -347,7 +347,7 @@ def test_a_cluster_that_is_gone_at_the_end_is_told(
 ) -> None:
     """Of what was not published. Of what was, there is nothing to say, and little to wait for."""
     script = """
-options = {"staging_ttl": "3s", "retry_for": sys.argv[2]}
+options = {"staging_ttl": "3s", "retry_for_s": sys.argv[2]}
 fs = fsspec.filesystem("paxosblock", namenodes=fs.namenodes, **options)
 out = fs.open(path + "/a", "wb")
 out.write(b"all")

@@ -252,7 +252,7 @@ def test_a_url_without_a_host_takes_the_environment(
             {"replicaton": 2},
             "unknown storage option 'replicaton'; did you",
         ),
-        ("paxosblock://host:1/a", {"replication": 0}, "storage option replication = 0: expected"),
+        ("paxosblock://host:1/a", {"replication": 0}, "replication = 0: expected"),
         ("paxosblock://host:1/a", {"durability": "tape"}, 'one of "disk", "memory"'),
         ("paxosblock://host:1/a", {"staging_ttl": "soon"}, "soon"),
     ],
@@ -269,7 +269,7 @@ def test_a_wrong_url_or_option_is_one_line_that_says_what_is_wrong(
 def test_no_namenode_is_an_error_and_never_an_empty_listing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    fs = PaxosBlockFileSystem(f"127.0.0.1:{port}", retry_for="0s", skip_instance_cache=True)
+    fs = PaxosBlockFileSystem(f"127.0.0.1:{port}", retry_for_s=0, skip_instance_cache=True)
     for verb in (fs.find, fs.exists, fs.isfile, fs.isdir, fs.cat_file, fs.ls, fs.glob, fs.du):
         with pytest.raises(UnavailableError):
             verb("/a*" if verb == fs.glob else "/a")

@@ -82,7 +82,7 @@ def test_get_leaves_no_short_copy(
 def test_fsspec_and_spark_do_not_take_the_beginning_for_the_file(
     cluster: LocalCluster, fs: Client
 ) -> None:
-    remote = fsspec.filesystem("paxosblock", namenodes=",".join(cluster.addresses), retry_for="1s")
+    remote = fsspec.filesystem("paxosblock", namenodes=",".join(cluster.addresses), retry_for_s=1)
     for read in (remote.open, remote.cat_file):
         with pytest.raises(UnavailableError, match=REASON):
             read(PATH)

@@ -266,7 +266,7 @@ class Client(ClientBase):
         Raises:
             InvalidRequestError: a time to live that is not a time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
-            OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
+            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been made.
         """
         return self._run(
             self._async.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s
@@ -279,7 +279,7 @@ class Client(ClientBase):
 
         Raises:
             NotFoundError, ExistsError: no source; or a destination that is there already.
-            OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
+            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been moved.
         """
         return self._run(self._async.rename, source, destination, overwrite=overwrite)
 
@@ -290,7 +290,7 @@ class Client(ClientBase):
 
         Raises:
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
-            OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
+            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been deleted.
         """
         return self._run(self._async.delete, path, recursive=recursive)
 
@@ -304,7 +304,7 @@ class Client(ClientBase):
             NotFoundError, IsDirectoryError: one of them is not a file.
             LeaseError: one of them is being written.
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
-            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.concat, target, sources)
 
@@ -317,7 +317,7 @@ class Client(ClientBase):
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
-            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.set_replication, path, replication)
 
@@ -344,7 +344,7 @@ class Client(ClientBase):
             PaxosBlockError: what the first operation that cannot be done raises by itself; its
                 text tells which one it is. Nothing was done.
             InvalidRequestError: no operations or too many; a version below 0.
-            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
+            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for_s`; it may have been
                 applied.
         """
         return self._run(self._async.transact, ops, once=once, keep_for_s=keep_for_s)
@@ -360,7 +360,7 @@ class Client(ClientBase):
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
             NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
-            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.truncate, path, size)
 
@@ -505,7 +505,7 @@ class FileReader(FileReaderBase):
 
     Its length is linearizable: everything that was flushed before `open` was called is there. What
     is written later is not (see `Client.follow`). While its length is `undecided`, `size` waits for
-    it, and so does what needs it, for the client's `retry_for`; then it raises UnavailableError.
+    it, and so does what needs it, for the client's `retry_for_s`; then it raises UnavailableError.
 
     Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
     """
@@ -527,7 +527,7 @@ class FileReader(FileReaderBase):
         `offset`, wait only until it is decided whether the file has that byte.
 
         Raises:
-            UnavailableError: too few replicas of the last block answered for `retry_for`.
+            UnavailableError: too few replicas of the last block answered for `retry_for_s`.
             NotFoundError: the file was deleted or replaced meanwhile.
         """
         return self._run(self._async.decide, offset)

@@ -174,8 +174,8 @@ class PaxosBlockFileSystem(AsyncFileSystem):
             namenodes: `host:port[,host:port]`, as in a URL; None takes PAXOSBLOCK_NAMENODES.
             staging_ttl: how long unpublished files stay after a program was killed.
             asynchronous, loop, batch_size: as for any asynchronous file system of fsspec.
-            settings: of the client, as its configuration file has them: `replication`,
-                `block_size`, `durability`, `chunk_size`, `window`, `retry_for`, ...
+            settings: of the client, as `Client` takes them: `replication`, `block_size`,
+                `durability`, `chunk_size`, `window`, `retry_for_s`, ...
 
         Raises:
             ConfigError: no cluster is named, an option is unknown, or a value makes no sense.

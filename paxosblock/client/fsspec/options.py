@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from paxosblock.base.settings import did_you_mean, settings_of
+from paxosblock.base.settings import did_you_mean
 from paxosblock.client.names.url import SCHEME, parse_url
-from paxosblock.config import ClientConfig, load_config
+from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import ConfigError
 
 NAMENODES: Final = "namenodes"
@@ -41,18 +41,14 @@ def config_of(options: Mapping[str, Any]) -> ClientConfig:
     """Return the client's settings, from storage options over the environment over the defaults.
 
     Args:
-        options: settings of `ClientConfig` by the name they have in a configuration file.
+        options: settings as `Client` takes them, by the names of `ClientConfig`'s attributes.
 
     Raises:
         ConfigError: an option that is unknown, or a value that makes no sense.
     """
-    settings = settings_of(ClientConfig)
-    values = {}
-    for name, written in options.items():
-        if name in _OF_FSSPEC:
-            continue
-        if name not in settings:
-            known = [NAMENODES, STAGING_TTL, *settings]
+    settings = {name: value for name, value in options.items() if name not in _OF_FSSPEC}
+    known = [NAMENODES, STAGING_TTL, *(field.name for field in dataclasses.fields(ClientConfig))]
+    for name in settings:
+        if name not in known:
             raise ConfigError(f"unknown storage option {name!r}{did_you_mean(name, known)}")
-        values[settings[name].attribute] = settings[name].read(written, f"storage option {name}")
-    return dataclasses.replace(load_config(ClientConfig), **values)
+    return with_settings(load_config(ClientConfig), settings)

@@ -140,7 +140,7 @@ class BlockReader:
 
         Raises:
             CorruptionError: every replica is damaged; all were reported.
-            UnavailableError: no replica served the bytes within the client's `retry_for`.
+            UnavailableError: no replica served the bytes within the client's `retry_for_s`.
             NotFoundError: the block was deleted meanwhile.
             TruncatedError: it was cut, or cut off from its file.
         """

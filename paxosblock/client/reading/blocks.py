@@ -77,7 +77,7 @@ class Blocks:
         Raises:
             NotFoundError: the page is not here, and the file was deleted or joined to another.
             TruncatedError: the page is not here, and the file was truncated.
-            UnavailableError: no NameNode answered within the client's `retry_for`.
+            UnavailableError: no NameNode answered within the client's `retry_for_s`.
         """
         reader = self.known(offset)
         if reader is None:

@@ -35,7 +35,7 @@ class AsyncFileReader:
     While `undecided` is not "", nobody can tell how long the last block is, and only the first
     `decided_size` bytes are here. They are read as usual, and a read that would go beyond them
     returns what there is up to there. The next one waits for the length, for the client's
-    `retry_for`, and goes on or raises UnavailableError: `b""` is always the end of the file.
+    `retry_for_s`, and goes on or raises UnavailableError: `b""` is always the end of the file.
 
     When the file is truncated, reads go on with its old content as long as that is still there;
     after that they raise TruncatedError. They never return a mixture of two states of the file.
@@ -94,7 +94,7 @@ class AsyncFileReader:
         `offset`, wait only until it is decided whether the file has that byte.
 
         Raises:
-            UnavailableError: too few replicas of the last block answered for `retry_for`.
+            UnavailableError: too few replicas of the last block answered for `retry_for_s`.
             NotFoundError: the file was deleted or replaced meanwhile.
         """
         offset = sys.maxsize if offset is None else offset
@@ -258,7 +258,7 @@ class AsyncFileReader:
         return ahead
 
     def _prefetcher(self, start: int, stop: int, *, eager: bool = False) -> Prefetcher:
-        ahead_bytes = self._core.config.prefetch_bytes
+        ahead_bytes = self._core.config.prefetch_size
         return Prefetcher(self._blocks, start, stop, ahead_bytes, eager=eager)
 
     def _forget_ahead(self) -> None:

@@ -61,7 +61,7 @@ class Follower:
         Raises:
             NotFoundError: the file does not exist, or was deleted or replaced meanwhile.
             TruncatedError: it was truncated meanwhile, or lost bytes to a recovery by force.
-            UnavailableError: blocks could not be read for the client's `retry_for`.
+            UnavailableError: blocks could not be read for the client's `retry_for_s`.
         """
         backoff, paused_s = _backoff(LONGEST_PAUSE_S), LONGEST_PAUSE_S
         while True:
@@ -118,7 +118,7 @@ class Follower:
         if self.position >= blocks.size_bytes:
             return
         self._block = extents[-1].block
-        ahead_bytes = self.core.config.prefetch_bytes
+        ahead_bytes = self.core.config.prefetch_size
         ahead = Prefetcher(blocks, self.position, blocks.size_bytes, ahead_bytes)
         try:
             while self.position < blocks.size_bytes:

@@ -71,7 +71,7 @@ async def readable_file(
 ) -> ReadableFile:
     """Look at a file, linearizably (K10, R2): the records are read after the call began.
 
-    Waits `patience_s` for the length of the last block, None: the client's `retry_for`. It may be
+    Waits `patience_s` for the length of the last block, None: the client's `retry_for_s`. It may be
     undecided even then, for too few of its replicas answer. With a `file_id` it is the file of that
     id, whatever it is called.
 
@@ -90,7 +90,7 @@ async def whole_file(core: ClientCore, path: str, consistency: Consistency) -> R
     """`readable_file` for those who need the whole file.
 
     Raises:
-        UnavailableError: the length was not decided within the client's `retry_for`.
+        UnavailableError: the length was not decided within the client's `retry_for_s`.
         NotFoundError, IsDirectoryError: as `readable_file`.
     """
     found = await readable_file(core, path, consistency)

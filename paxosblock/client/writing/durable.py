@@ -24,7 +24,7 @@ async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
         The number of members that said so.
 
     Raises:
-        DeadlineError: they did not within the client's `retry_for`.
+        DeadlineError: they did not within the client's `retry_for_s`.
     """
     backoff = Backoff(core.config.retry_for_s)
     while True:
