@@ -84,14 +84,17 @@ class NodeConfig(Config):
     max_connections: Count = 8192
     """Connections at a time, as far as the process has descriptors (see `ulimit -n`): a NameNode
     gives them three quarters, a DataNode, which keeps a file open for each block that is written,
-    half. When more come, idle ones are closed, the longest idle first."""
+    half. When more come, idle ones are closed, the longest idle first. Beside them an eighth as
+    many, at least 16, may have proven nothing yet (the access secret, or without one a whole
+    request): of those the oldest is closed when more come."""
     max_connections_per_address: Count = 4096
     """The same for those from one address, and never more than three quarters of all."""
     request_head_timeout_s: Seconds = 10.0
     """Seconds a connection may take to send the head of its first request, or the rest of one."""
     request_stall_timeout_s: Seconds = 10.0
-    """Seconds in which the body of a request may bring less than 64 KiB, unless it ends, and a data
-    stream no first frame, or nothing of a frame's rest (it is closed within twice that).
+    """Seconds in which the body of a request may bring less than 64 KiB, unless it ends, of an
+    answer less than 64 KiB may be read, and a data stream may bring no first frame, or nothing of a
+    frame's rest (it is closed within twice that).
     """
     request_memory_bytes: Bytes = 128 * MIB
     """Bytes of long requests (above 16 KiB) that may be under way; a further one gets the answer to

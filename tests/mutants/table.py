@@ -1364,16 +1364,16 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a stream beyond the cap stays",
-        "net/streams/stream_server.py",
-        "            _refuse_spare(request)\n",
-        "",
+        "net/port/admission.py",
+        "        elif not stays and self._spare_count < SPARE_COUNT:\n",
+        "        elif self._spare_count < SPARE_COUNT:\n",
         FLOODS,
     ),
     _node(
         "one address has as many connections as it likes",
         "net/port/admission.py",
-        "        if len(own) >= self._caps.address:\n",
-        "        if len(own) > self._caps.node:\n",
+        "(address, ())) >= self._caps.address:\n",
+        "(address, ())) > self._caps.node:\n",
         "tests/net/test_admission.py",
     ),
     _node(

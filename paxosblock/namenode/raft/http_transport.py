@@ -33,7 +33,7 @@ from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Open
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port import upgrade, upgrade_server
 from paxosblock.net.port.access_server import add_without_token
-from paxosblock.net.port.admission import Slot
+from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.handshake import (
     NONCE_BYTES,
     SECRET_BYTES_MIN,
@@ -152,7 +152,7 @@ class HttpTransport:
             NONCE: handshake.called_nonce.hex(),
             PROOF: handshake.proof(self._secret).hex(),
         }
-        receiver.slot = upgrade_server.take_over(request, transport, receiver, answer)
+        receiver.hold(upgrade_server.take_over(request, transport, receiver, answer))
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     # -- for links and receivers ------------------------------------------------------------------
@@ -210,6 +210,27 @@ class _Receiver(asyncio.Protocol):
         """Its slot among the connections of clients, until the caller has proven to be a member."""
         self._transport: asyncio.BaseTransport | None = None
         self._patience: asyncio.TimerHandle | None = None
+
+    # -- for the admission: one that has proven itself no longer counts there --------------------
+
+    def hold(self, slot: Slot) -> None:
+        """Hold this slot until the caller has proven to be a member."""
+        self.slot = slot
+        slot.holder = self
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+    @property
+    def idle_rank(self) -> tuple[Rank, float]:
+        return Rank.UNUSED, 0.0
+
+    def dismiss(self) -> None:
+        """Close it, as it has proven nothing."""
+        self.abort()
+
+    # -- the connection ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport

@@ -49,6 +49,7 @@ from paxosblock.namenode.raft.admission import (
 from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
 from paxosblock.namenode.raft.question import Question
 from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.http_server import slot_of
 
 SEED_PATH: Final = "/raft/seed"
 JOIN_WITHIN_S: Final = 30.0
@@ -129,6 +130,10 @@ class Seeds:
             )
         except AccessDeniedError as error:
             return _refusal(403, str(error))
+        try:
+            slot_of(request).prove()  # else a stranger could take its place while it reads
+        except UnavailableError as error:
+            return _refusal(503, str(error))
         if not self._lineage.name:
             return _refusal(503, f"{self._address} is no member yet")
         self._asking[question.caller] = said

@@ -33,6 +33,7 @@ from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.bodies import PROGRESS_BYTES, Bodies
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
+from paxosblock.net.port.unread import UnreadWatch
 from paxosblock.net.wire import encode_error
 
 UNDER_WAY_MAX: Final = 1024
@@ -116,8 +117,7 @@ class ServedCalls(asyncio.Protocol):
         """Takes calls again, after others had their turn."""
         self._reading = True
         self._stall: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
-        """Closes it when nobody reads its answers."""
+        self._unread = UnreadWatch(bodies.limits.stall_s, self._give_up_unread)
         self._closed = asyncio.Event()
 
     # -- for the admission ------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class ServedCalls(asyncio.Protocol):
         self._slot = slot
         if self._transport is None:
             slot.release()
-        elif not slot.spare:
+        else:
             slot.holder = self
 
     @property
@@ -144,7 +144,7 @@ class ServedCalls(asyncio.Protocol):
         return Rank.HALF if self._frames.held_bytes else Rank.USED, self._used_s
 
     def dismiss(self) -> None:
-        """Close it; it is idle."""
+        """Close it; it is idle, or has proven nothing."""
         self._say_goodbye(UnavailableError("the node needs the connection for others; try again"))
 
     async def close(self) -> None:
@@ -174,7 +174,7 @@ class ServedCalls(asyncio.Protocol):
         self._transport = None
         self._leaving = True
         self._watch_no_stall()
-        self._watch_unread_no_more()
+        self._unread.end()
         self._counted_bytes = self._bodies.count(0, self._counted_bytes, "")
         self._slot.release()
         self._closed.set()
@@ -182,11 +182,11 @@ class ServedCalls(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = False
-        self._unread = self._loop.call_later(self._bodies.limits.stall_s, self._give_up_unread)
+        self._unread.begin(self._transport)
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._watch_unread_no_more()
+        self._unread.end()
         self._take()
 
     def data_received(self, data: bytes) -> None:
@@ -334,13 +334,7 @@ class ServedCalls(asyncio.Protocol):
             self._stall.cancel()
             self._stall = None
 
-    def _watch_unread_no_more(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-
     def _give_up_unread(self) -> None:
-        self._unread = None
         if self._transport is not None:
             self._bodies.refusals.count(Refusal.ANSWER_UNREAD, self._slot.address)
             self._transport.abort()

@@ -9,8 +9,9 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from paxosblock.errors import AccessDeniedError
+from paxosblock.errors import AccessDeniedError, UnavailableError
 from paxosblock.net.port.access import NONCE, TO, Access
+from paxosblock.net.port.http_server import slot_of
 from paxosblock.net.port.own_names import OWN_NAMES, is_own
 from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.port.upgrade_server import refusal
@@ -30,20 +31,32 @@ def add_without_token(app: web.Application, path: str, handler: Handler) -> None
 
 def http_demand(access: Access, refusals: Refusals) -> Middleware:
     """Return the middleware by which all paths but those (`add_without_token`) demand a token, and
-    no page in a browser."""
+    no page in a browser. By such a request a connection proves enough to get a place; by one that
+    everybody may make it proves nothing, and gives way to any other."""
 
     @web.middleware
     async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in request.app.get(_WITHOUT_TOKEN, ()):
-            token, why = request.headers.get("Authorization", ""), Refusal.WEB_PAGE
+        if request.path in request.app.get(_WITHOUT_TOKEN, ()):
+            return await handler(request)
+        token, why = request.headers.get("Authorization", ""), Refusal.WEB_PAGE
+        try:
+            _check_no_page(request, named=not access.demands(offered=bool(token)))
+            why = Refusal.NO_ACCESS
+            _check_token(access, token, request)
+        except AccessDeniedError as error:
+            refusals.count(why, request.remote or "")
+            return refusal(error)
+        slot = slot_of(request)
+        # Where nobody proves a secret, a request must be whole to count: `Bodies` sees its end.
+        if not access.is_open or request.content.is_eof():
             try:
-                _check_no_page(request, named=not access.demands(offered=bool(token)))
-                why = Refusal.NO_ACCESS
-                _check_token(access, token, request)
-            except AccessDeniedError as error:
-                refusals.count(why, request.remote or "")
+                slot.prove()
+            except UnavailableError as error:
                 return refusal(error)
-        return await handler(request)
+        response = await handler(request)
+        if slot.spare:
+            response.force_close()
+        return response
 
     return demand
 

@@ -20,7 +20,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.net.port.http_server import STALL_S, HttpConnection
+from paxosblock.net.port.http_server import STALL_S, HttpConnection, slot_of
 from paxosblock.net.port.refusals import Refusal, Refusals
 
 SMALL_BODY_BYTES: Final = 16 * KIB
@@ -52,7 +52,8 @@ class Bodies:
 
         Raises:
             InvalidRequestError: it is too long, or ended before its end.
-            UnavailableError: other bodies use all the memory for bodies.
+            UnavailableError: other bodies use all the memory for bodies, or the node has no place
+                left for this connection.
             DeadlineError: it stood still or came too slowly; the connection is closed.
         """
         if request.content.is_eof():  # it came together with the head, as nearly all bodies do
@@ -74,6 +75,7 @@ class Bodies:
             raise InvalidRequestError(f"the request ended before its end: {error}") from error
         finally:
             self.count(0, counted(len(body)), "")
+        slot_of(request).prove()
         return body
 
     async def _read_parts(self, request: web.BaseRequest, body: bytearray) -> None:

@@ -7,9 +7,11 @@ from typing import Self, cast
 
 from aiohttp import web
 
-from paxosblock.errors import AccessDeniedError
+from paxosblock.errors import AccessDeniedError, UnavailableError
 from paxosblock.net.port.access import Access, Challenge
+from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.handshake import PROOF_BYTES
+from paxosblock.net.port.http_server import slot_of
 from paxosblock.net.port.own_names import is_own
 from paxosblock.net.port.refusals import Refusal, Refusals
 
@@ -21,32 +23,41 @@ class Doorkeeper(asyncio.BufferedProtocol):
     proof. The doorkeeper reads no byte too many: its buffer ends with the proof.
     """
 
-    def __init__(self, challenge: Challenge, refusals: Refusals) -> None:
-        """Count in `refusals` a caller that does not meet the `challenge`."""
+    def __init__(self, challenge: Challenge, refusals: Refusals, *, stays: bool) -> None:
+        """Count in `refusals` a caller that does not meet the `challenge`; `stays` as in `of`."""
         self._challenge = challenge
         self._refusals = refusals
+        self._stays = stays
+        self._slot = Slot(None, "")
         self._behind: asyncio.BaseProtocol = asyncio.Protocol()
         self._proof = bytearray(PROOF_BYTES)
         self._came = 0
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    def of(cls, access: Access, request: web.Request, refusals: Refusals) -> Self | None:
-        """Make the one for a caller that sent this `request`; None: everybody has access.
+    def of(
+        cls, access: Access, request: web.Request, refusals: Refusals, *, stays: bool = False
+    ) -> Self | None:
+        """Make the one for a caller that sent this `request`; None: everybody has access, and by
+        its request it has proven enough. `stays`: one call is of no use to it.
 
         Raises:
             AccessDeniedError: the caller offers no proof, or wants another node.
+            UnavailableError: everybody has access, and the node has no place left.
         """
         try:
             challenge = access.challenge(request.path, request.headers, is_own(request))
         except AccessDeniedError:
             refusals.count(Refusal.NO_ACCESS, request.remote or "")
             raise
-        return None if challenge is None else cls(challenge, refusals)
+        if challenge is None:
+            slot_of(request).prove(stays=stays)
+            return None
+        return cls(challenge, refusals, stays=stays)
 
-    def before(self, protocol: asyncio.BaseProtocol) -> Self:
-        """Stand before this protocol."""
-        self._behind = protocol
+    def before(self, protocol: asyncio.BaseProtocol, slot: Slot) -> Self:
+        """Stand before this protocol, whose connection has this slot."""
+        self._behind, self._slot = protocol, slot
         return self
 
     @property
@@ -71,10 +82,18 @@ class Doorkeeper(asyncio.BufferedProtocol):
         if self._challenge.met_by(bytes(self._proof)):
             transport.set_protocol(self._behind)
             transport.resume_reading()
+            self._let_in()
         else:
             host, *_ = transport.get_extra_info("peername") or ("",)
             self._refusals.count(Refusal.NO_ACCESS, host)
             transport.abort()
+
+    def _let_in(self) -> None:
+        try:
+            self._slot.prove(stays=self._stays)
+        except UnavailableError:
+            if self._slot.holder is not None:  # it tells the caller, in its own protocol
+                self._slot.holder.dismiss()
 
     def pause_writing(self) -> None:
         self._behind.pause_writing()

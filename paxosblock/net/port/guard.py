@@ -61,6 +61,11 @@ class Guard:
             "connections", "Connections that count for the cap.", lambda: connections.count
         )
         metrics.observe(
+            "connections_unproven",
+            "Those of them that have proven nothing yet: they give way to newer ones.",
+            lambda: connections.unproven_count,
+        )
+        metrics.observe(
             "access_open",
             "1 where whoever reaches the node is served: it has no access secret, or demands none.",
             lambda: self.access.is_open,

@@ -4,17 +4,16 @@ are not HTTP."""
 from __future__ import annotations
 
 import asyncio
-import functools
 from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from paxosblock.base.units import KIB
 from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.port.unread import UnreadWatch
 
 STALL_S: Final = 10.0
 """Seconds for which a peer may send or read nothing of what is under way."""
@@ -78,7 +77,6 @@ class HttpConnection(RequestHandler):
         "_handed_over",
         "_head_bytes",
         "_heads",
-        "_stall_s",
         "_unread",
         "_used_s",
         "reads_body",
@@ -103,16 +101,12 @@ class HttpConnection(RequestHandler):
         self.slot = slot
         self.reads_body = False
         """True while it waits for the rest of a body, and nothing is done for it."""
-        self._stall_s = stall_s
-        self._unread: asyncio.TimerHandle | None = None
+        self._unread = UnreadWatch(stall_s, self._give_up_unread)
         self._head_bytes = 0
         self._heads = heads
         self._handed_over = False
         self._used_s = loop.time()
-        if slot.spare:
-            self._request_factory = functools.partial(_the_last, self._request_factory)
-        else:
-            slot.holder = self
+        slot.holder = self
 
     # -- for the admission ------------------------------------------------------------------------
 
@@ -129,7 +123,7 @@ class HttpConnection(RequestHandler):
         return Rank.HALF if self.reads_body else Rank.USED, self._used_s
 
     def dismiss(self) -> None:
-        """Close it, even if its peer does not read what was answered."""
+        """Close it, even if its peer does not read what was answered, or is not answered yet."""
         transport = self.transport
         self.force_close()
         if transport is not None:
@@ -137,19 +131,13 @@ class HttpConnection(RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self._loop.call_later(self._stall_s, self._give_up_unread)
+        self._unread.begin(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._watch_unread_no_more()
-
-    def _watch_unread_no_more(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        self._unread.end()
 
     def _give_up_unread(self) -> None:
-        self._unread = None
         self._heads.refusals.count(Refusal.ANSWER_UNREAD, self.slot.address)
         self.dismiss()
 
@@ -172,7 +160,7 @@ class HttpConnection(RequestHandler):
         if idle_task is not None:
             idle_task.cancel()
         self._heads.end(self)
-        self._watch_unread_no_more()
+        self._unread.end()
         if not self._handed_over:
             self.slot.release()
 
@@ -210,7 +198,7 @@ class HttpConnection(RequestHandler):
             super().log_exception(*args, **kw)
 
 
-def _the_last(make: Any, message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
-    """Make a request whose answer closes the connection."""
-    request: web.BaseRequest = make(message._replace(should_close=True), *rest)
-    return request
+def slot_of(request: web.BaseRequest) -> Slot:
+    """Return the slot of the connection on which a request came."""
+    connection = request.protocol
+    return connection.slot if isinstance(connection, HttpConnection) else Slot(None, "")

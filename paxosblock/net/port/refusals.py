@@ -22,6 +22,7 @@ class Refusal(enum.Enum):
     NODE_FULL = "node_full"
     ADDRESS_FULL = "address_full"
     IDLE = "idle"
+    UNPROVEN = "unproven"
     NO_HEAD = "no_head"
     ANSWER_UNREAD = "answer_unread"
     BODY_STALLED = "body_stalled"
@@ -36,6 +37,7 @@ _WORDS: Final = {
     Refusal.NODE_FULL: "connections refused: the node has as many as it takes",
     Refusal.ADDRESS_FULL: "connections refused: their address has as many as one may have",
     Refusal.IDLE: "idle connections closed to make room for new ones",
+    Refusal.UNPROVEN: "connections closed that had proven nothing, to make room for new ones",
     Refusal.NO_HEAD: "connections closed on which no request came in time",
     Refusal.ANSWER_UNREAD: "connections closed whose peers did not read their answers",
     Refusal.BODY_STALLED: "requests given up that came too slowly",

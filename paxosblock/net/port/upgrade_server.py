@@ -44,10 +44,10 @@ def take_over(
     Returns:
         The connection's slot, to release when the connection is lost or no longer counts.
     """
-    if doorkeeper is not None:
-        protocol, headers = doorkeeper.before(protocol), {**headers, **doorkeeper.headers}
     http = request.protocol
     slot = http.hand_over() if isinstance(http, HttpConnection) else Slot(None, "")
+    if doorkeeper is not None:
+        protocol, headers = doorkeeper.before(protocol, slot), {**headers, **doorkeeper.headers}
     # A uvloop transport chooses how to read when reading starts: buffered or not.
     transport.pause_reading()
     transport.set_protocol(protocol)

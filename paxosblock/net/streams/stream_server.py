@@ -12,7 +12,7 @@ from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.doorkeeper import Doorkeeper
-from paxosblock.net.port.http_server import STALL_S, HttpConnection
+from paxosblock.net.port.http_server import STALL_S
 from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler
 from paxosblock.net.streams.stream import STREAM_PATH, UPGRADE, close_connections
@@ -49,8 +49,7 @@ def upgrade_handler(
         if request.headers.get("Upgrade", "").lower() != UPGRADE:
             return upgrade_server.unknown_protocol(STREAM_PATH, UPGRADE)
         try:
-            _refuse_spare(request)
-            doorkeeper = Doorkeeper.of(access, request, refused)
+            doorkeeper = Doorkeeper.of(access, request, refused, stays=True)
             handler = make_handler(request)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)
@@ -88,7 +87,7 @@ class _Unused:
         return Rank.UNUSED, self._since_s
 
     def dismiss(self) -> None:
-        self._connection.abort(UnavailableError("the node needs the connection for others"))
+        self._connection.close(UnavailableError("the node needs the connection for others"))
 
 
 class _StallWatch:
@@ -123,10 +122,3 @@ class _StallWatch:
         why = Refusal.BODY_STALLED if connection.received_bytes else Refusal.NO_HEAD
         self._refusals.count(why, connection.peer)
         connection.abort(DeadlineError(f"{connection.peer} did not send the rest of a frame"))
-
-
-def _refuse_spare(request: web.Request) -> None:
-    """Raise UnavailableError if the connection is beyond the cap, and so must not stay."""
-    http = request.protocol
-    if isinstance(http, HttpConnection) and http.slot.spare:
-        raise UnavailableError("the node has as many connections as it takes; try again")
