@@ -1329,9 +1329,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a connection beyond the cap stays for a second request",
-        "net/port/http_server.py",
-        "should_close=True",
-        "should_close=message.should_close",
+        "net/port/access_server.py",
+        "        if slot.spare:\n",
+        "        if False:\n",
         FLOODS,
     ),
     _node(
@@ -2038,10 +2038,24 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "an answer that nobody reads keeps its place",
-        "net/port/http_server.py",
-        "        self._unread = self._loop.call_later(self._stall_s, self._give_up_unread)\n",
-        "        self._unread = self._loop.call_later(1e6, self._give_up_unread)\n",
+        "net/port/unread.py",
+        "call_later(self._stall_s, self._look, transport",
+        "call_later(1e6, self._look, transport",
         "tests/net/test_stuck_peers.py",
+    ),
+    _node(
+        "an answer that is read slowly is not read to its end",
+        "net/port/unread.py",
+        ">= PROGRESS_BYTES:",
+        ">= 1 << 60:",
+        "tests/net/test_stuck_peers.py",
+    ),
+    _node(
+        "one that proved nothing keeps its place",
+        "net/port/admission.py",
+        "        if self._unproven.count >= self._caps.unproven and not self._close_unproven():\n",
+        "        if self._unproven.count >= self._caps.unproven:\n",
+        "tests/net/test_admission.py",
     ),
     _node(
         "what is no text gets no answer",
