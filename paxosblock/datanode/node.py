@@ -81,13 +81,14 @@ class DataNode:
             for volume in self.volumes
         )
         self._reporter = Reporter(node, namenodes, self, client, config)
+        self._transfer = Transfer(
+            pace=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
+            reserved_bytes=config.reserved_space_bytes,
+            access=client.access,
+        )
         self.acceptor = Acceptor(
             self.volumes,
-            Transfer(
-                pace=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
-                reserved_bytes=config.reserved_space_bytes,
-                access=client.access,
-            ),
+            self._transfer,
             self._reporter,
             reserved_bytes=config.reserved_space_bytes,
         )
@@ -141,6 +142,7 @@ class DataNode:
         await asyncio.gather(*self._upkeep, return_exceptions=True)
         await self._reporter.close()
         await self.acceptor.close()
+        await self._transfer.close()
         for look in self._looks:
             look.close()
         await asyncio.gather(*(asyncio.to_thread(volume.close) for volume in self.volumes))

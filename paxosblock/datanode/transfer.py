@@ -5,7 +5,8 @@ draft in `tmp/`. When a holder fails, the next one goes on where it stopped.
 
 If a finalization asks for a whole replica, that is a copy: nobody waits for a copy, but a writer or
 reader may wait for anything else. So copies have lanes of their own, keep to a pace, and leave the
-reserve of the volume to the others.
+reserve of the volume to the others. A copy that no holder finishes, as the block is at a later
+version by now, is kept for a while: the copy of that version goes on from it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.stream_calls import CallChannel, open_channel
 from paxosblock.net.wire import HEADER_BYTES, Header, MessageTable
 from paxosblock.protocol.messages import Finalize, RecoveryWrite
-from paxosblock.protocol.types import ChunkName, Generation
+from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkName, Generation
 
 TIMEOUT_S: Final = 10.0
 """Seconds that a holder may take to send one piece."""
@@ -45,6 +46,10 @@ MAX_TRANSFERS: Final = 4
 """Blocks that are fetched at a time by one DataNode to be recovered or repaired."""
 MAX_COPIES: Final = 8
 """Blocks that are copied to one DataNode at a time."""
+KEPT_S: Final = 120.0
+"""Seconds in which a copy that no holder finished may be gone on with."""
+MAX_KEPT: Final = 8
+"""Unfinished copies that are kept at a time: each takes room on a disk, and an open file."""
 MAX_PIECE_BYTES: Final = 64 * MIB
 """Most bytes of user data that a holder may put into one piece, and most bytes of headers."""
 
@@ -69,6 +74,9 @@ class Transfer:
         self._access = access
         self._repairs = asyncio.Semaphore(MAX_TRANSFERS)
         self._copies = asyncio.Semaphore(MAX_COPIES)
+        self._kept: dict[BlockId, _Unfinished] = {}
+        """The unfinished copies, the one that was kept last at the end."""
+        self._discarding: set[asyncio.Future[None]] = set()
 
     async def fetch(
         self,
@@ -83,18 +91,77 @@ class Transfer:
             UnavailableError: no holder has sent all of them.
             NoSpaceError, StorageError: the volume cannot take them.
         """
-        copy = is_copy(request, chunks)
-        async with self._copies if copy else self._repairs:
-            if copy:
-                await self._check_room(volume, request.size_bytes)
+        if isinstance(request, Finalize) and is_copy(request, chunks):
+            return await self._copy(volume, request, peers)
+        async with self._repairs:
             draft = await volume.run(volume.store.draft, request.block, chunks.start)
+            task = _Task(volume, draft, request, chunks.stop, _generations(request), copy=False)
             try:
-                await self._fill(_Task(volume, draft, request, chunks.stop, copy), peers)
+                await self._fill(task, peers)
             except BaseException:
-                if not volume.failed:
-                    await asyncio.shield(volume.run(draft.discard))
+                await _discard(volume, draft)
                 raise
             return draft
+
+    async def _copy(
+        self, volume: Volume, request: Finalize, peers: tuple[StorageAddress, ...]
+    ) -> FetchedChunks:
+        async with self._copies:
+            begun = await self._taken_up(volume, request)
+            generations = _generations(request)
+            if begun is None:
+                await self._check_room(volume, request.size_bytes)
+                draft = await volume.run(volume.store.draft, request.block, 0)
+            else:
+                # A holder that has not heard of the present version has the one before it.
+                draft, generations = begun.draft, (*generations, begun.generation)
+            try:
+                task = _Task(volume, draft, request, request.length, generations, copy=True)
+                await self._fill(task, peers)
+            except UnavailableError:
+                await self._keep(_Unfinished(volume, draft, request.finalized_generation))
+                raise
+            except BaseException:
+                await _discard(volume, draft)
+                raise
+            return draft
+
+    async def _taken_up(self, volume: Volume, request: Finalize) -> _Unfinished | None:
+        """Return the unfinished copy that is the beginning of what is asked for, if any (D5)."""
+        kept = self._kept.pop(request.block, None)
+        if kept is None:
+            return None
+        if kept.volume is volume and kept.is_beginning_of(request):
+            return kept
+        await _discard(kept.volume, kept.draft)
+        return None
+
+    async def _keep(self, unfinished: _Unfinished) -> None:
+        """Keep what was fetched for `KEPT_S`, in place of the oldest if there are too many."""
+        draft = unfinished.draft
+        if not draft.names or unfinished.volume.failed:
+            await _discard(unfinished.volume, draft)
+            return
+        # One step of a block is under way at a time, so nobody else keeps anything of it.
+        self._kept[draft.block] = unfinished
+        asyncio.get_running_loop().call_later(KEPT_S, self._forget_later, unfinished)
+        if len(self._kept) > MAX_KEPT:
+            oldest = self._kept.pop(next(iter(self._kept)))
+            await _discard(oldest.volume, oldest.draft)
+
+    def _forget_later(self, unfinished: _Unfinished) -> None:
+        if self._kept.get(unfinished.draft.block) is unfinished:
+            del self._kept[unfinished.draft.block]
+            task = asyncio.ensure_future(_discard(unfinished.volume, unfinished.draft))
+            self._discarding.add(task)
+            task.add_done_callback(self._discarding.discard)
+
+    async def close(self) -> None:
+        """Forget the unfinished copies; nothing is fetched any more."""
+        kept, self._kept = tuple(self._kept.values()), {}
+        for each in kept:
+            await _discard(each.volume, each.draft)
+        await asyncio.gather(*self._discarding)
 
     async def _fill(self, task: _Task, peers: tuple[StorageAddress, ...]) -> None:
         draft = task.draft
@@ -126,9 +193,8 @@ class Transfer:
         )
         try:
             while draft.stop < task.stop:
-                generations = _generations(request)
                 call = FetchChunks(
-                    draft.block, holder.storage, generations, draft.stop, task.stop, task.copy
+                    draft.block, holder.storage, task.generations, draft.stop, task.stop, task.copy
                 )
                 names, records = await _fetch_piece(channel, call)
                 append = partial(draft.append, names, records)
@@ -148,13 +214,36 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A fetch of chunks for `request` up to `stop` into `draft`."""
+    """A fetch of chunks for `request` up to `stop` into `draft`, from holders that have accepted a
+    log in one of `generations`."""
 
     volume: Volume
     draft: FetchedChunks
     request: RecoveryWrite | Finalize
     stop: int
+    generations: tuple[Generation, ...]
     copy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """The first chunks of a block in its version `generation`."""
+
+    volume: Volume
+    draft: FetchedChunks
+    generation: Generation
+
+    def is_beginning_of(self, request: Finalize) -> bool:
+        """D5: True if these are the first chunks of the version asked for, too."""
+        decided = self.generation <= request.finalized_generation
+        same_epoch = self.generation >= request.epoch
+        goes_on = NO_GENERATION < request.beginning <= self.generation
+        return decided and (same_epoch or goes_on) and self.draft.stop <= request.length
+
+
+async def _discard(volume: Volume, draft: FetchedChunks) -> None:
+    if not volume.failed:
+        await asyncio.shield(volume.run(draft.discard))
 
 
 def is_copy(request: RecoveryWrite | Finalize, chunks: range) -> bool:

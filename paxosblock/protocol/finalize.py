@@ -407,10 +407,28 @@ def grant(record: BlockRecord) -> Grant:
     return Grant(record.block, record.writer_generation, record.members, record.base_length)
 
 
-def finalize_message(record: BlockRecord, holders: tuple[StorageId, ...] = ()) -> Finalize:
+def goes_on(copied: BlockRecord, current: BlockRecord) -> bool:
+    """True if all chunks of the version `copied` that `current` has room for are those of
+    `current`: it is of the same epoch, which has one log (I3), or nothing was cut since.
+
+    Both were read in one term of a leader: no backup was brought back in between, after which
+    nobody knows what was cut (K14).
+    """
+    if not current.finalized or current.restored:
+        return False
+    same_epoch = current.writer_generation == copied.writer_generation
+    return same_epoch or current.cut_generation <= copied.finalized_generation
+
+
+def finalize_message(
+    record: BlockRecord,
+    holders: tuple[StorageId, ...] = (),
+    beginning: Generation = NO_GENERATION,
+) -> Finalize:
     """P5: the message to every member of a FINALIZED block, until it reports Finalized.
 
-    `holders` are storages that are known to hold the whole version.
+    `holders` are storages that are known to hold the whole version. Nothing was cut since the
+    version `beginning`, if that is named.
     """
     invariant(record.finalized, "P5 Finalize follows the decision", record)
     return Finalize(
@@ -422,6 +440,7 @@ def finalize_message(record: BlockRecord, holders: tuple[StorageId, ...] = ()) -
         holders=holders,
         window=record.window,
         durability=record.durability,
+        beginning=beginning,
     )
 
 

@@ -129,7 +129,8 @@ class Finalize(msgspec.Struct, frozen=True, tag=True, gc=False):
     """NameNode -> members: the KV decided `length` under `finalized_generation` (D5).
 
     A replica that is shorter, or of another version, fetches the missing chunks from one of
-    `holders`.
+    `holders`. Versions from `beginning` on, if it is named, are beginnings of this one, whatever
+    their epoch: nothing was cut since.
     """
 
     block: BlockId
@@ -140,6 +141,7 @@ class Finalize(msgspec.Struct, frozen=True, tag=True, gc=False):
     holders: tuple[StorageId, ...]
     window: int
     durability: Durability
+    beginning: Generation = NO_GENERATION
 
 
 class Finalized(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -230,7 +230,10 @@ def _extends(
         return False
     accepted = replica.registers.accepted_generation
     if isinstance(request, Finalize):
-        return accepted >= request.epoch
+        # Only what was decided goes on: the log of an APPEND that was given up may be another one.
+        decided = replica.registers.state is ReplicaState.FINALIZED
+        continued = decided and NO_GENERATION < request.beginning <= accepted
+        return continued or accepted >= request.epoch
     return storage in request.members and accepted >= request.base
 
 

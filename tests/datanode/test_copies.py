@@ -14,16 +14,17 @@ from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, ReadBytes, St
 from paxosblock.base.units import MIB
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.reads import Reader
-from paxosblock.datanode.transfer import MAX_COPIES, Transfer
+from paxosblock.datanode.transfer import MAX_COPIES, MAX_KEPT, Transfer
 from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.volume import SERVED_S
-from paxosblock.errors import NoSpaceError
+from paxosblock.errors import NoSpaceError, UnavailableError
 from paxosblock.host.disk import Disk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import Header
-from paxosblock.protocol.messages import Finalize, Finalized, RecoveryWrite
+from paxosblock.protocol.messages import Finalize, Finalized, Nack, RecoveryWrite
 from paxosblock.protocol.read import Version
-from paxosblock.protocol.types import NO_GENERATION, Durability, Generation
+from paxosblock.protocol.register import nack
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation, Reason
 from tests.datanode.node import BLOCK, WINDOW, Node, Notes, frame, name, running
 from tests.datanode.test_transfer import HOLDER, Holder
 from tests.disks.simulated import SimulatedDisk
@@ -136,6 +137,75 @@ async def test_a_copy_ends_when_it_would_go_into_the_reserve(tmp_path: Path) -> 
         with pytest.raises(NoSpaceError, match="has no room"):
             await made
         assert (disk.names(tmp_path / "tmp"), volume.failed) == ([], "")
+
+
+class LaterHolder(Holder):
+    """Sends one chunk of the version `first` at a time, and is at the version `later` by then."""
+
+    def __init__(self, first: int, later: int) -> None:
+        super().__init__(whole())
+        self.version, self.later = Generation(first), Generation(later)
+
+    async def _ask(self, request: FetchChunks, header: Header) -> Bulk | Nack:
+        self.asked.append(request)
+        if self.version not in request.generations:
+            return nack(HOLDER, request.block, max(request.generations), Reason.STALE)
+        self.version = self.later
+        _, chunk = frame(request.start, block=request.block)
+        return Bulk(Chunks(request.start, 0, 1, name(request.start).size_bytes), 1, (chunk,))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "beginning", "length", "goes_on_from"),
+    [
+        (0, NO_GENERATION, CHUNKS, 1),  # a member left (K13)
+        (0, NO_GENERATION, 2, 1),  # it was cut behind what is here (K8)
+        (0, NO_GENERATION, 0, None),  # it was cut before
+        (6, 5, CHUNKS, 1),  # it was appended to (K7)
+        (6, 6, CHUNKS, 0),  # it was cut, then appended to
+        (6, NO_GENERATION, CHUNKS, 0),  # nobody says what came between
+    ],
+)
+async def test_a_copy_that_is_overtaken_goes_on_from_what_it_has(
+    tmp_path: Path, epoch: int, beginning: int, length: int, goes_on_from: int | None
+) -> None:
+    holder = LaterHolder(5, 7)
+    async with beside(tmp_path, holder) as (target, address):
+        volume, transfer = target.volumes[0], Transfer()
+        acceptor = Acceptor([volume], transfer, Notes())
+        refused = await acceptor.take(Envelope(volume.storage, copy(), (address,)))
+        assert isinstance(refused, Nack)
+        assert [asked.start for asked in holder.asked] == [0, 1]
+        holder.asked.clear()
+        later = msgspec.structs.replace(
+            copy(),
+            finalized_generation=Generation(7),
+            epoch=Generation(epoch),
+            beginning=Generation(beginning),
+            length=length,
+            size_bytes=sum(name(index).size_bytes for index in range(length)),
+        )
+        done = await acceptor.take(Envelope(volume.storage, later, (address,)))
+        assert isinstance(done, Finalized)
+        starts = [] if goes_on_from is None else list(range(goes_on_from, length))
+        assert [asked.start for asked in holder.asked] == starts
+        await acceptor.close()
+        await transfer.close()
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_unfinished_copies_are_few_and_go_when_the_node_stops(tmp_path: Path) -> None:
+    holder = LaterHolder(5, 7)
+    async with beside(tmp_path, holder) as (target, address):
+        volume, transfer = target.volumes[0], Transfer()
+        for block in range(MAX_KEPT + 2):
+            holder.version = Generation(5)
+            asked = msgspec.structs.replace(copy(), block=BlockId(block))
+            with pytest.raises(UnavailableError):
+                await transfer.fetch(volume, asked, range(CHUNKS), (address,))
+        assert len(list((tmp_path / "tmp").iterdir())) == MAX_KEPT
+        await transfer.close()
+        assert list((tmp_path / "tmp").iterdir()) == []
 
 
 async def test_a_recovery_may_use_the_reserve(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from paxosblock.errors import UnavailableError
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream_calls import Bulk, CallServer
 from paxosblock.net.wire import Header, MessageTable
-from paxosblock.protocol.messages import Finalize
+from paxosblock.protocol.messages import Finalize, Nack
 from paxosblock.protocol.types import Durability, Generation, StorageId
 from tests.datanode.node import BLOCK, WINDOW, Node, frame, name, running
 from tests.net.streams import HOST, Recorder, node
@@ -43,7 +43,7 @@ class Holder(Recorder):
     ) -> None:
         self.calls.call_received(connection, header, frame)
 
-    async def _ask(self, request: FetchChunks, _: Header) -> Bulk:
+    async def _ask(self, request: FetchChunks, _: Header) -> Bulk | Nack:
         self.asked.append(request)
         return self.answer
 

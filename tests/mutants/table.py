@@ -896,10 +896,10 @@ SOURCE: tuple[Mutant, ...] = (
         MONITOR,
     ),
     _recovery(
-        "a copy that met another epoch is gone on with",
+        "a copy that met a cut and another epoch is gone on with",
         "blocks/replication/copies.py",
-        "current.finalized and current.writer_generation == copied.writer_generation",
-        "current.finalized",
+        "if not goes_on(record, current):",
+        "if not current.finalized:",
         MONITOR,
     ),
     _recovery(
@@ -1715,8 +1715,22 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a recovery waits behind copies",
         "datanode/transfer.py",
-        "async with self._copies if copy else self._repairs:",
+        "async with self._repairs:",
         "async with self._copies:",
+        COPIES,
+    ),
+    _node(
+        "an unfinished copy is begun anew",
+        "datanode/transfer.py",
+        "if kept.volume is volume and kept.is_beginning_of(request):",
+        "if False:",
+        COPIES,
+    ),
+    _node(
+        "an unfinished copy is gone on with behind a cut",
+        "datanode/transfer.py",
+        "NO_GENERATION < request.beginning <= self.generation",
+        "True",
         COPIES,
     ),
     _node(

@@ -624,24 +624,48 @@ async def test_a_copy_that_met_a_later_version_of_the_epoch_is_finished_and_not_
     assert scene.node.copies.outcomes == {"made": 1, "failed": 0}
 
 
-async def test_a_copy_that_met_another_epoch_is_deleted(scene: Scene) -> None:
-    (record,) = await blocks_of_three(scene)
-    new, epoch = StorageId(stranger(record)), Generation(record.generation + 1)
-    changes_after_a_copy(
-        scene,
-        record,
+def appended(record: BlockRecord, allocated: int) -> tuple[Rule, ...]:
+    """K4, K7 and K6: the block was appended to, in the epoch `allocated`."""
+    epoch = Generation(allocated)
+    return (
         finalize.allocate_append,
         lambda seen: finalize.install_append(
             seen, record.writer_generation, epoch, record.members, WRITER
         ),
         lambda seen: finalize.finalize_by_writer(seen, WRITER, epoch, 1, record.size_bytes),
     )
+
+
+async def test_a_copy_that_met_another_epoch_goes_on_from_what_it_has(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    new = StorageId(stranger(record))
+    changes_after_a_copy(scene, record, *appended(record, record.generation + 1))
     await silent(scene, LOST_S, record.members[0])
     scene.network.asked.clear()
     await scene.node.monitor.turn()
     await wait_until_async(lambda: len(scene.node.copies) == 0)
     after = await record_of(scene, record.block)
-    assert (after.finalized, after.writer_generation, new in after.members) == (True, epoch, False)
+    assert (after.finalized, after.writer_generation) == (True, record.generation + 1)
+    assert new in after.members
+    told = [asked for storage, asked in scene.network.asked if storage == new]
+    assert told == [
+        finalize_message(record, record.members[1:]),
+        finalize_message(after, record.members[1:], beginning=record.finalized_generation),
+    ]
+    assert scene.node.copies.outcomes == {"made": 1, "failed": 0}
+
+
+async def test_a_copy_that_met_another_epoch_behind_a_cut_is_deleted(scene: Scene) -> None:
+    """The chunks that were cut, and those that came after, have the same numbers."""
+    (record,) = await blocks_of_three(scene)
+    new = StorageId(stranger(record))
+    rules = appended(record, record.generation + 2)
+    changes_after_a_copy(scene, record, lambda seen: finalize.truncate(seen, 0, 0), *rules)
+    await silent(scene, LOST_S, record.members[0])
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    after = await record_of(scene, record.block)
+    assert (after.writer_generation, new in after.members) == (record.generation + 2, False)
     await wait_until_async(lambda: record.block not in scene.acceptor(new).replicas)
     assert scene.node.copies.outcomes == {"made": 0, "failed": 1}
 

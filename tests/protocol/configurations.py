@@ -208,6 +208,18 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         2230,
     ),
+    "copy-goes-on": (
+        Config(
+            "a copy is overtaken by an APPEND or a cut, and goes on from what it has",
+            chunks=2,
+            members=2,
+            targets=((0, 1),),
+            budget=Budget(appends=1, truncates=1, copies=2),
+            continues=True,
+            must_fire=("K4", "K7", "K8", "K12", "K12-copy", "D5-none", "D5-goes-on"),
+        ),
+        8546,
+    ),
     "delete": (
         Config(
             "a REBUILD leaves a storage behind: its Delete races with a copy made there",

@@ -109,6 +109,9 @@ def _rule(disk: Disk, after: Disk, request: Request, reply: Reply, got: Chunks) 
         return f"{rule}-short"
     if disk.replica is None:
         return f"{rule}-none"
+    accepted = disk.replica.registers.accepted_generation
+    if isinstance(request, Finalize) and 0 <= request.beginning <= accepted < request.epoch:
+        return f"{rule}-goes-on"
     if disk == after:
         return f"{rule}-again"
     return f"{rule}-fetch" if got else rule

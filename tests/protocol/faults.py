@@ -21,7 +21,15 @@ from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.read import Progress, QuorumRead, Version
 from paxosblock.protocol.recovery import Choice, Proposer
 from paxosblock.protocol.register import Replica, Step
-from paxosblock.protocol.types import BlockState, Durability, Generation, ReplicaState
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    NO_GENERATION,
+    BlockState,
+    Durability,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
 from paxosblock.protocol.write import Writer, WriterState
 from tests.protocol.world import Budget, Config
 
@@ -120,6 +128,7 @@ _concluded = read._concluded
 _holds = read.holds
 _remove_replica = finalize.remove_replica
 _truncate = finalize.truncate
+_finalize_message = finalize.finalize_message
 _granted = finalize.granted
 _finalize_by_writer = finalize.finalize_by_writer
 _learned = recovery._learned
@@ -251,6 +260,17 @@ def cut_under_the_same_generation(
         return cut
     kept = {name: getattr(record, name) for name in record.__struct_fields__}
     return _Unchecked(**kept | {"length": length, "size_bytes": size_bytes})
+
+
+def go_on_across_a_cut(
+    record: BlockRecord,
+    holders: tuple[StorageId, ...] = (),
+    beginning: Generation = NO_GENERATION,
+) -> Finalize:
+    """P5 for a copy that calls a version from before a cut its beginning."""
+    if beginning > NO_GENERATION:
+        beginning = FIRST_GENERATION
+    return _finalize_message(record, holders, beginning)
 
 
 def bring_back_with_its_generation(record: BlockRecord) -> BlockRecord:
@@ -464,6 +484,14 @@ _UNREADABLE = Config(
 _CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
 _CUT_READ = Config("", chunks=1, budget=Budget(appends=1, truncates=1), reads=("R-fin",))
 _CUT_COPY = Config("", chunks=1, storages=4, budget=Budget(truncates=1, copies=1))
+_CUT_GOES_ON = Config(
+    "",
+    chunks=1,
+    members=2,
+    targets=((0, 1),),
+    budget=Budget(appends=1, truncates=1, copies=2),
+    continues=True,
+)
 
 LOST = "loses acknowledged or read chunks"
 LESS = "a read returned less than was visible before"
@@ -521,6 +549,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "cut under the same generation": Fault(
         finalize, "truncate", cut_under_the_same_generation, _CUT_COPY, "I7"
+    ),
+    "a copy goes on across a cut": Fault(
+        finalize, "finalize_message", go_on_across_a_cut, _CUT_GOES_ON, "mixes the logs"
     ),
     "seal although overtaken": Fault(
         finalize, "finalize_by_recovery", seal_although_overtaken, _TWO_OF_TWO, "too few members"

@@ -12,7 +12,13 @@ from paxosblock.protocol import finalize, recovery, write
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.messages import Delete, LastVote, Nack, NextGS, RecoveryVote
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
-from paxosblock.protocol.types import NO_GENERATION, Durability, ReplicaState, StorageId
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    NO_GENERATION,
+    Durability,
+    ReplicaState,
+    StorageId,
+)
 from tests.protocol import oracle
 from tests.protocol.world import (
     BLOCK,
@@ -144,8 +150,12 @@ def _replicate(model: Model, world: World) -> Iterator[Move]:
                 grown = replace(grown, members=tuple(sorted(grown.members)))
                 yield Move("K12", ("adds", name), world._replace(record=model.cell(grown)))
         elif budget.copies:
+            beginning = NO_GENERATION
+            if model.config.continues:
+                beginning = max(record.cut_generation, FIRST_GENERATION)
+            message = finalize.finalize_message(record, beginning=beginning)
             asked = world._replace(
-                mail=world.mail | model.post(finalize.finalize_message(record), (at,)),
+                mail=world.mail | model.post(message, (at,)),
                 budget=model.cell(replace(budget, copies=budget.copies - 1)),
             )
             yield Move("K12-copy", ("a copy is wanted at", name), asked)

@@ -163,7 +163,8 @@ class Config(msgspec.Struct, frozen=True):
     """Bounds of one exploration. `targets` are the configs a REBUILD or APPEND may ask for.
 
     `wanted` is how many replicas must stay when a member leaves. `deaf`: after a restore any
-    storages may be asked, not only all that have a replica.
+    storages may be asked, not only all that have a replica. `continues`: a copy goes on from each
+    version since the last cut.
     """
 
     meaning: str
@@ -182,6 +183,7 @@ class Config(msgspec.Struct, frozen=True):
     write_with_create: bool = False
     nacks: bool = False
     deaf: bool = False
+    continues: bool = False
     must_fire: tuple[str, ...] = ()
 
 

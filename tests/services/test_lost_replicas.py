@@ -7,6 +7,8 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,43 @@ def test_a_copy_may_take_longer_than_the_recovery_of_a_block() -> None:
         assert counted(cluster.namenode, 'copies_total{outcome="failed"}') == 0
         assert counted(cluster.namenode, 'copies_total{outcome="made"}') == 1
         check(fs, "/f", 1, 4 * MIB)
+
+
+def test_a_copy_of_a_file_that_is_cut_meanwhile_goes_on_from_what_it_has() -> None:
+    """Each cut is a later version (K8), and no holder sends the one before any more."""
+    settings = {
+        "namenode": QUICK["namenode"],
+        "datanode": {**QUICK["datanode"], "copy_bandwidth": "1MiB/s"},
+    }
+    size_bytes, drafts = 8 * MIB, dict[str, int]()
+    with LocalCluster(4, settings=settings) as cluster, Client(cluster.url) as fs:
+        put(fs, "/f", 1, size_bytes)
+        (view,) = blocks_of(cluster, "/f")
+        members = {member.address for member in view.members}
+        (target,) = (node for node in cluster.datanodes if node.address not in members)
+        next(node for node in cluster.datanodes if node.address in members).kill()
+
+        def has_fetched(some_bytes: int) -> bool:
+            with suppress(FileNotFoundError):  # it has just become a replica
+                drafts.update((each.name, each.stat().st_size) for each in drafts_at(target))
+            return sum(drafts.values()) > some_bytes
+
+        for seen_bytes in (2 * MIB, 4 * MIB):
+            wait_until(partial(has_fetched, seen_bytes), WHOLE_WITHIN_S)
+            size_bytes -= 16 * KIB
+            fs.truncate("/f", size_bytes)
+        wait_until(lambda: has_fetched(0) and is_whole(cluster, "/f"), WHOLE_WITHIN_S)
+        assert len(drafts) == 1, "it began anew"
+        assert counted(cluster.namenode, 'copies_total{outcome="failed"}') == 0
+        assert counted(cluster.namenode, 'copies_total{outcome="made"}') == 1
+        with fs.open("/f") as file:
+            data = file.read()
+        assert (len(data), first_difference("/f", 0, data)) == (size_bytes, None)
+
+
+def drafts_at(node: Node) -> list[Path]:
+    """The files of chunks that are being fetched."""
+    return list((node.volumes[0] / "tmp").glob("*.draft*"))
 
 
 def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(

@@ -25,9 +25,9 @@ from paxosblock.namenode.blocks.placement import Candidate, Wish, place
 from paxosblock.namenode.blocks.replicas import Replicas, leftovers_up_to
 from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView
 from paxosblock.namenode.catalog.catalog import Catalog
-from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
+from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message, goes_on
 from paxosblock.protocol.messages import Finalized
-from paxosblock.protocol.types import BlockId, Generation, StorageId
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 TIMEOUT_S: Final = 600.0
 """A copy that takes longer is given up here; if it ends after all, a report tells."""
@@ -236,26 +236,37 @@ class Copies:
 
     async def _make(self, copy: Copy) -> None:
         record, outcome = copy.record, "failed"
+        beginning = record.finalized_generation
         try:
-            while await self._is_copied(copy, record):
-                generation = record.finalized_generation
-                current = await self._join(record.block, copy.target, generation)
-                if current is None:
-                    outcome = "made"
-                    break
-                if not _goes_on(record, current):
+            while True:
+                if await self._is_copied(copy, record, beginning):
+                    generation = record.finalized_generation
+                    current = await self._join(record.block, copy.target, generation)
+                    if current is None:
+                        outcome = "made"
+                        break
+                else:
+                    # The holders are at a later version, and the target has a part of this one.
+                    current = (await self._catalog.get_block(record.block)).record
+                    if current.finalized_generation == record.finalized_generation:
+                        break
+                if not goes_on(record, current):
                     self._finalizer.delete(record.block, copy.target, leftovers_up_to(current))
                     break
+                if current.cut_generation > beginning:
+                    beginning = current.finalized_generation
                 record = current
         except PaxosBlockError as error:
             self._note(copy, "not copied", str(error))
         finally:
             self._end(copy, outcome)
 
-    async def _is_copied(self, copy: Copy, record: BlockRecord) -> bool:
-        """Ask the target to finalize a version, and to fetch what it lacks; with an earlier version
-        of the same epoch it lacks nothing."""
-        question = finalize_message(record, copy.holders)
+    async def _is_copied(self, copy: Copy, record: BlockRecord, beginning: Generation) -> bool:
+        """Ask the target to finalize a version, and to fetch what it lacks: it keeps what it has of
+        earlier ones of the same epoch, and of those from `beginning` on."""
+        if beginning >= record.writer_generation:
+            beginning = NO_GENERATION  # all of it is of this epoch
+        question = finalize_message(record, copy.holders, beginning)
         answer = await self._acceptors.ask(copy.target, question, timeout_s=TIMEOUT_S)
         event, detail = describe(answer)
         self._note(copy, event, detail)
@@ -274,12 +285,6 @@ class Copies:
     def _note(self, copy: Copy, event: str, detail: str) -> None:
         generation = copy.record.finalized_generation
         self._history.add(copy.record.block, generation, event, copy.target, detail)
-
-
-def _goes_on(copied: BlockRecord, current: BlockRecord) -> bool:
-    """True if the current version is the copied one, or its beginning: a member left meanwhile
-    (K13), the block was cut (K8), or an append was given up (K9)."""
-    return current.finalized and current.writer_generation == copied.writer_generation
 
 
 def _helps(candidate: Candidate, kept: tuple[Candidate, ...]) -> bool:
