@@ -58,11 +58,13 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 test-pythons: $(STAMP) ## a wheel on each Python that is here: installed, several NameNodes set up, a file written and read
 	$(BIN)/python -m tests.pythons $(PYTHONS)
 
-# An index shows the README without a checkout around it, so its links need an address (setup.py).
+# An index shows the README without a checkout around it, so its links need an address, and no metadata
+# can name raftos, so the wheel brings it (setup.py).
 dist: $(STAMP) ## what a package index gets, in dist/: make dist PROJECT_URL=https://HOST/OWNER/NAME
 	@[ -n "$(PROJECT_URL)" ] || { echo "make: give the repository's public address: make dist PROJECT_URL=https://HOST/OWNER/NAME" >&2; exit 1; }
 	@$(PIP) setuptools
-	@PROJECT_URL=$(PROJECT_URL) $(BIN)/python -c 'from setuptools import build_meta as build; build.build_sdist("dist"); build.build_wheel("dist")' >/dev/null 2>&1
+	@PROJECT_URL=$(PROJECT_URL) RAFTOS=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+		$(BIN)/python -c 'from setuptools import build_meta as build; build.build_sdist("dist"); build.build_wheel("dist")' >/dev/null 2>&1
 	@ls dist
 
 test-all: $(STAMP) ## all tests, the slow ones too

@@ -2,8 +2,8 @@
 
     python -m tests.pythons python3.11 python3.12 ...
 
-Those of pyenv are at hand, too. Each gets an environment of its own, what several NameNodes need by
-`paxosblock setup raft`, and writes and reads a file in a cluster of one NameNode and of three. Exit
+Those of pyenv are at hand, too. Each gets an environment of its own with the wheel that an index
+gets and nothing else, and writes and reads a file in a cluster of one NameNode and of three. Exit
 code 1 when one fails, or when none is here.
 """
 
@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -44,6 +45,7 @@ def main(names: list[str]) -> int:
     for name in sorted(set(names) - set(found)):
         _tell(f"{name}: not on this machine")
     with tempfile.TemporaryDirectory(prefix="paxosblock-") as folder:
+        os.environ["RAFTOS"] = sysconfig.get_path("purelib")
         _run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, REPOSITORY)
         (wheel,) = Path(folder).glob("*.whl")
         failed = [name for name, path in found.items() if not _tried(name, path, wheel)]
@@ -61,8 +63,8 @@ def _tried(name: str, python: str, wheel: Path) -> bool:
     try:
         _run(python, "-m", "venv", own)
         _run(own / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
-        _run(own / "bin" / "paxosblock", "setup", "raft", "--yes")
-        _run(own / "bin" / "python", "-c", TRIAL)
+        _run(own / "bin" / "python", "-m", "pip", "check")
+        _run(own / "bin" / "python", "-c", TRIAL, cwd=own)  # the checkout has the package, too
     except subprocess.CalledProcessError as error:
         _tell(f"{name}: FAILED: {error}\n{error.stderr}")
         return False
@@ -75,9 +77,14 @@ def _tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def _run(*command: str | Path) -> None:
+def _run(*command: str | Path, cwd: Path = REPOSITORY) -> None:
     subprocess.run(
-        list(map(str, command)), check=True, capture_output=True, text=True, timeout=LONGEST_S
+        [*map(str, command)],
+        cwd=cwd,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
     )
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from email import message_from_string
 from email.message import Message
@@ -14,6 +15,17 @@ from pathlib import Path
 import pytest
 
 PACKAGES = ("paxosblock", "pyspark_paxosblock")
+WITHOUT_ANOTHER_RAFTOS = """
+import importlib.metadata
+known = importlib.metadata.files("paxosblock")
+importlib.metadata.version = importlib.metadata.distribution = None  # the tests' own raftos
+importlib.metadata.files = {"paxosblock": known}.__getitem__
+import paxosblock.namenode.raft.store
+import raftos
+from paxosblock.namenode.raft.options import check_raftos
+check_raftos()
+print(raftos.__file__)
+"""
 DATA = {"py.typed", "log4j2.properties"}
 """Files that are no modules and yet belong into a wheel."""
 
@@ -52,12 +64,12 @@ def checkout(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return copy
 
 
-def built(checkout: Path, kind: str) -> zipfile.ZipFile:
+def built(checkout: Path, kind: str, **environment: str) -> zipfile.ZipFile:
     """A wheel of one kind, made without network by the build backend that an install uses."""
-    folder = checkout / kind
+    folder = checkout / "-".join((kind, *environment))
     folder.mkdir()
     program = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(folder)!r}))"
-    name = run("-c", program, cwd=checkout).splitlines()[-1]
+    name = run("-c", program, cwd=checkout, **environment).splitlines()[-1]
     return zipfile.ZipFile(folder / name)
 
 
@@ -93,6 +105,34 @@ def test_a_wheel_of_a_checkout_without_links_has_every_module_and_nothing_else(
     }
     members = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert members == expected
+
+
+def test_the_wheel_for_an_index_brings_raftos_with_its_licence_and_needs_no_other_raftos(
+    checkout: Path, wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    published = built(checkout, "wheel", RAFTOS=sysconfig.get_path("purelib"))
+    brought = {*published.namelist()} - {*wheel.namelist()}
+    assert len(brought) == 13
+    assert {"raftos/state.py", "raftos/LICENSE"} <= brought
+    published.extractall(tmp_path)
+    out = run("-c", WITHOUT_ANOTHER_RAFTOS, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert out.strip() == str(tmp_path / "raftos" / "__init__.py")
+
+
+def test_a_wheel_takes_no_raftos_that_differs_from_the_published_one(
+    checkout: Path, tmp_path: Path
+) -> None:
+    there = Path(sysconfig.get_path("purelib"))
+    for folder in ("raftos", "raftos-0.2.6.dist-info"):
+        shutil.copytree(there / folder, tmp_path / folder)
+    with (tmp_path / "raftos" / "timer.py").open("a") as file:
+        file.write("# changed\n")
+    program = "from setuptools import build_meta; build_meta.build_wheel('nowhere')"
+    refused = ended("-c", program, cwd=checkout, RAFTOS=str(tmp_path))
+    assert refused.returncode != 0
+    assert refused.stderr.splitlines()[-1] == (
+        f"RAFTOS={tmp_path}: has not the files of raftos 0.2.6 as published"
+    )
 
 
 def test_the_command_of_a_wheel_runs_and_offers_nothing_that_only_a_checkout_has(

@@ -14,7 +14,7 @@ import click
 from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import ConfigError
-from paxosblock.namenode.raft.options import RAFTOS, REQUIREMENTS, check_raftos
+from paxosblock.namenode.raft.options import INSTALL, RAFTOS, check_raftos
 from paxosblock.net.port.access import make_secret
 
 setup = LazyGroup(
@@ -23,7 +23,7 @@ setup = LazyGroup(
     help="Install what pip does not.",
     entries={
         "secret": Entry("paxosblock.cli.setup", "A new access secret for a cluster."),
-        "raft": Entry("paxosblock.cli.setup", "raftos, which several NameNodes need."),
+        "raft": Entry("paxosblock.cli.setup", "raftos, for several NameNodes of a checkout."),
         "completion": Entry("paxosblock.cli.shell", "Completion of commands with the Tab key."),
         "man": Entry("paxosblock.cli.shell", "Manual pages."),
     },
@@ -57,7 +57,7 @@ def secret(invocation: Invocation, *, file: Path) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def raft(invocation: Invocation, *, yes: bool) -> None:
-    """Install raftos, which several NameNodes need; a single one does not.
+    """Install raftos, which several NameNodes need, in a checkout: the package has it.
 
     \b
       $ paxosblock setup raft
@@ -77,15 +77,13 @@ def raft(invocation: Invocation, *, yes: bool) -> None:
 def _install(invocation: Invocation, *, yes: bool) -> None:
     if importlib.util.find_spec("pip") is None:
         raise UserError("raft", f"{sys.executable} has no pip: run '{sys.executable} -m ensurepip'")
-    commands = [[sys.executable, "-m", "pip", "install", *each] for each in REQUIREMENTS]
-    for command in commands:
-        click.echo(shlex.join(command), err=True)
+    command = [sys.executable, "-m", "pip", "install", *INSTALL]
+    click.echo(shlex.join(command), err=True)
     if not yes:
         if invocation.json or not sys.stdin.isatty():
             raise click.UsageError("asks before it installs: where nobody can be asked, add --yes")
         click.confirm("Run this?", abort=True, err=True)
-    for command in commands:
-        if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
-            raise UserError("raft", f"failed: {shlex.join(command)}")
+    if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
+        raise UserError("raft", f"failed: {shlex.join(command)}")
     importlib.invalidate_caches()
     check_raftos()

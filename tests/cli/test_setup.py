@@ -15,12 +15,12 @@ import pytest
 from paxosblock.namenode.raft.options import RAFTOS
 from tests.cli.conftest import Paxosblock
 
-LACKING = ("raftos", "msgpack")
+LACKING = "raftos"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python that has all that this one has, but for raftos and what that needs."""
+    """A Python that has all that this one has, but for raftos."""
 
     python: Path
     variables: dict[str, str]
@@ -47,8 +47,7 @@ def environment(tmp_path: Path, repository: Path) -> Environment:
             if not entry.name.startswith(LACKING) and not (shared / entry.name).exists():
                 (shared / entry.name).symlink_to(entry)
     wheels.mkdir()
-    for name in LACKING:
-        packed(name, wheels)
+    packed(LACKING, wheels)
     variables = {
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": f"{repository}:{shared}",

@@ -15,8 +15,8 @@ from paxosblock.namenode.raft.member_folder import Limits
 RAFTOS = "0.2.6"
 """The engine overrides methods of raftos and relies on the others: no other version will do."""
 
-REQUIREMENTS = (("msgpack>=1.0",), ("--no-deps", f"raftos=={RAFTOS}"))
-"""Packages that `paxosblock setup raft` has pip install, one call after the other."""
+INSTALL = ("--no-deps", f"raftos=={RAFTOS}")
+"""`paxosblock setup raft` has pip install this."""
 
 HOW = "run: paxosblock setup raft"
 
@@ -70,14 +70,15 @@ def options_of(config: NameNodeConfig) -> Options:
 
 
 def check_raftos() -> None:
-    """Return if raftos is installed in the version that the engine is built on.
+    """Return if raftos is here in the version that the engine is built on.
 
     Raises:
         ConfigError: it is missing or has another version; one line tells how to install it.
     """
+    if _is_bundled():
+        return
     try:
         found = importlib.metadata.version("raftos")
-        importlib.metadata.version("msgpack")
     except importlib.metadata.PackageNotFoundError as error:
         raise ConfigError(
             f"a replicated NameNode needs raftos {RAFTOS}, whose own requirements cannot be "
@@ -85,3 +86,12 @@ def check_raftos() -> None:
         ) from error
     if found != RAFTOS:
         raise ConfigError(f"a replicated NameNode needs raftos {RAFTOS}, not {found}; {HOW}")
+
+
+def _is_bundled() -> bool:
+    """True if the wheel of this package brought raftos: its build takes no other version."""
+    try:
+        ours = importlib.metadata.files("paxosblock") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return any(file.as_posix() == "raftos/state.py" for file in ours)
