@@ -903,6 +903,20 @@ SOURCE: tuple[Mutant, ...] = (
         MONITOR,
     ),
     _recovery(
+        "a block of the leader before waits for the next walk",
+        "blocks/replication/monitor.py",
+        "if len(whole) < len(record.members) and len(self._unheard) < UNHEARD_MAX:",
+        "if False:",
+        MONITOR,
+    ),
+    _recovery(
+        "what a first report lacks waits for the next walk",
+        "blocks/replication/monitor.py",
+        "if changed or told or given_up:",
+        "if changed or given_up:",
+        MONITOR,
+    ),
+    _recovery(
         "copies are begun in safe mode",
         "blocks/replication/monitor.py",
         "        if not self._holds():\n            await self._begin_copies()\n",

@@ -33,6 +33,7 @@ from paxosblock.base.units import GIB
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.blocks.acceptors import Answer, Question
+from paxosblock.namenode.blocks.replication import monitor
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
@@ -191,6 +192,59 @@ async def test_a_member_that_died_before_it_reported_is_replaced_before_the_walk
     await scene.node.monitor.turn()
     await turn(scene)
     assert copied_to(scene, record) == [stranger(record)]
+
+
+async def unheard_of(scene: Scene) -> tuple[BlockRecord, StorageId]:
+    """A block that the leader before decided, and a member that did not report it to this one,
+    whose first walk is over."""
+    (record,) = await blocks_of_three(scene)
+    silent_one = record.members[0]
+    scene.node.datanodes.ask_for_reports()  # as one that begins to lead does
+    scene.node.replicas.forget(record.block, silent_one)
+    for storage in set(NAMES) - {silent_one}:
+        await scene.report(storage)
+    await scene.node.monitor.walk()
+    await turn(scene)
+    assert scene.node.monitor.status == NONE
+    return record, silent_one
+
+
+async def test_a_member_that_never_reported_to_this_leader_is_replaced_before_the_next_walk(
+    scene: Scene,
+) -> None:
+    record, dead = await unheard_of(scene)
+    await silent(scene, LOST_S, dead)
+    await scene.node.monitor.turn()
+    await turn(scene)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_a_member_whose_first_report_lacks_a_block_is_replaced_before_the_next_walk(
+    scene: Scene,
+) -> None:
+    record, member = await unheard_of(scene)
+    scene.network.hung.add(member)  # nor does it fetch the block
+    scene.acceptor(member).replicas.clear()
+    await scene.report(member)
+    await turn(scene)
+    assert copied_to(scene, record) == [], "it may mend"
+    scene.clock.now += scene.node.config.replicate_after_s
+    await turn(scene)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_the_first_walk_of_a_term_begins_with_the_newest_blocks(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = [record.block for record in await blocks_of_three(scene, 4)]
+    behind_the_second = 1 + scene.node.catalog.newest(1) - blocks[1]
+    monkeypatch.setattr(monitor, "NEWEST", behind_the_second)
+    await silent(scene, LOST_S, "s3", "s4")
+    seen = list[BlockId]()
+    scene.node.monitor.clear()
+    scene.node.monitor.looked = lambda entry, *_: seen.append(entry.record.block)
+    await scene.node.monitor.walk()
+    assert seen == [*blocks[2:], *blocks]
 
 
 async def test_a_block_that_is_being_written_at_too_few_datanodes_is_counted() -> None:

@@ -21,6 +21,7 @@ from paxosblock.api.status import ReplicationStatus
 from paxosblock.base.units import KIB, MIB
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
+from paxosblock.namenode.blocks.replication import monitor
 from paxosblock.net.calls import control
 from paxosblock.protocol.types import BlockId, ReplicaState
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
@@ -290,3 +291,26 @@ def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
         assert not [each for node in left for each in unadopted(node.volumes[0])]
         for path in files:
             check(fs, path, each, SMALL_BYTES)
+
+
+def test_what_the_leader_before_decided_without_a_member_is_copied_before_the_next_walk() -> None:
+    """The member died as the block was closed, and the leader before it was dead for the leader."""
+    settings = {
+        "namenode": {**QUICK["namenode"], "datanode_dead_after": "6s"},
+        "datanode": QUICK["datanode"],
+    }
+    with LocalCluster(4, 3, settings=settings) as cluster, Client(cluster.url) as fs:
+        put(fs, "/warm", 1)
+        wait_whole(cluster, "/warm")
+        old = cluster.wait_leader()
+        with fs.create("/f") as out:
+            out.write(b"closed without a word of one member")
+            out.flush()
+            (view,) = blocks_of(cluster, "/f")
+            dying = view.members[0].address
+            next(node for node in cluster.datanodes if node.address == dying).kill()
+        old.kill()
+        wait_other_leader(cluster, old)
+        led_s = time.monotonic()
+        wait_until(lambda: is_whole(cluster, "/f"), WHOLE_WITHIN_S)
+        assert time.monotonic() - led_s < monitor.WALK_PAUSE_S - 5

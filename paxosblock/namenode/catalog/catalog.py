@@ -18,6 +18,7 @@ from typing import TypeVar
 from paxosblock.api.files import PAGE_BLOCKS, GetFile
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
+    NO_BLOCK,
     NO_FILE,
     AddBlock,
     Appendable,
@@ -343,6 +344,15 @@ class Catalog:
         entries = tuple(block_entry(view, block) for block in wanted)
         demands = members.demands(view, (entry for entry in entries if entry is not None))
         return tuple(None if entry is None else next(demands) for entry in entries)
+
+    def newest(self, count: int) -> BlockId:
+        """Return the id behind which are the last `count` ids of blocks that were reserved;
+        NO_BLOCK if there are no more. Blocks from before a restore have ids of their own."""
+        found = self._store.view().get(keys.BLOCK_COUNTER)
+        reserved = keys.unpack_number(found.value) if found.exists else 0
+        if reserved <= count:
+            return NO_BLOCK
+        return block_id(self._cluster.block_tag, reserved - count)
 
     def demand_page(self, after: BlockId, limit: int) -> tuple[Demand, ...]:
         """Return the demands of the blocks after `after`, in the order of their ids."""

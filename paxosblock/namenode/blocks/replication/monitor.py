@@ -56,6 +56,12 @@ WALKED_PER_S: Final = 1000
 processor time in each minute."""
 WALKED_PER_S_AT_FIRST: Final = 15_000
 """The same for the first walk of a term, before which no need is known."""
+NEWEST: Final = 30_000
+"""Blocks with which the first walk of a term begins, two seconds of it: those that were made last,
+which the leader before had the least time to look at."""
+UNHEARD_MAX: Final = 16_384
+"""Blocks of which the walk notes that a member has not reported them. At the first start of a
+NameNode nobody has reported any; that is too many to look at with each report."""
 WALK_PAUSE_S: Final = 30.0
 MISSING: Final = "missing block: no replica is left that can be read"
 TOLD_WITHIN_S: Final = 10.0
@@ -120,6 +126,7 @@ class Monitor:
         self._view = StorageView({})
         self._looked_s = float("-inf")
         self._seen: dict[StorageId, StoragePlace] = {}
+        self._unknown = self._view.unknown
         self._targets: frozenset[StorageId] = frozenset()
         self._waiting = Waiting()
         self._troubles: dict[BlockId, _Trouble] = {}
@@ -128,18 +135,20 @@ class Monitor:
         self._short: dict[BlockId, None] = {}
         """Blocks that are being written with fewer members than they ask for."""
         self._unheard: dict[BlockId, None] = {}
-        """Blocks that were decided while a member was silent. It may be back and hold them, but if
-        it is lost, nothing that it reported leads to them."""
+        """Blocks that a member has not reported, which may be back and hold them. If it is lost, or
+        reports others only, nothing that it reported leads to them."""
         self._news: dict[BlockId, None] = {}
         self._finished: dict[tuple[BlockId, StorageId], Generation] = {}
         self._walked_once = False
+        self._held = True
+        self._walk_now = asyncio.Event()
 
     def start(self) -> None:
         """Begin a term."""
         self.clear()
         self._renew_view()
         self._background.repeat("replication", self._turn_and_wait, 0)
-        self._background.repeat("walk over all blocks", self.walk, WALK_PAUSE_S)
+        self._background.repeat("walk over all blocks", self._walk_and_wait, 0)
 
     def clear(self) -> None:
         """Forget everything, as the term is over or a new one begins."""
@@ -156,7 +165,8 @@ class Monitor:
         self._finished.clear()
         self._seen = {}
         self._looked_s = float("-inf")
-        self._walked_once = False
+        self._walked_once, self._held = False, True
+        self._walk_now.clear()
 
     @property
     def status(self) -> ReplicationStatus:
@@ -235,6 +245,9 @@ class Monitor:
         news, self._news = tuple(self._news), {}
         await self._look_at_all(news)
         if not self._holds():
+            if self._held:  # what was found before was found from a part of the reports
+                self._held = False
+                self._walk_now.set()
             await self._begin_copies()
 
     async def _look(self) -> None:
@@ -242,7 +255,9 @@ class Monitor:
         self._looked_s = self._clock_s()
         view = self._renew_view()
         changed = [each for each, place in view.places.items() if self._matters(each, place)]
-        self._seen = dict(view.places)
+        told = any(self._has_told(each, place) for each, place in view.places.items())
+        given_up = self._unknown != view.unknown
+        self._seen, self._unknown = dict(view.places), view.unknown
         if self._copies.targets == self._targets:
             self._waiting.unpark(LOOKED_AT_AGAIN)
         else:
@@ -250,7 +265,7 @@ class Monitor:
             self._waiting.unpark()
         for storage in changed:
             await self._look_at_storage(storage)
-        if changed:
+        if changed or told or given_up:
             await self._look_at_all(tuple(self._unheard))
         await self._look_at_all(tuple(islice(self._troubles, LOOKED_AT_AGAIN)))
         await self._look_at_all(tuple(islice(self._short, LOOKED_AT_AGAIN)))
@@ -268,6 +283,14 @@ class Monitor:
         """
         before = self._seen.get(storage)
         return (_worth(before) if before else _COUNTS) != _worth(place)
+
+    def _has_told(self, storage: StorageId, place: StoragePlace) -> bool:
+        """True if a storage has come to be in service, as it has reported all that it holds. What
+        it does not hold is in no report of a storage that this NameNode never heard of before."""
+        if place.standing is not Standing.IN_SERVICE:
+            return False
+        before = self._seen.get(storage)
+        return before is None or before.standing is not Standing.IN_SERVICE
 
     async def _look_at_storage(self, storage: StorageId) -> None:
         left = ALL_BLOCKS
@@ -296,6 +319,8 @@ class Monitor:
             return None
         record = demand.entry.record
         whole, damaged = self._replicas.whole(record), self._replicas.damaged(record)
+        if len(whole) < len(record.members) and len(self._unheard) < UNHEARD_MAX:
+            self._unheard[block] = None
         if not damaged and is_well(record, demand.wanted, whole, self._view):
             self._forget(block)
             return None
@@ -409,12 +434,29 @@ class Monitor:
 
     # -- the walk over all blocks -----------------------------------------------------------------
 
+    async def _walk_and_wait(self) -> None:
+        await self.walk()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WALK_PAUSE_S):
+                await self._walk_now.wait()
+
     async def walk(self) -> None:
-        """Look at every block once, slowly."""
-        per_s = WALKED_PER_S if self._walked_once else WALKED_PER_S_AT_FIRST
+        """Look at every block once, slowly; first at the newest ones, in a term's first walk.
+
+        A walk that began before enough was reported gives way to another one when enough is.
+        """
+        self._walk_now.clear()
         enough_is_known = not self._holds()
         self._renew_view()
-        after = NO_BLOCK
+        newest = NO_BLOCK if self._walked_once else self._catalog.newest(NEWEST)
+        if newest != NO_BLOCK and not await self._walk_from(newest):
+            return
+        if await self._walk_from(NO_BLOCK):
+            self._walked_once |= enough_is_known
+
+    async def _walk_from(self, after: BlockId) -> bool:
+        """Look at all blocks behind `after`; False if that is to begin again."""
+        per_s = WALKED_PER_S if self._walked_once else WALKED_PER_S_AT_FIRST
         while page := self._catalog.demand_page(after, SLICE):
             for demand in page:
                 need = self._assess(demand.entry.record.block, demand)
@@ -422,7 +464,9 @@ class Monitor:
                     self._tell_again(demand.entry, (*need.lagging, *need.damaged))
             after = page[-1].entry.record.block
             await asyncio.sleep(len(page) / per_s)
-        self._walked_once |= enough_is_known
+            if self._walk_now.is_set():
+                return False
+        return True
 
     def _tell_again(self, entry: BlockEntry, members: Iterable[StorageId]) -> None:
         for member in members:
