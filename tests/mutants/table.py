@@ -182,7 +182,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a leader that begins leaves the APPENDs of the one before as they are",
         "blocks/leftovers.py",
-        "                    await self._give_up(last.entry.record)\n",
+        "                    begun.append(last.entry.record)\n",
         "                    pass\n",
         REOPENING,
     ),

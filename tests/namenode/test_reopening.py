@@ -35,13 +35,18 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.config import NameNodeConfig
-from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
-from paxosblock.namenode.blocks import history, reopener
+from paxosblock.errors import (
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from paxosblock.namenode.blocks import history, leftovers, reopener
 from paxosblock.namenode.blocks.replication.copies import Copy
 from paxosblock.namenode.catalog import keys, reopening
 from paxosblock.namenode.catalog.records import FileInode, NodeRecord
 from paxosblock.namenode.closer import Closer
-from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Versioned
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord
@@ -56,6 +61,7 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
+from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, new_scene
 from tests.waiting import wait_until_async
 
@@ -67,10 +73,10 @@ AWAY_S = 20.0
 """Silence after which a DataNode is dead, and nothing is copied yet."""
 
 
-async def written(scene: Scene) -> ReopenBlock:
+async def written(scene: Scene, path: str = "/f") -> ReopenBlock:
     """A closed file of one block, which Bob has opened for appending; what he asks for next."""
-    file = await closed_file(scene, "/f")
-    opened = await scene.service.call(APPEND, AppendFile("/f", BOB))
+    file = await closed_file(scene, path)
+    opened = await scene.service.call(APPEND, AppendFile(path, BOB))
     return ReopenBlock(file, BOB, opened.last, 2, CHUNK_BYTES, 8)
 
 
@@ -597,6 +603,38 @@ async def test_a_leader_that_begins_gives_up_what_it_did_not_begin(
         assert (later.writer, later.base_length) == (BOB, CHUNKS)
     finally:
         await other.close()
+
+
+class StuckStore(MemoryStore):
+    """A store of which nobody hears what became of changes of the `stuck` key."""
+
+    stuck = b""
+
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        if any(key == self.stuck for key, _ in edit.puts):
+            raise OutcomeUnknownError("no majority has told that it has this entry")
+        return await super().commit(edit)
+
+
+async def test_an_append_that_cannot_be_ended_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leftovers, "RETRY_S", 0.01)
+    store = StuckStore()
+    scene = await new_scene(store=store)
+    stuck, other = [await written(scene, path) for path in ("/stuck", "/other")]
+    assert stuck.file_id < other.file_id, "it is the first that a leader looks at"
+    for asked in (stuck, other):
+        await set_up(scene, asked)
+    store.stuck = keys.block(stuck.block)
+    later = await next_leader(scene)
+    try:
+        await wait_until_async(lambda: ended(later, other.block) is not None)
+        assert ended(later, stuck.block) is None
+        store.stuck = b""
+        await wait_until_async(lambda: ended(later, stuck.block) is not None)
+    finally:
+        await later.close()
 
 
 def ended(scene: Scene, block: BlockId) -> BlockRecord | None:

@@ -22,6 +22,8 @@ from paxosblock.protocol.types import BlockState
 RETRY_S: Final = 1.0
 FILES_AT_ONCE: Final = 100
 """Files that are looked at before others get a turn."""
+GIVEN_UP_AT_ONCE: Final = 64
+"""APPENDs that are given up side by side: they share entries of the log."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class Leftovers:
 
         A file that is opened to append to it later has none of the leader before.
         """
+        begun: list[BlockRecord] = []
         for record in without_file:
             self._take_up_recovery(record)
         for number, file in enumerate(files, 1):
@@ -49,21 +52,30 @@ class Leftovers:
             if last is not None:
                 self._take_up_recovery(last.entry.record)
                 if last.entry.record.reopening:
-                    await self._give_up(last.entry.record)
+                    begun.append(last.entry.record)
             if number % FILES_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        while begun:
+            begun = await self._give_up(begun)
+            if begun:
+                await asyncio.sleep(RETRY_S)
 
     def _take_up_recovery(self, record: BlockRecord) -> None:
         if record.state is BlockState.UNDER_RECOVERY:
             self._recoverer.take_up(record.block)
 
-    async def _give_up(self, record: BlockRecord) -> None:
-        """K9. Until then the block is between two states, and nobody heals it."""
-        while True:
-            try:
-                await self._reopener.give_up(record)
-            except (NotReadyError, OutcomeUnknownError) as error:
-                _log.info("block %d: an append is not given up yet: %s", record.block, error)
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
+    async def _give_up(self, begun: list[BlockRecord]) -> list[BlockRecord]:
+        """K9 for each APPEND; return those that are not given up yet, which hold up no others.
+        Until then a block is between two states, and nobody heals it."""
+        waiting, left = iter(begun), list[BlockRecord]()
+
+        async def lane() -> None:
+            for record in waiting:
+                try:
+                    await self._reopener.give_up(record)
+                except (NotReadyError, OutcomeUnknownError) as error:
+                    _log.info("block %d: an append is not given up yet: %s", record.block, error)
+                    left.append(record)
+
+        await asyncio.gather(*(lane() for _ in range(GIVEN_UP_AT_ONCE)))
+        return left
