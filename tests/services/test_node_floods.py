@@ -12,7 +12,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import STAT
-from paxosblock.base.units import MIB
+from paxosblock.base.units import KIB, MIB
 from paxosblock.host.descriptors import raise_limit
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
@@ -151,6 +151,21 @@ def test_bodies_that_never_end_cost_a_bounded_memory_and_others_are_served(
         fs.mkdirs("/served/after")
     assert refusals(node)["body_stalled"] > 0
     assert memory_bytes(node.pid, "VmHWM") - before_bytes < 250 * MIB
+
+
+def test_heads_of_a_mebibyte_cost_no_memory(single: LocalCluster) -> None:
+    node = single.namenode
+    assert node.pid is not None
+    before_bytes = memory_bytes(node.pid, "VmHWM")
+    fields = (b"X-%03d: " % each + b"x" * 8 * KIB + b"\r\n" for each in range(128))
+    with (
+        Client(single.url, QUICK) as fs,
+        connections(node.address, 500, HALF + b"stat HTTP/1.1\r\n" + b"".join(fields)) as found,
+    ):
+        fs.mkdirs("/served/meanwhile")
+        assert all(map(ended, found))
+    assert memory_bytes(node.pid, "VmHWM") - before_bytes < 100 * MIB
+    wait_until(lambda: refusals(node)["malformed"] > 0)
 
 
 def said_since(node: Node, before: int) -> str:

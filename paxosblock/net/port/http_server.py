@@ -193,8 +193,13 @@ class HttpConnection(RequestHandler):
         return super().handle_error(request, status, exc, message)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log only our own defects."""
-        if not isinstance(kw.get("exc_info"), _STRANGE):
+        """Log only our own defects.
+
+        Outside of a handler none is left when the connection is gone: aiohttp, which reads the rest
+        of a refused request, takes it for a defect of the program that no more can come.
+        """
+        gone = self.transport is None and args[:1] == ("Unhandled exception",)
+        if not gone and not isinstance(kw.get("exc_info"), _STRANGE):
             super().log_exception(*args, **kw)
 
 
