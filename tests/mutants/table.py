@@ -2072,6 +2072,13 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/net/test_stuck_peers.py",
     ),
     _node(
+        "a head that is no HTTP stays in memory",
+        "net/port/http_server.py",
+        "            self._forget_what_was_refused()\n",
+        "",
+        "tests/services/test_node_floods.py",
+    ),
+    _node(
         "an answer that is read slowly is not read to its end",
         "net/port/unread.py",
         ">= PROGRESS_BYTES:",

@@ -171,12 +171,22 @@ class HttpConnection(RequestHandler):
         if self._request_count > before:
             self._heads.end(self)
             self._head_bytes = 0
+            self._forget_what_was_refused()
         elif self._waiter is not None and not self._waiter.done():
             self._heads.begin(self)
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._heads.refusals.count(Refusal.MALFORMED, self.slot.address)
                 self.dismiss()
+
+    def _forget_what_was_refused(self) -> None:
+        """Let go of the bytes of a head that is no HTTP: its error has a frame, which has the error
+        and the bytes, and as much as 256 KiB stayed until the garbage was collected."""
+        for message, _ in self._messages:
+            error = getattr(message, "exc", None)
+            while isinstance(error, BaseException):
+                error.__traceback__ = None
+                error = error.__context__
 
     # -- what is no HTTP --------------------------------------------------------------------------
 
