@@ -33,7 +33,11 @@ from tests.waiting import wait_until
 
 PLACES = 40
 STRANGERS = 60
-LIMITS = {"max_connections": PLACES, "request_head_timeout": "60s", "request_stall_timeout": "60s"}
+LIMITS: dict[str, str | int] = {
+    "max_connections": PLACES,
+    "request_head_timeout": "60s",
+    "request_stall_timeout": "60s",
+}
 
 
 @pytest.fixture(scope="module")
