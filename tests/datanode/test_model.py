@@ -10,35 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from paxosblock.api.datanode import FetchChunks, StorageAddress
+from paxosblock.api.datanode import FetchChunks
 from paxosblock.base.checksum import crc32c
-from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.store.layout import CURRENT, RBW
 from paxosblock.datanode.store.records import check_records
 from paxosblock.datanode.volumes.snapshot import PREVIOUS, roll_back
-from paxosblock.datanode.volumes.volume import Volume
-from paxosblock.errors import UnavailableError
 from paxosblock.host.disk import OsDisk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.protocol import register
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Create,
-    Delete,
     Finalize,
     Nack,
-    NextGS,
-    Read,
-    RecoveryWrite,
     Reply,
     Request,
     Write,
@@ -46,45 +39,28 @@ from paxosblock.protocol.messages import (
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     ChunkIndex,
-    ChunkName,
     Durability,
     Generation,
-    Reason,
 )
-from tests.datanode.node import BLOCK, WINDOW, Holder, Node, chunk, frame, name, running
+from tests.datanode.any_request import AnyRequest, DecidedHolder, expected
+from tests.datanode.node import BLOCK, WINDOW, Node, chunk, frame, name, running
 
-HOLDS = 6
-"""Chunks that another replica can send."""
-KINDS = (Write, Create, Write, Write, Write, Write, NextGS, RecoveryWrite, Finalize, Read)
-
-
-def sent(request: RecoveryWrite | Finalize, chunks: range) -> tuple[ChunkName, ...]:
-    """Return those of `chunks` that another replica sends: all or none, of the decided log only."""
-    names = tuple(name(index) for index in chunks if index < HOLDS)
-    full_copy = isinstance(request, Finalize) and chunks == range(request.length)
-    if full_copy and sum(each.size_bytes for each in names) != request.size_bytes:
-        return ()
-    return names if len(names) == len(chunks) else ()
+T = TypeVar("T")
 
 
-class DecidedHolder(Holder):
-    """Sends what `sent` says."""
+class Drawn:
+    """Decides as hypothesis says."""
 
-    async def fetch(
-        self,
-        volume: Volume,
-        request: RecoveryWrite | Finalize,
-        chunks: range,
-        peers: tuple[StorageAddress, ...],
-    ) -> FetchedChunks:
-        """The chunks, in a draft of `volume`."""
-        if not sent(request, chunks):
-            raise UnavailableError("no holder has them")
-        return await super().fetch(volume, request, chunks, peers)
+    def __init__(self, draw: st.DataObject) -> None:
+        self._draw = draw
 
+    def choice(self, seq: Sequence[T], /) -> T:
+        """Return one of them."""
+        return self._draw.draw(st.sampled_from(seq))
 
-def _says_corrupt(reply: Reply) -> bool:
-    return isinstance(reply, Nack) and reply.reason is Reason.CORRUPT
+    def randint(self, a: int, b: int, /) -> int:
+        """Return a number from `a` to `b`."""
+        return self._draw.draw(st.integers(a, b))
 
 
 @dataclass
@@ -101,9 +77,8 @@ class Both:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self, *, upgrade: bool = False) -> None:
-        holder = DecidedHolder([chunk(index) for index in range(HOLDS)])
         boot = f"boot-{self.boot}"
-        node = running(self.folder, boot=boot, holder=holder, upgrade=upgrade)
+        node = running(self.folder, boot=boot, holder=DecidedHolder(), upgrade=upgrade)
         self.node = await self.stack.enter_async_context(node)
 
     async def restart(self, *, same_boot: bool, upgrade: bool = False) -> None:
@@ -163,16 +138,7 @@ class Both:
         self.check()
 
     def answer_of(self, request: Request) -> Reply:
-        storage = self.node.storage
-        supplied: tuple[ChunkName, ...] = ()
-        if isinstance(request, RecoveryWrite | Finalize):
-            supplied = sent(request, register.wanted(storage, self.replica, request))
-        step = register.answer(storage, self.replica, request, supplied)
-        if isinstance(request, Finalize) and _says_corrupt(step.reply):
-            # D9: a log that is not the one that was decided gives way to a full copy of that.
-            copy = sent(request, range(request.length))
-            if copy and register.heals(self.replica, request):
-                step = register.answer(storage, None, request, copy)
+        step = expected(self.node.storage, self.replica, request)
         self.replica = step.replica
         return step.reply
 
@@ -210,81 +176,14 @@ async def both(folder: Path) -> AsyncIterator[Both]:
         await pair.stack.aclose()
 
 
-def drawn_request(pair: Both, draw: st.DataObject) -> tuple[Request, bytes]:
-    """Any message at all, more often than not one that fits the replica; and a Write's chunk."""
-    kind = draw.draw(st.sampled_from(KINDS))
-    promised = 0 if pair.replica is None else pair.replica.registers.max_generation
-    generation = Generation(max(0, promised + draw.draw(st.sampled_from((1, 0, 0, 2, -1)))))
-    durability = draw.draw(st.sampled_from(Durability))
-    if kind is Create:
-        return Create(BLOCK, WINDOW, durability), b""
-    if kind is Write:
-        return drawn_write(pair, draw, generation)
-    if kind is NextGS:
-        base = Generation(draw.draw(st.integers(0, 2)))
-        return NextGS(BLOCK, generation, base, WINDOW, durability), b""
-    if kind is RecoveryWrite:
-        return drawn_recovery(pair, draw, generation, durability), b""
-    if kind is Finalize:
-        epoch = Generation(draw.draw(st.integers(0, generation)))
-        log = drawn_log(pair, draw)
-        size = log.size_bytes
-        return Finalize(BLOCK, generation, epoch, len(log), size, (), WINDOW, durability), b""
-    if not draw.draw(st.integers(0, 3)):
-        return Delete(BLOCK, generation), b""
-    return Read(BLOCK, sync=draw.draw(st.booleans())), b""
-
-
-def drawn_write(pair: Both, draw: st.DataObject, generation: Generation) -> tuple[Write, bytes]:
-    held = 0 if pair.replica is None else pair.replica.length
-    if pair.replica is not None and draw.draw(st.integers(0, 5)):
-        generation = pair.replica.registers.accepted_generation
-    index = max(0, held + draw.draw(st.sampled_from((0, 0, 0, 0, -1, 1))))
-    payload = chunk(index, draw.draw(st.sampled_from((100, 100, 0))), draw.draw(st.integers(0, 1)))
-    size, crc, sync = len(payload), crc32c(payload), draw.draw(st.booleans())
-    acknowledged = draw.draw(st.integers(0, held))
-    write = Write(BLOCK, generation, ChunkIndex(index), size, crc, acknowledged, sync)
-    return write, payload
-
-
-def drawn_recovery(
-    pair: Both, draw: st.DataObject, generation: Generation, durability: Durability
-) -> RecoveryWrite:
-    log = drawn_log(pair, draw)
-    base = Generation(draw.draw(st.integers(0, generation)))
-    return RecoveryWrite(
-        block=BLOCK,
-        generation=generation,
-        base=base,
-        epoch=draw.draw(st.sampled_from((base, generation))),
-        length=len(log),
-        size_bytes=log.size_bytes,
-        tail=log.tail(WINDOW),
-        chosen_generation=base,
-        members=(pair.node.storage,) * draw.draw(st.integers(0, 1)),
-        holders=(),
-        window=WINDOW,
-        durability=durability,
-    )
-
-
-def drawn_log(pair: Both, draw: st.DataObject) -> ChunkLog:
-    """Draw the log that the replica has, as far as it goes, or one that another replica has."""
-    own = pair.replica is not None and draw.draw(st.booleans())
-    log = pair.replica.log if pair.replica is not None and own else ChunkLog()
-    length = draw.draw(st.integers(0, HOLDS))
-    if length <= len(log):
-        return log.truncate(length)
-    return log.extend(name(index) for index in range(len(log), length))
-
-
 async def check_story(folder: Path, draw: st.DataObject) -> None:
     async with both(folder) as pair:
         if draw.draw(st.booleans()):
             await pair.begin_with_a_snapshot()
         for _ in range(draw.draw(st.integers(1, 40))):
             if draw.draw(st.integers(0, 11)):
-                await pair.take(*drawn_request(pair, draw))
+                drawn = AnyRequest(Drawn(draw), BLOCK, pair.node.storage)
+                await pair.take(*drawn.about(pair.replica))
             else:
                 same_boot, upgrade = draw.draw(st.booleans()), draw.draw(st.booleans())
                 await pair.restart(same_boot=same_boot, upgrade=upgrade)
