@@ -263,8 +263,8 @@ async def test_a_damaged_header_of_a_segment_without_records_costs_nothing() -> 
         assert found(files, "boot-1") == WHOLE
 
 
-def test_a_damaged_word_of_where_a_segment_ended_costs_nothing_that_is_finalized() -> None:
-    """The first record of the next segment cannot be read."""
+def two_segments(damage: int) -> Files:
+    """A log of two segments; these bits flipped in the word that says where the first one ended."""
 
     async def written_twice() -> Files:
         disk = SimulatedDisk(WRITTEN)
@@ -273,10 +273,23 @@ def test_a_damaged_word_of_where_a_segment_ended_costs_nothing_that_is_finalized
         return disk.files()
 
     files = asyncio.run(written_twice())
-    second = SEGMENT.with_name("log_2")
-    files[second] = flipped(files[second], HEADER_BYTES + RECORD_BYTES - 2)
+    second, at = SEGMENT.with_name("log_2"), HEADER_BYTES + RECORD_BYTES + 1
+    data = files[second]
+    return files | {second: data[:at] + bytes((data[at] ^ damage,)) + data[at + 1 :]}
+
+
+def test_a_damaged_word_of_where_a_segment_ended_costs_nothing_that_is_finalized() -> None:
+    """It can no longer be read."""
+    files = two_segments(TWO_BITS)
     assert forgot_in(files) == Forgot(NEW, 2)
     assert found(files, "boot-1") == {**WHOLE, NEW: chunk(0, salt=99)}
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_a_bit_in_the_word_of_where_a_segment_ended_costs_nothing(boot: str) -> None:
+    files = two_segments(0x40)
+    assert forgot_in(files, boot) is None
+    assert found(files, boot) == {**WHOLE, NEW: chunk(0, salt=99)}
 
 
 @pytest.mark.parametrize("at", [0, 9])

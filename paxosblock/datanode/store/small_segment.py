@@ -199,7 +199,8 @@ def read_records(
         if (kind is not RecordKind.CHUNK or end is None) and crc32c(payload or b"") != crc:
             if end is None and not _was_durable(data, offset, bounds):
                 return
-            payload = None
+            # Nobody could say what the segment before has lost without its end.
+            payload = _mended_payload(payload, crc) if kind is RecordKind.PREVIOUS else None
         yield Record(kind, block, offset, payload, size)
         offset += RECORD_BYTES + size
 
@@ -239,6 +240,17 @@ def _mended(
         if found is not None:
             return found
         head[bit // 8] ^= 1 << bit % 8
+    return None
+
+
+def _mended_payload(payload: memoryview | None, crc: int) -> memoryview | None:
+    """Return a short payload as it was before one bit of it flipped; None if more is damaged."""
+    data = bytearray(payload or b"")
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        if crc32c(data) == crc:
+            return memoryview(bytes(data))
+        data[bit // 8] ^= 1 << bit % 8
     return None
 
 
