@@ -316,7 +316,6 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
     Raises:
         ConfigError: one is the folder of a NameNode, a later version wrote its identity, or a
             rollback of it was interrupted.
-        CorruptionError: an identity is damaged.
     """
     for folder in folders:
         for name in OF_A_NAMENODE:
@@ -331,9 +330,7 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
                 refuse_half_rolled_back(disk, folder)
                 if is_new:
                     _check_apart(disk, folder)
-        except CorruptionError:
-            raise
-        except OSError:  # opening a broken disk reports it
+        except OSError:  # opening a broken disk or a damaged identity reports it
             continue
 
 
@@ -360,7 +357,8 @@ def open_volumes(
     upgrade: bool = False,
     hung: Sequence[LostVolume] = (),
 ) -> tuple[list[Volume], list[LostVolume]]:
-    """Open all folders or none, except that a broken or `hung` disk is left out while one works.
+    """Open all folders or none, except that a volume whose disk is broken or `hung`, or whose
+    identity is damaged, is left out while another one works.
 
     With `upgrade` each gets a snapshot unless it has one. Raises as `open_volume`.
     """
@@ -377,8 +375,9 @@ def open_volumes(
                         disk, folder, node, boot=boot, sync_threads=threads, upgrade=upgrade
                     )
                 )
-            except StorageError as error:
-                if not is_broken(error):
+            except (StorageError, CorruptionError) as error:
+                # Anything else is a mistake of an operator, and it is better to say so at once.
+                if isinstance(error, StorageError) and not is_broken(error):
                     raise
                 _log.error("volume left out", extra=facts(folder=folder, reason=error))
                 lost.append(LostVolume(folder, str(error)))

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from paxosblock.datanode.node import check_volumes
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.node import open_volumes
 from paxosblock.datanode.store.disk_format import Found
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.open_file import OpenFile
@@ -345,8 +346,22 @@ async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
     (tmp_path / VERSION).write_bytes(damaged)
     with pytest.raises(CorruptionError, match="is damaged"):
         open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
-    with pytest.raises(CorruptionError, match="is damaged"):
-        check_volumes(OsDisk(), [tmp_path])
+    with pytest.raises(StorageError, match=r"no volume can be used: .*VERSION is damaged"):
+        open_volumes(OsDisk(), [tmp_path], "node-1", DataNodeConfig(), "boot-1")
+
+
+async def test_a_damaged_identity_costs_its_volume_alone(tmp_path: Path) -> None:
+    damaged, sound = folders = [tmp_path / "a", tmp_path / "b"]
+    async with running(*folders) as node:
+        storage = node.volumes[1].storage
+    before = (damaged / VERSION).read_bytes()[:-3]
+    (damaged / VERSION).write_bytes(before)
+    opened, lost = open_volumes(OsDisk(), folders, "node-1", DataNodeConfig(), "boot-1")
+    assert [(each.folder, each.storage) for each in opened] == [(sound, storage)]
+    assert [(each.folder, "is damaged" in each.reason) for each in lost] == [(damaged, True)]
+    assert (damaged / VERSION).read_bytes() == before
+    for each in opened:
+        each.close()
 
 
 async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:

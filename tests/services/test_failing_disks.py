@@ -163,6 +163,26 @@ def test_a_datanode_goes_on_with_the_volume_that_is_left_and_the_report_names_th
         assert any((sound / "current").iterdir())
 
 
+def test_a_datanode_starts_without_a_volume_whose_identity_is_damaged(tmp_path: Path) -> None:
+    data = os.urandom(MIB)
+    with (
+        FaultyCluster(2, 1, tmp_path / "cluster", volumes=2, settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        for number in range(4):
+            write(fs, f"/{number}", data)
+        node = cluster.datanodes[0]
+        node.kill()
+        damaged = node.volumes[0]
+        (damaged / "VERSION").write_bytes((damaged / "VERSION").read_bytes()[:-3])
+        node.start()
+        (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
+        assert f"{damaged}/VERSION is damaged" in failed
+        write(fs, "/after", data)
+        assert [read(fs, f"/{number}") for number in (0, 1, 2, 3, "after")] == [data] * 5
+        assert node.alive
+
+
 def test_a_volume_that_hangs_silences_nobody_is_named_and_comes_back_when_it_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
