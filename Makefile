@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives mutants chaos soak bench clean
+.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives crash mutants chaos soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -102,6 +102,9 @@ simulate: $(STAMP) ## run the replicated store in virtual time, with every fault
 
 lives: $(STAMP) ## random lives of a cluster on simulated disks, in virtual time: SEED=1 LIVES=50
 	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES) $(EVERY_PAIR)
+
+crash: $(STAMP) ## random crashes of a DataNode on a simulated disk: power cuts, kills, two volumes, damaged files: SEED=1 SECONDS=60
+	$(BIN)/python -m tests.crash --seed $(SEED) --seconds $(SECONDS)
 
 mutants: $(STAMP) ## plant the more than a hundred faults of tests/mutants, one at a time: each must be noticed by its suite; before a release
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)

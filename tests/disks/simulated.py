@@ -73,11 +73,11 @@ class SimulatedDisk:
         self._mutex = threading.RLock()
 
     @classmethod
-    def when_killed_at(cls, moment: Moment) -> SimulatedDisk:
+    def when_killed_at(cls, moment: Moment, *, records: bool = True) -> SimulatedDisk:
         """Return it as the next process finds it when one was killed at `moment`: all that was
         handed to the system is there, and a later power cut may take what nobody synced.
         """
-        disk, files = cls(records=True), {}
+        disk, files = cls(records=records), {}
         for file, (durable, changes) in moment.contents.items():
             files[file] = File(bytearray(durable), durable)
             for change in changes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
 from collections import Counter
@@ -18,8 +17,7 @@ from tests.lives.life import Kind, live
 from tests.lives.pairs import FAULTS as TROUBLES
 from tests.lives.pairs import SERVICES, Pair, empty, table
 from tests.lives.planted_faults import FAULTS, planted
-
-HASH_SEED = "PYTHONHASHSEED"
+from tests.lives.world import keep_order_of_sets
 
 
 def main() -> int:
@@ -80,7 +78,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    if HASH_SEED not in os.environ:  # the order of sets would differ from one process to the next
-        os.environ[HASH_SEED] = "0"
-        os.execv(sys.executable, sys.orig_argv)
+    keep_order_of_sets()
     sys.exit(main())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
@@ -26,9 +25,7 @@ from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import Grant
 from paxosblock.protocol.types import BlockState, Generation, StorageId, WriterId
-from tests.lives.world import changed
-
-Changes = tuple[tuple[ModuleType | type, str, object], ...]
+from tests.lives.world import Changes, changed
 
 
 def _deletes_at_members() -> Changes:

@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import secrets
+import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
@@ -40,6 +41,19 @@ CLEAN_UP_ROUNDS = 200
 SPARE_BYTES = 1 << 12
 SEGMENT_BYTES = 1 << 12
 """Of a volume, in the size of the blocks that are written here: the log has several segments."""
+
+
+HASH_SEED = "PYTHONHASHSEED"
+
+Changes = tuple[tuple[ModuleType | type, str, object], ...]
+"""Modules or classes, each with a name in it and what that means instead."""
+
+
+def keep_order_of_sets() -> None:
+    """Begin the program anew unless sets have the same order in each run of it."""
+    if HASH_SEED not in os.environ:
+        os.environ[HASH_SEED] = "0"
+        os.execv(sys.executable, sys.orig_argv)
 
 
 class VirtualExecutor(Executor):
@@ -190,7 +204,7 @@ def _simulated(world: World) -> Iterator[None]:
     def kernel_syncs(disk: SimulatedDisk) -> SimulatedSyncs:
         return world.kernel_syncs(disk)
 
-    changes: tuple[tuple[ModuleType | type, str, object], ...] = (
+    changes: Changes = (
         (volume, "ThreadPoolExecutor", VirtualExecutor),
         (SimulatedDisk, "kernel_syncs", kernel_syncs),
         (open_file, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world))),
@@ -221,7 +235,7 @@ def _drawn_from(seed: int) -> Iterator[None]:
 
     before = CHANCE.getstate()
     CHANCE.seed(seed)
-    changes: tuple[tuple[ModuleType | type, str, object], ...] = (
+    changes: Changes = (
         (uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4)),
         (os, "urandom", rng.randbytes),
         (secrets, "randbelow", rng.randrange),
@@ -235,7 +249,7 @@ def _drawn_from(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def changed(changes: tuple[tuple[ModuleType | type, str, object], ...]) -> Iterator[None]:
+def changed(changes: Changes) -> Iterator[None]:
     """Let names of modules and classes mean something else for the length of a `with`."""
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, value in changes:
