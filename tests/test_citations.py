@@ -54,7 +54,7 @@ def test_a_file_that_a_text_names_is_in_the_repository() -> None:
 
 
 def test_each_module_of_the_namenode_is_on_the_map_of_its_room() -> None:
-    """DESIGN.md, KV.md and RAFT.md begin with what there is; a map with a hole misleads."""
+    """DESIGN.md, KV.md and RAFT.md begin with a list of their modules: it has all of them."""
     room = REPOSITORY / "paxosblock/namenode"
     maps = (room / "DESIGN.md", room / "KV.md", room / "raft/RAFT.md")
     named = set(re.findall(r"\b(\w+\.py)\b", "".join(map(Path.read_text, maps))))

@@ -11,6 +11,7 @@ from tests.test_citations import DOCUMENTS, shown
 COLUMNS = 100
 CANNOT_BREAK = re.compile(r"\||#|\s*\S*https?:\S*$")
 """Markdown has tables and headings on one line each; a URL has no place to break."""
+STUMBLES = re.compile(r"\b(?:those who|of which|anew|(?:is|are) to be)\b", re.IGNORECASE)
 REPORT = "benchmarks/report/README.md"
 """A command lists machines and figures there, one on each line."""
 
@@ -23,6 +24,15 @@ def prose_and_code(document: Path) -> Iterator[tuple[int, str]]:
             fence = "" if fence else line
         elif fence != "```console" or line.startswith("$ "):
             yield number, line
+
+
+def test_documents_are_in_plain_english() -> None:
+    """A reader stumbles over these; CONTRIBUTING.md tells what to write instead."""
+    assert [
+        f"{shown(document)}: {found[0]}"
+        for document in DOCUMENTS
+        for found in STUMBLES.finditer(" ".join(document.read_text(encoding="utf-8").split()))
+    ] == []
 
 
 def test_documents_are_wrapped_at_100_columns() -> None:

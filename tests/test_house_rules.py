@@ -45,7 +45,7 @@ PROTOCOL_IMPORTS = {
 MAY_SLEEP = "tests/waiting.py"
 
 ASKS_THE_WALL_CLOCK = "paxosblock/namenode/catalog/catalog.py"
-"""For the times that people see, and ends of directories and sessions (DESIGN.md). Elections,
+"""For the times that people see, and ends of directories and sessions (CATALOG.md). Elections,
 leases and time-outs go by clocks that do not jump."""
 
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "date.today"}

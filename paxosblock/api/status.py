@@ -92,7 +92,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     safe_mode: SafeModeStatus = OFF
     replication: ReplicationStatus = ReplicationStatus()
     to_learn: int = 0
-    """Blocks of a backup that was brought back, of which DataNodes are still to be asked."""
+    """Blocks of a restored backup about which DataNodes must still be asked."""
 
 
 class NameNodeStatusRequest(msgspec.Struct, frozen=True):

@@ -383,7 +383,7 @@ class AsyncClient:
         """Make a directory. With `parents` those above are made, too, and an existing one is fine.
 
         Args:
-            ttl_s: its time to live in seconds, counted anew by each call: when it is over, the
+            ttl_s: its time to live in seconds, counted again by each call: when it is over, the
                 directory is deleted with all that is in it, but not while a file below is being
                 written. Renaming the directory ends it.
 
@@ -492,7 +492,7 @@ class AsyncClient:
             InvalidRequestError: a negative size, or one that is greater than the file's.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
-            NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
+            NotReadyError: no DataNode says where the chunks of the block that it must cut lie.
             OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
         """
         path = text_of(path)

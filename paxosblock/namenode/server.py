@@ -245,7 +245,7 @@ def _observe_replicas(metrics: NodeMetrics, node: NameNode) -> None:
     )
     metrics.observe(
         "blocks_to_learn",
-        "Blocks of a backup that was brought back, of which DataNodes are still to be asked.",
+        "Blocks of a restored backup about which DataNodes must still be asked.",
         lambda: node.learner.left,
     )
     metrics.tally(
