@@ -16,7 +16,7 @@ import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.base.decoders import msgpack_decoder
-from paxosblock.net.calls.call_link import CallLink, Question, open_link
+from paxosblock.net.calls.call_link import CallLink, OutgoingCall, open_link
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -34,7 +34,7 @@ class Connection:
     async def call(self, method: Method[Q, A], request: Q) -> A:
         """Return the answer. Raises what the node reported, or that the connection is lost."""
         body = msgspec.msgpack.encode(request)
-        question = Question(
+        question = OutgoingCall(
             method.name, "benchmark", body, msgpack_decoder(method.answer), TIMEOUT_S
         )
         answer: A = await self._link.send(question)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
+from paxosblock.cli.group import CommandEntry, LazyGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class BenchGroup(LazyGroup):
 bench = BenchGroup(
     "bench",
     entries={
-        "run": Entry("benchmarks.command", "Run cases; also without the word run."),
-        "report": Entry("benchmarks.command", "Make tables and plots of records."),
+        "run": CommandEntry("benchmarks.command", "Run cases; also without the word run."),
+        "report": CommandEntry("benchmarks.command", "Make tables and plots of records."),
     },
     help="""Run the benchmarks, each beside the bare limit of the same run.
 

@@ -55,7 +55,7 @@ async def flush_times(out: AsyncFileWriter, piece: bytes, count: int) -> list[fl
 
 def victim_of(cluster: LocalCluster, path: str) -> Node:
     """Return a DataNode that holds a replica of the last block of a file."""
-    last = control.NameNodes(cluster.addresses).call(GET_FILE, GetFile(path)).last_block
+    last = control.BlockingNameNodes(cluster.addresses).call(GET_FILE, GetFile(path)).last_block
     assert last is not None, "the writer has flushed"
     members = {member.address for member in last.members}
     return next(node for node in cluster.datanodes if node.address in members)

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from paxosblock.local.cluster import LocalCluster
-    from paxosblock.local.cluster_folder import NodeEntry, Role
+    from paxosblock.local.cluster_folder import NodeEntry, NodeKind
     from paxosblock.local.node_process import Node
     from paxosblock.protocol.finalize import BlockRecord
     from paxosblock.protocol.messages import LastVote, ReadReply, Vote
@@ -152,6 +152,7 @@ __all__ = [
     "NoSpaceError",
     "Node",
     "NodeEntry",
+    "NodeKind",
     "NodeStatus",
     "NotDirectoryError",
     "NotFoundError",
@@ -171,7 +172,6 @@ __all__ = [
     "ReplicaHealth",
     "ReplicaState",
     "ReplicationStatus",
-    "Role",
     "SafeModeError",
     "SafeModeStatus",
     "StorageError",
@@ -243,6 +243,7 @@ __getattr__, __dir__ = lazy_names(
         "NoSpaceError": "paxosblock.errors",
         "Node": "paxosblock.local.node_process",
         "NodeEntry": "paxosblock.local.cluster_folder",
+        "NodeKind": "paxosblock.local.cluster_folder",
         "NodeStatus": "paxosblock.api.status",
         "NotDirectoryError": "paxosblock.errors",
         "NotFoundError": "paxosblock.errors",
@@ -262,7 +263,6 @@ __getattr__, __dir__ = lazy_names(
         "ReplicaHealth": "paxosblock.client.check",
         "ReplicaState": "paxosblock.protocol.types",
         "ReplicationStatus": "paxosblock.api.status",
-        "Role": "paxosblock.local.cluster_folder",
         "SafeModeError": "paxosblock.errors",
         "SafeModeStatus": "paxosblock.api.status",
         "StorageError": "paxosblock.errors",

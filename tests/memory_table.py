@@ -29,7 +29,7 @@ from paxosblock.namenode.kv.snapshot import (
 from paxosblock.namenode.kv.table import (
     SLICE_KEYS,
     Changes,
-    Copy,
+    CheckpointCopy,
     Flush,
     OnDamage,
     Tables,
@@ -150,9 +150,9 @@ class MemoryTable:
 
         return Flush(snapshot.revision, write)
 
-    def checkpoint(self) -> Copy:
+    def checkpoint(self) -> CheckpointCopy:
         snapshot = self.snapshot()
-        return Copy(snapshot.revision, lambda: MemoryCheckpoint(snapshot))
+        return CheckpointCopy(snapshot.revision, lambda: MemoryCheckpoint(snapshot))
 
     def snapshot(self) -> Snapshot:
         """The map as it is now, which later entries do not change."""

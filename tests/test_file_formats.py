@@ -22,7 +22,7 @@ from paxosblock.datanode.volumes import snapshot
 from paxosblock.datanode.volumes.first_reads import read_first
 from paxosblock.errors import ConfigError
 from paxosblock.host.disk import OsDisk
-from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role
+from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, NodeKind
 from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import open_store
@@ -30,14 +30,14 @@ from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.member_folder import check_member, make_member, open_folder
-from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import name, running
 from tests.memory_table import MEMORY, open_memory
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 PUT = Edit(puts=((b"k", b"value"),))
-LIMITS = kv_folder.Limits()
+LIMITS = kv_folder.FolderLimits()
 SEGMENT_BYTES = 1 << 20
 
 
@@ -100,9 +100,9 @@ def open_kv(folder: Path) -> int:
 def make_raft(folder: Path) -> None:
     """The folder of one of several NameNodes, with a snapshot, as an earlier version left it."""
     check_member(folder, "n1:1", MEMBERS, new_cluster=True)
-    make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), Vote(0, None))
+    make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), ElectionVote(0, None))
     opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
-    opened.votes.write(Vote(1, None))
+    opened.votes.write(ElectionVote(1, None))
     entry = Entry(1, EntryKind.EDIT, encode_edit(PUT))
     opened.journal.append([encode_entry(1, entry)])
     opened.machine.apply(1, PUT, 1)
@@ -120,7 +120,7 @@ def open_raft(folder: Path) -> int:
 
 def make_cluster(folder: Path) -> None:
     """The folder of `paxosblock cluster`."""
-    entry = NodeEntry(Role.NAMENODE, "namenode-1", "127.0.0.1:0")
+    entry = NodeEntry(NodeKind.NAMENODE, "namenode-1", "127.0.0.1:0")
     ClusterFolder(folder).prepare(Membership((entry,), {}))
 
 

@@ -29,7 +29,7 @@ from paxosblock.api.namenode import (
     ListDirectory,
     MakeDirectories,
     PathRequest,
-    Rename,
+    RenamePath,
 )
 from paxosblock.base.units import GIB, MIB
 from paxosblock.local.cluster import LocalCluster
@@ -84,12 +84,12 @@ class Names:
         """Yield a directory without entries, again and again."""
         return (ListDirectory(self._path(client, 0)) for _ in count())
 
-    def moves(self, client: int) -> Iterator[Rename]:
+    def moves(self, client: int) -> Iterator[RenamePath]:
         """Yield renames there and back, which end where they began."""
         one, other = self._path(client, 0), f"/{self._run}/{client}/moved"
         for number in count():
             source, target = (one, other) if number % 2 == 0 else (other, one)
-            yield Rename(source, target, once=self._once("r", client, number))
+            yield RenamePath(source, target, once=self._once("r", client, number))
 
     def deletes(self, client: int) -> Iterator[DeletePath]:
         """Yield all directories but the first one, which may have been moved."""

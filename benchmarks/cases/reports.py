@@ -69,7 +69,7 @@ DECIDED = Generation(1)
 
 
 class Nobody:
-    """A `Listener` that does nothing: no replica ever changes."""
+    """A `ReplicaListener` that does nothing: no replica ever changes."""
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:
         """Never called."""

@@ -21,7 +21,7 @@ from benchmarks.suite import CLIENT, Bench, case
 from paxosblock.base.units import GIB, MIB
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Committed, Edit, Expect
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint, pieces
@@ -120,7 +120,7 @@ async def _grow(bench: Bench, folder: Path, keys: int) -> None:
     quiet = await longest_pause_s(changes(store, 16, bench.seconds))
     await store.close()
 
-    store = SingleMemberStore(folder, limits=Limits(flush_bytes=1))
+    store = SingleMemberStore(folder, limits=FolderLimits(flush_bytes=1))
     begun = time.perf_counter()
     await store.start()
     bench.emit("restart", time.perf_counter() - begun, "s", at=at, goal=5)

@@ -24,7 +24,7 @@ from benchmarks.host import resident_bytes
 from benchmarks.suite import LEADER, Bench, case
 from paxosblock.api.care import AdminState, Balance
 from paxosblock.api.datanode import FindChunk
-from paxosblock.api.fsck import CheckFiles, Cursor
+from paxosblock.api.fsck import CheckFiles, FsckCursor
 from paxosblock.api.reports import ALL_BLOCKS, REGISTER, Register, StorageReport
 from paxosblock.base.units import GIB, MIB
 from paxosblock.config import NameNodeConfig
@@ -212,7 +212,7 @@ async def measured(
 
 async def check_all(node: NameNode) -> None:
     """`fsck /`, page by page."""
-    cursor: Cursor | None = None
+    cursor: FsckCursor | None = None
     while (cursor := (await check_files(node, CheckFiles("/", cursor))).next) is not None:
         pass
 

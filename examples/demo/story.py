@@ -25,7 +25,7 @@ from paxosblock.client.writing.receipt import FlushReceipt
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
-from paxosblock.net.calls.control import NameNodes
+from paxosblock.net.calls.control import BlockingNameNodes
 from paxosblock.protocol.types import BlockId, StorageId
 
 FIRST: Final = "/demo/first"
@@ -108,7 +108,7 @@ class Stage:
 
     def explain(self, block: BlockId) -> BlockExplanation:
         """Return a block's record and the history of its recovery."""
-        return NameNodes(self.cluster.addresses).call(EXPLAIN, BlockRequest(block))
+        return BlockingNameNodes(self.cluster.addresses).call(EXPLAIN, BlockRequest(block))
 
 
 # --- the first file: a DataNode and a NameNode are killed, a second process follows --------------
@@ -326,7 +326,7 @@ def lost_replica(stage: Stage) -> None:
 
 def _last_members(stage: Stage) -> tuple[BlockId, tuple[BlockMember, ...]]:
     """Return the last block of the second file and its members."""
-    last = NameNodes(stage.cluster.addresses).call(GET_FILE, GetFile(SECOND)).last_block
+    last = BlockingNameNodes(stage.cluster.addresses).call(GET_FILE, GetFile(SECOND)).last_block
     assert last is not None, "a file with bytes has a block"
     return last.record.block, last.members
 

@@ -211,7 +211,7 @@ class ReplicaSummary(msgspec.Struct, frozen=True):
     last: ChunkName | None
 
 
-class Replicas(msgspec.Struct, frozen=True):
+class ReplicaList(msgspec.Struct, frozen=True):
     """The replicas of a DataNode: all of them, or the one asked for."""
 
     node: str
@@ -222,8 +222,8 @@ ACCEPT: Method[Envelope, Answer] = Method(
     "acceptor", Envelope, cast("Any", Answer), request_bytes_max=64 * MIB
 )
 ACCEPT_ALL = Method("acceptors", Envelopes, Answers, request_bytes_max=64 * MIB)
-LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
-FIND_REPLICA = Method("replica", FindReplica, Replicas)
+LIST_REPLICAS = Method("replicas", ListReplicas, ReplicaList)
+FIND_REPLICA = Method("replica", FindReplica, ReplicaList)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
 PROCESS = Method("process", AskProcess, Process)
 

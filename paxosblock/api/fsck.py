@@ -11,7 +11,7 @@ from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.protocol.types import BlockId
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class FsckCursor(msgspec.Struct, frozen=True):
     """The place a check has reached: `path` and, in the file there, the block at `place`."""
 
     path: str
@@ -22,7 +22,7 @@ class CheckFiles(msgspec.Struct, frozen=True):
     """Check some of the files at or below `path`, beginning behind `after`."""
 
     path: str
-    after: Cursor | None = None
+    after: FsckCursor | None = None
 
 
 class Condition(enum.Enum):
@@ -101,7 +101,7 @@ class CheckedFiles(Counts, kw_only=True):
     """
 
     findings: list[Finding] = []
-    next: Cursor | None = None
+    next: FsckCursor | None = None
     datanodes: int = 0
     racks: int = 0
     safe_mode: bool = False

@@ -232,7 +232,7 @@ class Listing(msgspec.Struct, frozen=True):
         return self
 
 
-class Rename(msgspec.Struct, frozen=True):
+class RenamePath(msgspec.Struct, frozen=True):
     """Move a file or directory; `overwrite` replaces an existing file (atomically)."""
 
     source: str
@@ -465,7 +465,7 @@ CREATE = Method("create", CreateFile, CreatedFile)
 APPEND = Method("append", AppendFile, Appendable)
 STAT = Method("stat", PathRequest, FileStatus, any_namenode=True)
 LIST = Method("list", ListDirectory, Listing, any_namenode=True)
-RENAME = Method("rename", Rename, FileStatus)
+RENAME = Method("rename", RenamePath, FileStatus)
 DELETE = Method("delete", DeletePath, Deletion)
 CONCAT = Method("concat", ConcatFiles, FileStatus, request_bytes_max=16 * MIB)
 TRANSACT = Method("transact", Transact, TransactionOutcome, request_bytes_max=64 * MIB)

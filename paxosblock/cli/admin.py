@@ -21,7 +21,7 @@ from paxosblock.cli.descriptions import (
     describe_replication,
     describe_scrubbing,
 )
-from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.group import CommandEntry, DashGroup, Verb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.leaving_nodes import describe_progress
 from paxosblock.cli.safemode import describe_safe_mode
@@ -37,21 +37,23 @@ admin = DashGroup(
     short_help="Look after a cluster: report, safemode, balancer, decommission, fsck.",
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
-        "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
-        "backup": Entry("paxosblock.cli.backup", "Write the catalog to files in a folder."),
-        "restore": Entry("paxosblock.cli.backup", "Make a NameNode's folder from a backup."),
-        "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
-        "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
-        "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
-        "decommission": Entry(_LEAVING_NODES, "Let DataNodes leave for good."),
-        "maintenance": Entry(_LEAVING_NODES, "Let DataNodes be away for a while."),
-        "recommission": Entry(_LEAVING_NODES, "Take back DataNodes that were to leave."),
-        "leaving": Entry(_LEAVING_NODES, "Show who is to leave, and what holds it up."),
-        "fsck": Entry(
+        "report": CommandEntry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
+        "backup": CommandEntry("paxosblock.cli.backup", "Write the catalog to files in a folder."),
+        "restore": CommandEntry("paxosblock.cli.backup", "Make a NameNode's folder from a backup."),
+        "grow": CommandEntry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
+        "safemode": CommandEntry(
+            "paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."
+        ),
+        "balancer": CommandEntry("paxosblock.cli.balancer", "Make storages about equally full."),
+        "decommission": CommandEntry(_LEAVING_NODES, "Let DataNodes leave for good."),
+        "maintenance": CommandEntry(_LEAVING_NODES, "Let DataNodes be away for a while."),
+        "recommission": CommandEntry(_LEAVING_NODES, "Take back DataNodes that were to leave."),
+        "leaving": CommandEntry(_LEAVING_NODES, "Show who is to leave, and what holds it up."),
+        "fsck": CommandEntry(
             "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
         ),
-        "token": Entry("paxosblock.cli.token", "Make a token for requests over HTTP."),
-        "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
+        "token": CommandEntry("paxosblock.cli.token", "Make a token for requests over HTTP."),
+        "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )
 

@@ -8,11 +8,11 @@ import click
 
 from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.descriptions import describe_cluster, describe_datanode
-from paxosblock.cli.group import DashGroup, Entry, LocalVerb
+from paxosblock.cli.group import CommandEntry, DashGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.client.names.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.local.cluster_folder import ClusterFolder, Role
+from paxosblock.local.cluster_folder import ClusterFolder, NodeKind
 from paxosblock.local.node_process import Node
 
 _HERE = "paxosblock.cli.cluster"
@@ -33,11 +33,11 @@ With --namenodes 3 the cluster goes on when any one node is lost.
 Logs are in PATH/logs. For a cluster that vanishes with your program use paxosblock.LocalCluster.
 """,
     entries={
-        "up": Entry(_HERE, "Start a cluster, or those of its nodes that are down."),
-        "down": Entry(_HERE, "Stop its nodes; the files stay."),
-        "status": Entry(_HERE, "Show its nodes."),
-        "restart": Entry(_HERE, "Stop and start some of its nodes."),
-        "env": Entry(_HERE, "Print the line with which other commands find it."),
+        "up": CommandEntry(_HERE, "Start a cluster, or those of its nodes that are down."),
+        "down": CommandEntry(_HERE, "Stop its nodes; the files stay."),
+        "status": CommandEntry(_HERE, "Show its nodes."),
+        "restart": CommandEntry(_HERE, "Stop and start some of its nodes."),
+        "env": CommandEntry(_HERE, "Print the line with which other commands find it."),
     },
 )
 
@@ -113,8 +113,8 @@ def up(
         LocalCluster.grow(path, int(namenodes or 1))
     known = ClusterFolder(Path(path)).read()
     local = LocalCluster(
-        datanodes or (known.count(Role.DATANODE) if known else 3),
-        int(namenodes or 0) or (known.count(Role.NAMENODE) if known else 1),
+        datanodes or (known.count(NodeKind.DATANODE) if known else 3),
+        int(namenodes or 0) or (known.count(NodeKind.NAMENODE) if known else 1),
         path,
         base_port=base_port,
         volumes=volumes,
@@ -229,7 +229,7 @@ def status(invocation: Invocation, path: str) -> None:
     seen = local.status() if leads else None
     reports = {node.address: node for node in seen.datanodes} if seen else {}
     for node in local.nodes:
-        if node.member.role is Role.NAMENODE:
+        if node.member.role is NodeKind.NAMENODE:
             standing = standings.get(node.name)
             text = _describe_namenode(standing, seen) or _last_log_line(node)
             _tell(invocation, node, standing, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.cli.group import DashGroup, Entry
+from paxosblock.cli.group import CommandEntry, DashGroup
 
 _NAMES = "paxosblock.cli.fs_names"
 _BYTES = "paxosblock.cli.fs_bytes"
@@ -33,20 +33,22 @@ one line on standard error, "ls: '/x': no such file or directory", and exit code
         "text": "cat",
     },
     entries={
-        "ls": Entry(_NAMES, "List a directory."),
-        "mkdir": Entry(_NAMES, "Make directories."),
-        "rm": Entry(_NAMES, "Delete files and directories."),
-        "mv": Entry(_NAMES, "Rename or move."),
-        "concat": Entry(_NAMES, "Join files without copying a byte."),
-        "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
-        "setrep": Entry("paxosblock.cli.replication", "Change how many replicas files have."),
-        "stat": Entry(_NAMES, "Show facts about a file or directory."),
-        "put": Entry(_BYTES, "Copy local files into the cluster."),
-        "append": Entry(_BYTES, "Add local files to the end of a file."),
-        "truncate": Entry(_BYTES, "Cut files to a length."),
-        "get": Entry(_BYTES, "Copy files from the cluster to this machine."),
-        "cat": Entry(_BYTES, "Write files to standard output."),
-        "head": Entry(_BYTES, "Write the first kilobyte of a file."),
-        "tail": Entry(_BYTES, "Write the last kilobyte of a file, and follow it with -f."),
+        "ls": CommandEntry(_NAMES, "List a directory."),
+        "mkdir": CommandEntry(_NAMES, "Make directories."),
+        "rm": CommandEntry(_NAMES, "Delete files and directories."),
+        "mv": CommandEntry(_NAMES, "Rename or move."),
+        "concat": CommandEntry(_NAMES, "Join files without copying a byte."),
+        "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),
+        "setrep": CommandEntry(
+            "paxosblock.cli.replication", "Change how many replicas files have."
+        ),
+        "stat": CommandEntry(_NAMES, "Show facts about a file or directory."),
+        "put": CommandEntry(_BYTES, "Copy local files into the cluster."),
+        "append": CommandEntry(_BYTES, "Add local files to the end of a file."),
+        "truncate": CommandEntry(_BYTES, "Cut files to a length."),
+        "get": CommandEntry(_BYTES, "Copy files from the cluster to this machine."),
+        "cat": CommandEntry(_BYTES, "Write files to standard output."),
+        "head": CommandEntry(_BYTES, "Write the first kilobyte of a file."),
+        "tail": CommandEntry(_BYTES, "Write the last kilobyte of a file, and follow it with -f."),
     },
 )

@@ -27,7 +27,7 @@ from paxosblock.api.namenode import (
     Listing,
     MakeDirectories,
     PathRequest,
-    Rename,
+    RenamePath,
 )
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
@@ -316,7 +316,7 @@ def mv(invocation: Invocation, sources: tuple[str, ...], destination: str) -> No
 
     def move(source: str) -> None:
         wanted = join(target, base_name(source)) if inside else target
-        invocation.tell(invocation.call_once(RENAME, Rename(source, wanted)))
+        invocation.tell(invocation.call_once(RENAME, RenamePath(source, wanted)))
 
     invocation.for_each(found, move)
 

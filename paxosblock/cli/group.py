@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command of a group, and what it does; the module defines it under its name, "_" for "-".
 
     The summary stands here too so that `--help` need not import the command.
@@ -34,7 +34,7 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *args: Any,
-        entries: Mapping[str, Entry],
+        entries: Mapping[str, CommandEntry],
         elsewhere: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:

@@ -29,7 +29,7 @@ from paxosblock.errors import Outcome, PaxosBlockError
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
     from paxosblock.client import Client
-    from paxosblock.net.calls.control import NameNodes
+    from paxosblock.net.calls.control import BlockingNameNodes
     from paxosblock.net.port.access import Access
 
 Q = TypeVar("Q")
@@ -179,13 +179,13 @@ class Invocation:
             click.echo(msgspec.json.encode(fact) if self.json else line, err=True)
 
     @cached_property
-    def _namenodes(self) -> NameNodes:
-        from paxosblock.net.calls.control import NameNodes
+    def _namenodes(self) -> BlockingNameNodes:
+        from paxosblock.net.calls.control import BlockingNameNodes
 
         self._settled = True
         retry_for_s = self.timeout_s
         timeout_s = retry_for_s or DEFAULT_TIMEOUT_S
-        return NameNodes(self.addresses, timeout_s, retry_for_s, self.access)
+        return BlockingNameNodes(self.addresses, timeout_s, retry_for_s, self.access)
 
     def check_environment(self) -> None:
         """Raise ConfigError for a variable of ours that does not exist."""

@@ -14,24 +14,36 @@ from typing import NoReturn
 import click
 
 from paxosblock.base.settings import did_you_mean
-from paxosblock.cli.group import Entry, LazyGroup, ReaderLeftError, common_options
+from paxosblock.cli.group import CommandEntry, LazyGroup, ReaderLeftError, common_options
 from paxosblock.cli.invocation import Invocation
 
 ENTRIES = {
-    "cluster": Entry("paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."),
-    "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report, balancer, decommission."),
-    "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
-    "fsck": Entry("paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."),
-    "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
-    "explain": Entry("paxosblock.cli.explain", "Show a block's votes, replica by replica."),
-    "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, secrets, man pages."),
-    "bench": Entry("paxosblock.cli.bench", "Run benchmarks, and make reports of their records."),
-    "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
-    "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
+    "cluster": CommandEntry(
+        "paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."
+    ),
+    "admin": CommandEntry(
+        "paxosblock.cli.admin", "Look after a cluster: report, balancer, decommission."
+    ),
+    "fs": CommandEntry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
+    "fsck": CommandEntry(
+        "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
+    ),
+    "spark": CommandEntry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
+    "explain": CommandEntry("paxosblock.cli.explain", "Show a block's votes, replica by replica."),
+    "setup": CommandEntry(
+        "paxosblock.cli.setup", "Install what pip does not: raft, secrets, man pages."
+    ),
+    "bench": CommandEntry(
+        "paxosblock.cli.bench", "Run benchmarks, and make reports of their records."
+    ),
+    "namenode": CommandEntry("paxosblock.cli.nodes", "Run one NameNode."),
+    "datanode": CommandEntry("paxosblock.cli.nodes", "Run one DataNode."),
 }
 IN_A_CHECKOUT = {
-    "bench": Entry("benchmarks.command", ENTRIES["bench"].summary),
-    "demo": Entry("examples.demo.command", "Write a real file, kill nodes, verify every byte."),
+    "bench": CommandEntry("benchmarks.command", ENTRIES["bench"].summary),
+    "demo": CommandEntry(
+        "examples.demo.command", "Write a real file, kill nodes, verify every byte."
+    ),
 }
 """Commands that stand beside the package in the repository, and are not in a wheel."""
 
@@ -51,7 +63,7 @@ that ended because its disk failed.
 """
 
 
-def _entries() -> dict[str, Entry]:
+def _entries() -> dict[str, CommandEntry]:
     repository = Path(__file__).parents[2]
     return ENTRIES | (IN_A_CHECKOUT if (repository / "pyproject.toml").exists() else {})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
+from paxosblock.cli.group import CommandEntry, LazyGroup, LocalVerb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.options import INSTALL, RAFTOS, check_raftos
@@ -22,10 +22,10 @@ setup = LazyGroup(
     short_help="Install what pip does not: raft, secrets, completion, man.",
     help="Install what pip does not.",
     entries={
-        "secret": Entry("paxosblock.cli.setup", "A new access secret for a cluster."),
-        "raft": Entry("paxosblock.cli.setup", "raftos, for several NameNodes of a checkout."),
-        "completion": Entry("paxosblock.cli.shell", "Completion of commands with the Tab key."),
-        "man": Entry("paxosblock.cli.shell", "Manual pages."),
+        "secret": CommandEntry("paxosblock.cli.setup", "A new access secret for a cluster."),
+        "raft": CommandEntry("paxosblock.cli.setup", "raftos, for several NameNodes of a checkout."),
+        "completion": CommandEntry("paxosblock.cli.shell", "Completion of commands with the Tab key."),
+        "man": CommandEntry("paxosblock.cli.shell", "Manual pages."),
     },
 )
 

@@ -18,7 +18,7 @@ NAME: Final = "paxosblock"
 
 
 @dataclass(frozen=True, slots=True)
-class _Shell:
+class _SupportedShell:
     """The place where a shell finds a user's completions, and a hint on what else it needs."""
 
     variable: str
@@ -32,14 +32,14 @@ class _Shell:
 
 
 SHELLS: Final = {
-    "bash": _Shell("XDG_DATA_HOME", ".local/share", f"bash-completion/completions/{NAME}"),
-    "zsh": _Shell(
+    "bash": _SupportedShell("XDG_DATA_HOME", ".local/share", f"bash-completion/completions/{NAME}"),
+    "zsh": _SupportedShell(
         "XDG_DATA_HOME",
         ".local/share",
         f"zsh/site-functions/_{NAME}",
         "; add that folder to fpath in ~/.zshrc, before compinit",
     ),
-    "fish": _Shell("XDG_CONFIG_HOME", ".config", f"fish/completions/{NAME}.fish"),
+    "fish": _SupportedShell("XDG_CONFIG_HOME", ".config", f"fish/completions/{NAME}.fish"),
 }
 
 

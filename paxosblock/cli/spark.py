@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paxosblock.cli.fs_names import status_of
-from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.group import CommandEntry, DashGroup, Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.progress import progress_bar
 from paxosblock.cli.spark_reports import compact_lines, copy_lines, fsck_lines
@@ -40,9 +40,9 @@ Spark cluster, whose workers need this package, too. They need Java and
 `pip install "paxosblock[spark]"`.
 """,
     entries={
-        "distcp": Entry(_HERE, "Copy files from anywhere into the cluster, verified."),
-        "fsck": Entry(_HERE, "Read and check every replica of every block."),
-        "compact": Entry(_HERE, "Make few large files of many small ones."),
+        "distcp": CommandEntry(_HERE, "Copy files from anywhere into the cluster, verified."),
+        "fsck": CommandEntry(_HERE, "Read and check every replica of every block."),
+        "compact": CommandEntry(_HERE, "Make few large files of many small ones."),
     },
 )
 

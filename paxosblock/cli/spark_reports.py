@@ -10,7 +10,7 @@ from paxosblock.cli.text import counted, human_size
 if TYPE_CHECKING:
     from paxosblock.client.spark.jobs.compact import CompactReport
     from paxosblock.client.spark.jobs.distcp import CopyReport
-    from paxosblock.client.spark.jobs.fsck import Finding, FsckReport
+    from paxosblock.client.spark.jobs.fsck import FsckReport, UnhealthyBlock
 
 
 def copy_lines(report: CopyReport) -> Iterator[str]:
@@ -55,13 +55,13 @@ def fsck_lines(report: FsckReport) -> Iterator[str]:
     )
 
 
-def _finding_lines(finding: Finding) -> Iterator[str]:
+def _finding_lines(finding: UnhealthyBlock) -> Iterator[str]:
     from paxosblock.client.check import ReplicaHealth
-    from paxosblock.client.spark.jobs.fsck import Verdict
+    from paxosblock.client.spark.jobs.fsck import BlockHealth
 
     where = f"{finding.path}: block {finding.block} at {finding.offset}"
     sound = f"{finding.sound} of {finding.wanted} replicas are sound"
-    if finding.verdict is Verdict.UNKNOWN:
+    if finding.verdict is BlockHealth.UNKNOWN:
         yield f"{where}: not checked: {finding.detail}"
         return
     yield f"{where}: {finding.verdict.value}, {sound}"
@@ -69,7 +69,7 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
         node = f"{replica.member.node or replica.member.storage} ({replica.member.address or '?'})"
         yield f"  {node}: {replica.health.value}: {replica.detail}"
     seen = {replica.health for replica in finding.replicas}
-    if finding.verdict is Verdict.LOST:
+    if finding.verdict is BlockHealth.LOST:
         yield (
             "  No sound replica was found. Start the DataNodes that do not answer; if that does "
             "not help, restore the file from elsewhere."

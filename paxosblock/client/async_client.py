@@ -32,7 +32,7 @@ from paxosblock.api.namenode import (
     Listing,
     MakeDirectories,
     PathRequest,
-    Rename,
+    RenamePath,
     TakeOver,
 )
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
@@ -404,7 +404,7 @@ class AsyncClient:
             NotFoundError, ExistsError: no source; or a destination that is there already.
             OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been moved.
         """
-        request = Rename(text_of(source), text_of(destination), overwrite)
+        request = RenamePath(text_of(source), text_of(destination), overwrite)
         return await self._core.namenodes.call_once(RENAME, request)
 
     async def delete(self, path: AnyPath, *, recursive: bool = False) -> bool:

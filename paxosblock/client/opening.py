@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 
-class _File(Protocol):
+class _ClosableFile(Protocol):
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, kind: Any, error: Any, traceback: Any, /) -> None: ...
 
 
 P = ParamSpec("P")
-F = TypeVar("F", bound=_File)
+F = TypeVar("F", bound=_ClosableFile)
 
 
 class Opening(Coroutine[Any, Any, F]):

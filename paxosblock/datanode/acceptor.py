@@ -24,7 +24,7 @@ from paxosblock.api.datanode import (
     NoAnswer,
 )
 from paxosblock.datanode.block import FORGOTTEN, Block
-from paxosblock.datanode.listener import Listener
+from paxosblock.datanode.listener import ReplicaListener
 from paxosblock.datanode.record_step import SentChunk
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.store.disk_format import Loaded
@@ -48,7 +48,7 @@ _NOWHERE: Final = StorageId("")
 
 
 class Acceptor:
-    """Every block of this node; it passes on to a `Listener` what they say.
+    """Every block of this node; it passes on to a `ReplicaListener` what they say.
 
     Most blocks are finalized and at rest. For those it only remembers the volume, and makes the
     `Block` when somebody asks for it. That one is shared by all who hold it and goes with the last:
@@ -59,7 +59,7 @@ class Acceptor:
         self,
         volumes: Sequence[Volume],
         fetcher: Fetcher,
-        listener: Listener,
+        listener: ReplicaListener,
         *,
         reserved_bytes: int = 0,
     ) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.base.checksum import crc32c
-from paxosblock.datanode.listener import Listener
+from paxosblock.datanode.listener import ReplicaListener
 from paxosblock.datanode.log_texts import log_texts
 from paxosblock.datanode.record_step import RecordStep, SentChunk, write_of
 from paxosblock.datanode.store.disk_format import FetchedChunks, Loaded, Stored, carry_out
@@ -50,7 +50,15 @@ from paxosblock.protocol.messages import (
     Reply,
     Vote,
 )
-from paxosblock.protocol.register import Replica, Step, answer, generation_of, heals, nack, wanted
+from paxosblock.protocol.register import (
+    Replica,
+    Transition,
+    answer,
+    generation_of,
+    heals,
+    nack,
+    wanted,
+)
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     NO_GENERATION,
@@ -89,7 +97,7 @@ class Block:
         "volume",
     )
 
-    def __init__(self, block: BlockId, volume: Volume, listener: Listener) -> None:
+    def __init__(self, block: BlockId, volume: Volume, listener: ReplicaListener) -> None:
         """Start with nothing; `load` says what the disk holds."""
         self.id = block
         self.volume = volume
@@ -221,7 +229,7 @@ class Block:
         return asked and self.synced <= vote.index
 
     def _append(
-        self, files: Stored | None, before: Replica | None, step: Step, frame: memoryview
+        self, files: Stored | None, before: Replica | None, step: Transition, frame: memoryview
     ) -> Reason | None:
         after = step.replica
         assert before is not None
@@ -372,7 +380,7 @@ class Block:
             self._retire(before)
         self.changed()
 
-    def _tell(self, request: Control, step: Step, before: Replica | None) -> None:
+    def _tell(self, request: Control, step: Transition, before: Replica | None) -> None:
         """Tell the log and the listener of a step that is over."""
         texts = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
         log_event(_log, "answered", facts(block=self.id, **texts))
@@ -444,11 +452,11 @@ class Block:
             return None
         return self.nack(generation_of(request), Reason.CORRUPT)
 
-    def _consult(self, request: Control, draft: FetchedChunks | None) -> Step:
+    def _consult(self, request: Control, draft: FetchedChunks | None) -> Transition:
         supplied = () if draft is None else draft.names
         return answer(self.volume.storage, self._seen(request), request, supplied)
 
-    def _check_follows(self, request: Control, step: Step) -> None:
+    def _check_follows(self, request: Control, step: Transition) -> None:
         before, after = self.replica, step.replica
         if after is not None:
             if before is None or self.corrupt:
@@ -456,7 +464,9 @@ class Block:
             else:
                 after.check_follows(before, request)
 
-    def _perform(self, request: Control, draft: FetchedChunks | None, reserved_bytes: int) -> Step:
+    def _perform(
+        self, request: Control, draft: FetchedChunks | None, reserved_bytes: int
+    ) -> Transition:
         """Check, make durable, adopt: one blocking function in a thread of the volume."""
         step = self._consult(request, draft)
         before = self.replica
@@ -471,7 +481,7 @@ class Block:
             self._carry_out(step, draft)
         return step
 
-    def _carry_out(self, step: Step, draft: FetchedChunks | None) -> None:
+    def _carry_out(self, step: Transition, draft: FetchedChunks | None) -> None:
         store, dead, effect, after = self.volume.store, self.corrupt, step.effect, step.replica
         assert not dead or isinstance(effect, AdoptLog), "a dead replica promises nothing"
         files = carry_out(store, step, self.replica, self.files, draft)

@@ -10,7 +10,7 @@ from paxosblock.host.metrics import NodeMetrics
 from paxosblock.protocol.messages import Nack, Vote
 
 
-class Counters:
+class DataNodeCounters:
     """The instruments that the parts of a DataNode share."""
 
     def __init__(self, acceptor: Acceptor, volumes: Sequence[Volume]) -> None:

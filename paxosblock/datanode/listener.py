@@ -7,7 +7,7 @@ from typing import Protocol
 from paxosblock.protocol.types import BlockId, StorageId
 
 
-class Listener(Protocol):
+class ReplicaListener(Protocol):
     """Hears about replicas (the reporter). Called on the event loop."""
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:

@@ -19,13 +19,13 @@ from paxosblock.api.datanode import (
     FoundChunk,
     ListReplicas,
     Process,
-    Replicas,
+    ReplicaList,
 )
 from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
@@ -97,7 +97,7 @@ class DataNode:
             max_read_bytes=config.max_read_bytes,
             copies=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
         )
-        self.counters = Counters(self.acceptor, self.volumes)
+        self.counters = DataNodeCounters(self.acceptor, self.volumes)
         self._scrubbers = tuple(
             Scrubber(
                 volume,
@@ -268,19 +268,19 @@ class DataNode:
         self.acceptor.check_inside()
         return Answers(await self.acceptor.take_all(envelopes.each))
 
-    async def list_replicas(self, _: ListReplicas) -> Replicas:
+    async def list_replicas(self, _: ListReplicas) -> ReplicaList:
         """`LIST_REPLICAS`: everything this node holds, once all was read."""
         for volume in self.volumes:
             await volume.all_read.wait()
         summaries = map(summarize, self.blocks())
-        return Replicas(self.name, tuple(found for found in summaries if found is not None))
+        return ReplicaList(self.name, tuple(found for found in summaries if found is not None))
 
-    async def find_replica(self, wanted: FindReplica) -> Replicas:
+    async def find_replica(self, wanted: FindReplica) -> ReplicaList:
         """`FIND_REPLICA`: what one storage holds of one block, if it does."""
         await self.acceptor.ready(wanted.block)
         block = self.find(wanted.block, wanted.storage)
         summary = None if block is None else summarize(block)
-        return Replicas(self.name, () if summary is None else (summary,))
+        return ReplicaList(self.name, () if summary is None else (summary,))
 
     async def find_chunk(self, wanted: FindChunk) -> FoundChunk:
         """`FIND_CHUNK`: where the chunk with a byte of a finalized version begins.

@@ -14,7 +14,7 @@ from paxosblock.datanode.store.disk_format import Stored
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol.messages import Reply, Write
-from paxosblock.protocol.register import Replica, Step
+from paxosblock.protocol.register import Replica, Transition
 
 _SYNC: Final = int(Flags.SYNC)
 
@@ -30,7 +30,7 @@ class RecordStep(NamedTuple):
     """A step that was begun: its records are said, but may not be durable yet."""
 
     request: Control
-    step: Step
+    step: Transition
     file: OpenFile
     """It has the records; once that is durable the step may end."""
     files: Stored

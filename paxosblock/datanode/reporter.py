@@ -1,9 +1,9 @@
 """Tells every NameNode that this node lives, and what it holds.
 
-Each NameNode has its own `_Link`, so that one that is down or slow keeps nobody waiting. One task
-of it registers and sends heartbeats, another one reports: every replica, page by page, and between
-the pages what changes, as it happens. A NameNode that has forgotten this node asks for all of it
-again.
+Each NameNode has its own `_NameNodeLink`, so that one that is down or slow does not hold up the
+others. One task of the link registers and sends heartbeats, another one reports: every replica,
+page by page, and between the pages what changes, as it happens. A NameNode that has forgotten this
+node asks for all of it again.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _is_new(block: Block) -> bool:
 
 
 class Reporter:
-    """Reports to all NameNodes; the `Listener` of the blocks."""
+    """Reports to all NameNodes; the `ReplicaListener` of the blocks."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Reporter:
         """Report from `start` on, under an incarnation that no other process has."""
         self.incarnation = uuid.uuid4().hex
         sender = _Sender(node, self.incarnation, holdings, client, config, self._note_answer)
-        self._links = [_Link(address, sender) for address in namenodes]
+        self._links = [_NameNodeLink(address, sender) for address in namenodes]
         self._holdings = holdings
         self._refused = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -213,7 +213,7 @@ class _Sender:
     """Called after each call, answered or not; True if any NameNode accepts this process."""
 
 
-class _Link:
+class _NameNodeLink:
     """Everything that one NameNode was told and has yet to be told."""
 
     def __init__(self, address: str, sender: _Sender) -> None:

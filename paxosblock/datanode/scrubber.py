@@ -50,7 +50,7 @@ _ATTEMPTS: Final = 5
 _log = logging.getLogger(__name__)
 
 
-class Blocks(Protocol):
+class LocalReplicas(Protocol):
     """The replicas of this node (its acceptor)."""
 
     def behind(self, block: BlockId, storage: StorageId) -> Iterator[tuple[BlockId, Block | None]]:
@@ -68,7 +68,7 @@ class Scrubber:
     def __init__(
         self,
         volume: Volume,
-        blocks: Blocks,
+        blocks: LocalReplicas,
         *,
         period_s: float,
         bytes_per_s: int,

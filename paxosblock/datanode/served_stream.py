@@ -24,7 +24,7 @@ from paxosblock.api.datanode import (
     Watch,
 )
 from paxosblock.datanode.acceptor import Acceptor
-from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.reads import Reader
 from paxosblock.errors import PaxosBlockError, ProtocolError
 from paxosblock.net.streams.beats import BeatSender
@@ -45,7 +45,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 class ServedStream:
     """The `FrameHandler` of one connection."""
 
-    def __init__(self, acceptor: Acceptor, reader: Reader, counters: Counters) -> None:
+    def __init__(self, acceptor: Acceptor, reader: Reader, counters: DataNodeCounters) -> None:
         """Serve one connection; all connections share the arguments."""
         self._acceptor = acceptor
         self._reader = reader

@@ -37,7 +37,7 @@ from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.serving import (
-    Running,
+    ServingNode,
     end_within,
     publish_address,
     stop_signal,
@@ -95,7 +95,7 @@ async def running(
     namenodes: Sequence[str],
     node_id: str,
     upgrade: bool = False,
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[ServingNode]:
     """Yield a DataNode for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
     RESERVE.keep(RESERVE_COUNT)
@@ -115,7 +115,7 @@ async def running(
         publish_address(stack, node.volumes[0].folder, address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(node.volumes)))
-        yield Running(address, node.wait_failure, node.busy)
+        yield ServingNode(address, node.wait_failure, node.busy)
 
 
 def _app(node: DataNode, guard: Guard) -> web.Application:

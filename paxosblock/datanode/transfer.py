@@ -261,7 +261,7 @@ def _generations(request: RecoveryWrite | Finalize) -> tuple[Generation, ...]:
 async def _fetch_piece(
     channel: CallChannel, call: FetchChunks
 ) -> tuple[tuple[ChunkName, ...], bytearray]:
-    piece = _Piece(call)
+    piece = _RecordSink(call)
     timeout_s = COPY_TIMEOUT_S if call.copy else TIMEOUT_S
     reply = await channel.call(call, block=call.block, timeout_s=timeout_s, sink=piece)
     if not isinstance(reply, Chunks):
@@ -271,7 +271,7 @@ async def _fetch_piece(
     return tuple(piece.names), piece.records
 
 
-class _Piece:
+class _RecordSink:
     """A `ChunkSink` that puts the records side by side as they will be on disk."""
 
     def __init__(self, call: FetchChunks) -> None:

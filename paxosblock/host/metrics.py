@@ -61,7 +61,9 @@ class NodeMetrics:
 
     def tally(self, name: str, about: str, labels: Sequence[str], values: Values) -> None:
         """A counter that calls `values` whenever somebody looks: for what is counted very often."""
-        self._registry.register(_Tally(f"{self._namespace}_{name}", about, labels, values))
+        self._registry.register(
+            _FamilyCollector(f"{self._namespace}_{name}", about, labels, values)
+        )
 
     def render(self) -> bytes:
         """Return every instrument as it is now."""
@@ -83,7 +85,7 @@ class NodeMetrics:
 
 
 @dataclass(frozen=True)
-class _Tally(Collector):
+class _FamilyCollector(Collector):
     name: str
     about: str
     labels: Sequence[str]

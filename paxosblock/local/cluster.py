@@ -41,7 +41,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role, Settings
+from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, NodeKind, Settings
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.namenode.growing import grow_folder
 from paxosblock.net.calls import control
@@ -99,8 +99,8 @@ class LocalCluster:
             _members(datanodes, namenodes, base_port, volumes, racks),
             {section: dict(values) for section, values in (settings or {}).items()},
         )
-        self._check_same(Role.NAMENODE, "NameNodes", namenodes)
-        self._check_same(Role.DATANODE, "DataNodes", datanodes)
+        self._check_same(NodeKind.NAMENODE, "NameNodes", namenodes)
+        self._check_same(NodeKind.DATANODE, "DataNodes", datanodes)
         self._ports = HeldPorts()
         self.nodes = tuple(
             Node(self._folder, member, self.command) for member in self._membership.members
@@ -116,7 +116,7 @@ class LocalCluster:
         membership = ClusterFolder(Path(path)).read()
         if membership is None:
             raise NotFoundError(f"'{path}': no cluster lives in this folder", path=str(path))
-        datanodes, namenodes = map(membership.count, (Role.DATANODE, Role.NAMENODE))
+        datanodes, namenodes = map(membership.count, (NodeKind.DATANODE, NodeKind.NAMENODE))
         return cls(datanodes, namenodes, path, die_with_parent=False)
 
     @staticmethod
@@ -154,7 +154,7 @@ class LocalCluster:
     @property
     def namenodes(self) -> tuple[Node, ...]:
         """Return the NameNodes, in the order of their numbers."""
-        return self._nodes(Role.NAMENODE)
+        return self._nodes(NodeKind.NAMENODE)
 
     @property
     def namenode(self) -> Node:
@@ -172,7 +172,7 @@ class LocalCluster:
     @property
     def datanodes(self) -> tuple[Node, ...]:
         """Return the DataNodes, in the order of their numbers."""
-        return self._nodes(Role.DATANODE)
+        return self._nodes(NodeKind.DATANODE)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ class LocalCluster:
 
     def status(self) -> ClusterStatus:
         """Return the cluster as the leading NameNode sees it."""
-        asking = control.NameNodes(self.addresses, 5.0, access=self._access)
+        asking = control.BlockingNameNodes(self.addresses, 5.0, access=self._access)
         return asking.call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def standing(self, node: Node) -> NameNodeStatus | None:
@@ -301,7 +301,7 @@ class LocalCluster:
         command += ["--config", str(self._folder.config)]
         for volume in self._folder.volumes(member):
             command += ["--path", str(volume)]
-        if member.role is Role.DATANODE:
+        if member.role is NodeKind.DATANODE:
             command += ["--namenodes", ",".join(self.addresses)]
             if member.rack:
                 command += ["--rack", member.rack]
@@ -316,7 +316,7 @@ class LocalCluster:
             command += ["--die-with", str(os.getpid())]
         return command
 
-    def _nodes(self, role: Role) -> tuple[Node, ...]:
+    def _nodes(self, role: NodeKind) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.member.role is role)
 
     def _hold_ports(self) -> None:
@@ -337,11 +337,11 @@ class LocalCluster:
             self._membership = self._membership.replacing(node.member)
         self._folder.write(self._membership)
 
-    def _check_same(self, role: Role, what: str, wanted: int) -> None:
+    def _check_same(self, role: NodeKind, what: str, wanted: int) -> None:
         found = self._membership.count(role)
         if found != wanted:
             how = ""
-            if role is Role.NAMENODE and found == 1:
+            if role is NodeKind.NAMENODE and found == 1:
                 how = f": `paxosblock cluster up --namenodes {wanted} --grow` makes them so many"
             raise ConfigError(f"{self.path} holds a cluster of {found} {what}, not {wanted}{how}")
 
@@ -369,12 +369,12 @@ def _members(
     listen = [f"{HOST}:{port}" for port in ports]
     return (
         *(
-            NodeEntry(Role.NAMENODE, f"namenode-{number}", address)
+            NodeEntry(NodeKind.NAMENODE, f"namenode-{number}", address)
             for number, address in enumerate(listen[:namenodes])
         ),
         *(
             NodeEntry(
-                Role.DATANODE,
+                NodeKind.DATANODE,
                 f"datanode-{number}",
                 address,
                 volumes,

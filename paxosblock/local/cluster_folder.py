@@ -39,7 +39,7 @@ Settings = Mapping[str, Mapping[str, str | int]]
 """Settings by section and name as in the TOML file: `{"namenode": {"lease_soft_limit": "2s"}}`."""
 
 
-class Role(enum.Enum):
+class NodeKind(enum.Enum):
     """The task of a node; also the command that runs it."""
 
     NAMENODE = "namenode"
@@ -54,7 +54,7 @@ class NodeEntry:
     DataNode keeps replicas in, `rack` is its own, "" for one that names none.
     """
 
-    role: Role
+    role: NodeKind
     name: str
     listen: str
     volumes: int = 1
@@ -63,7 +63,7 @@ class NodeEntry:
     @property
     def folders(self) -> tuple[str, ...]:
         """Names of the node's folders; its address file is in the first."""
-        if self.role is Role.NAMENODE:
+        if self.role is NodeKind.NAMENODE:
             return (self.name,)
         return tuple(f"{self.name}/volume-{number}" for number in range(self.volumes))
 
@@ -83,16 +83,16 @@ class Membership:
     settings: dict[str, dict[str, str | int]]
     version: int = KNOWN_VERSION
 
-    def count(self, role: Role) -> int:
+    def count(self, role: NodeKind) -> int:
         """Return how many members have this role."""
         return sum(member.role is role for member in self.members)
 
     def with_namenodes(self, count: int) -> Membership:
         """Return the same with this many NameNodes, the new ones at any free ports."""
-        known = self.count(Role.NAMENODE)
+        known = self.count(NodeKind.NAMENODE)
         host = self.members[0].listen.rpartition(":")[0]
         added = (
-            NodeEntry(Role.NAMENODE, f"namenode-{number}", f"{host}:0")
+            NodeEntry(NodeKind.NAMENODE, f"namenode-{number}", f"{host}:0")
             for number in range(known, count)
         )
         members = (*self.members[:known], *added, *self.members[known:])
@@ -146,7 +146,7 @@ class ClusterFolder:
                 (self.path / name).mkdir(0o700, exist_ok=True)
             _write_whole(self.config, _toml(membership.settings).encode())
             self.write(membership)
-            if membership.count(Role.NAMENODE) > 1:
+            if membership.count(NodeKind.NAMENODE) > 1:
                 _make_secret(self.secret)
         except OSError as error:
             why = error if isinstance(error, StorageError) else error.strerror or error

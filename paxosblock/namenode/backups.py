@@ -48,7 +48,7 @@ from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.records import decode_entry, encode
 from paxosblock.namenode.growing import ALONE, REPLICATED, check_members
 from paxosblock.namenode.kv.files import publish
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
@@ -193,7 +193,7 @@ def fill(
     receiver.check()
     with closing(receiver.install()) as table:
         prepare(table)
-        Journal(disk, folder, table.revision + 1, Limits().segment_bytes).close()
+        Journal(disk, folder, table.revision + 1, FolderLimits().segment_bytes).close()
 
 
 def begin(found: Backup, term: int, table: Table) -> None:

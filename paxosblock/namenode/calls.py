@@ -160,7 +160,7 @@ def handled(
 
 
 @dataclass(slots=True)
-class _Tally:
+class _CallCounts:
     done: int = 0
     failed: int = 0
 
@@ -177,10 +177,10 @@ class Service:
         """Answer `calls` (None for those of `CALLS`), and count them in `metrics`."""
         metrics = metrics or NodeMetrics("namenode")
         metrics.tally("calls", "Calls by what became of them.", ("call", "outcome"), self._counts)
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[str, _CallCounts] = {}
         self._handlers: dict[str, tuple[Call, Callable[[Any], Awaitable[Any]]]] = {}
         for call in CALLS if calls is None else calls:
-            tally = self._tallies[call.method.name] = _Tally()
+            tally = self._tallies[call.method.name] = _CallCounts()
             handler = _handler(node, call, tally)
             if call.by is By.ANY_MEMBER:
                 handler = partial(node.leadership.show, handler)
@@ -214,7 +214,7 @@ class Service:
             )
 
 
-def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Awaitable[Any]]:
+def _handler(node: NameNode, call: Call, tally: _CallCounts) -> Callable[[Any], Awaitable[Any]]:
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
 
     async def handle(request: Any) -> Any:
@@ -242,7 +242,7 @@ def _names(request: api.MakeDirectories) -> int:
     return len(split(request.path))
 
 
-def _renamed(node: NameNode, request: api.Rename, _: api.FileStatus) -> None:
+def _renamed(node: NameNode, request: api.RenamePath, _: api.FileStatus) -> None:
     if request.overwrite:
         node.housekeeper.garbage_waits()
 

@@ -18,7 +18,7 @@ from typing import Final
 from paxosblock.base.units import MIB
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.host.disk import Disk, OsDisk
-from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import Receiver, Table, Tables, pieces
@@ -105,7 +105,7 @@ def grow(
         if known != sorted(members):
             raise ConfigError(f"{folder} is that of one of {','.join(known)} already")
         return Grown()
-    store = open_store(disk, alone, Limits(), tables.open)
+    store = open_store(disk, alone, FolderLimits(), tables.open)
     try:
         machine = store.machine
         if not machine.revision:

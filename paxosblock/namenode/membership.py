@@ -25,7 +25,7 @@ from paxosblock.namenode.growing import (
     is_unfinished,
 )
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint
@@ -121,7 +121,7 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         how = f"run `{COMMAND}` again" if cut_short else "start it with --peers"
         for part in (REPLICATED, f"{ALONE}/{CONVERTED}"):
             _refuse_other(folder, part, f"one of several NameNodes: {how}")
-    limits = Limits(flush_bytes=config.snapshot_growth_bytes)
+    limits = FolderLimits(flush_bytes=config.snapshot_growth_bytes)
     store = SingleMemberStore(folder / ALONE, address=address, limits=limits)
 
     def standing() -> LogStanding:

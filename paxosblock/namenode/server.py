@@ -32,7 +32,7 @@ from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
-from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
+from paxosblock.net.serving import ServingNode, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
 
 _log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ async def running(
     node_id: str,
     peers: Peers | None = None,
     stop: asyncio.Event | None = None,
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[ServingNode]:
     """Run a NameNode for the length of a `with`. Raises like `serve`; _StoppedError if `stop` came
     while it waited for other members.
     """
@@ -137,7 +137,7 @@ async def running(
         stack.push_async_callback(engine.resign)
         publish_address(stack, path, address)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
-        yield Running(address, store.wait_failure)
+        yield ServingNode(address, store.wait_failure)
 
 
 def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Application:

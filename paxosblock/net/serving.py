@@ -32,7 +32,7 @@ ADDRESS_FILE: Final = "address"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ServingNode:
     """A node that serves at `address` (host:port); `failure` waits until it no longer can, and
     returns the reason: a StorageError if its disks failed.
     """
@@ -52,7 +52,7 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
-async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
+async def until_stopped(stop: asyncio.Event, node: ServingNode, role: str) -> None:
     """Return when `stop` is set. If the disks of `node` fail before that, end this process.
 
     Only a new process, which reads what is really on the disk, may go on after a failed sync: the
@@ -75,7 +75,7 @@ async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
         failed.cancel()
 
 
-def end_within(seconds: float, role: str, node: Running) -> None:
+def end_within(seconds: float, role: str, node: ServingNode) -> None:
     """End this process after so many `seconds` if it has not ended by itself: its threads cannot
     end while a disk hangs."""
 

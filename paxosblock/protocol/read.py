@@ -24,7 +24,7 @@ from paxosblock.protocol.types import (
 )
 
 
-class Progress(enum.Enum):
+class ReadProgress(enum.Enum):
     """The next thing that a quorum read needs."""
 
     WAITING = "waiting"
@@ -51,7 +51,7 @@ class QuorumRead(msgspec.Struct, frozen=True, gc=False):
     answers: tuple[tuple[StorageId, int, int], ...] = ()
     goal: int = -1
     goal_bytes: int = 0
-    progress: Progress = Progress.WAITING
+    progress: ReadProgress = ReadProgress.WAITING
     bad: tuple[StorageId, ...] = ()
     restarted: tuple[StorageId, ...] = ()
 
@@ -79,7 +79,7 @@ def is_good(reply: ReadReply, writer_generation: Generation) -> bool:
 
 def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
     """R2: find a length that a quorum has, and that no other quorum can have exceeded before."""
-    if read.progress is not Progress.WAITING or reply.storage not in read.members:
+    if read.progress is not ReadProgress.WAITING or reply.storage not in read.members:
         return read
     if reply.block != read.block:
         return read
@@ -103,10 +103,10 @@ def _concluded(read: QuorumRead) -> QuorumRead:
     read = _with_goal(read)
     shown = sum(length >= read.goal for _, length, _ in read.answers)
     if read.goal >= 0 and shown >= read.quorum:
-        return replace(read, progress=Progress.DONE)
+        return replace(read, progress=ReadProgress.DONE)
     lost = sum(not _may_show_goal(read, member) for member in read.members)
     if tally(shown, lost, len(read.members), read.quorum) is Tally.IMPOSSIBLE:
-        return replace(read, progress=Progress.STALE_RECORD)
+        return replace(read, progress=ReadProgress.STALE_RECORD)
     return read
 
 
@@ -137,7 +137,7 @@ def _may_show_goal(read: QuorumRead, member: StorageId) -> bool:
 
 def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
     """Return the members that have not shown `goal` chunks so far, and still may."""
-    if read.progress is not Progress.WAITING:
+    if read.progress is not ReadProgress.WAITING:
         return ()
     known = {storage: length for storage, length, _ in read.answers}
     short = tuple(m for m in read.members if known.get(m, -1) < max(read.goal, 0))

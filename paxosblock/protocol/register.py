@@ -101,7 +101,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
             holds(self.log.starts_with(earlier.log), "I2 a register is written once")
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class Transition(msgspec.Struct, frozen=True, gc=False):
     """The result of one request: the replica afterwards, the effect, the reply."""
 
     replica: Replica | None
@@ -114,7 +114,7 @@ def answer(
     replica: Replica | None,
     request: Request,
     supplied: tuple[ChunkName, ...] = (),
-) -> Step:
+) -> Transition:
     """Answer `request` at `storage`, which holds `replica`.
 
     `supplied` names the chunks that the shell has fetched because `wanted` asked for them; the
@@ -243,19 +243,25 @@ def _kept(storage: StorageId, replica: Replica | None, request: RecoveryWrite | 
     return min(replica.length, request.length)
 
 
-def _refused(storage: StorageId, replica: Replica | None, request: Request, reason: Reason) -> Step:
+def _refused(
+    storage: StorageId, replica: Replica | None, request: Request, reason: Reason
+) -> Transition:
     """Refuse, changing nothing."""
-    return Step(replica, nack(storage, request.block, generation_of(request), reason, replica))
+    return Transition(
+        replica, nack(storage, request.block, generation_of(request), reason, replica)
+    )
 
 
-def _create(storage: StorageId, replica: Replica | None, request: Create) -> Step:
+def _create(storage: StorageId, replica: Replica | None, request: Create) -> Transition:
     """D1: make an empty replica. A repeated Create gets the same answer before another promise."""
     if replica is None:
         empty = _empty(request.block, FIRST_GENERATION, request.window, request.durability)
-        return Step(empty, Created(request.block, storage), StoreMetadata(small=request.small))
+        return Transition(
+            empty, Created(request.block, storage), StoreMetadata(small=request.small)
+        )
     registers = replica.registers
     if registers.max_generation == registers.accepted_generation == FIRST_GENERATION:
-        return Step(replica, Created(request.block, storage))
+        return Transition(replica, Created(request.block, storage))
     return _refused(storage, replica, request, Reason.FENCED)
 
 
@@ -274,7 +280,7 @@ def _empty(
     return Replica(block, registers, ChunkLog())
 
 
-def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
+def _write(storage: StorageId, replica: Replica | None, request: Write) -> Transition:
     """D2: vote for the next chunk of the writer's generation."""
     if replica is None:
         return _refused(storage, None, request, Reason.NO_REPLICA)
@@ -288,7 +294,7 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
     if request.index == replica.length:
         name = ChunkName(request.index, request.size_bytes, request.crc)
         log = replica.log.append(request.size_bytes, request.crc)
-        return Step(
+        return Transition(
             replace(replica, log=log, acknowledged_count=acknowledged),
             vote,
             AppendChunk(name, sync),
@@ -297,7 +303,7 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
     if (held.size_bytes, held.crc) != (request.size_bytes, request.crc):
         return _refused(storage, replica, request, Reason.CORRUPT)
     after = replace(replica, acknowledged_count=acknowledged)
-    return Step(after, vote, SyncChunks() if sync else None)
+    return Transition(after, vote, SyncChunks() if sync else None)
 
 
 def _takes_writes(replica: Replica, generation: Generation) -> bool:
@@ -311,7 +317,7 @@ def _takes_writes(replica: Replica, generation: Generation) -> bool:
     )
 
 
-def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> Step:
+def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> Transition:
     """D3: promise the generation durably, then tell the last vote."""
     block, generation = request.block, request.generation
     if replica is None:
@@ -331,11 +337,11 @@ def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> St
             reason = Reason.STALE if stale else Reason.FENCED
             return _refused(storage, replica, request, reason)
         if generation == now.max_generation:
-            return Step(replica, _last_vote(storage, replica, generation))
+            return Transition(replica, _last_vote(storage, replica, generation))
         if generation > now.max_generation + LEAP_MAX:
             return _refused(storage, replica, request, Reason.FENCED)
     promised = replica.having(max_generation=generation)
-    return Step(promised, _last_vote(storage, promised, generation), StoreMetadata())
+    return Transition(promised, _last_vote(storage, promised, generation), StoreMetadata())
 
 
 def _last_vote(storage: StorageId, replica: Replica, generation: Generation) -> LastVote:
@@ -356,7 +362,7 @@ def _recovery_write(
     replica: Replica | None,
     request: RecoveryWrite,
     supplied: tuple[ChunkName, ...],
-) -> Step:
+) -> Transition:
     """D4: accept the log of a later generation, cutting off chunks beyond it."""
     block, generation = request.block, request.generation
     if replica is not None:
@@ -366,12 +372,12 @@ def _recovery_write(
         if generation == now.accepted_generation:
             if now.base_length != request.length:
                 return _refused(storage, replica, request, Reason.CORRUPT)
-            return Step(replica, RecoveryVote(block, generation, request.length, storage))
+            return Transition(replica, RecoveryVote(block, generation, request.length, storage))
     log = _merged(storage, replica, request, supplied)
     if isinstance(log, Reason):
         return _refused(storage, replica, request, log)
     accepted, effect = _adopted(storage, replica, request, log)
-    return Step(accepted, RecoveryVote(block, generation, request.length, storage), effect)
+    return Transition(accepted, RecoveryVote(block, generation, request.length, storage), effect)
 
 
 def _merged(
@@ -428,7 +434,7 @@ def _finalize(
     replica: Replica | None,
     request: Finalize,
     supplied: tuple[ChunkName, ...],
-) -> Step:
+) -> Transition:
     """D5: become the decided version, or report how many chunks are here."""
     block, generation = request.block, request.finalized_generation
     done = Finalized(block, generation, storage, request.length)
@@ -438,7 +444,7 @@ def _finalize(
             return _refused(storage, replica, request, Reason.STALE)
         if generation == now.accepted_generation:
             if (now.state, replica.length) == (ReplicaState.FINALIZED, request.length):
-                return Step(replica, done)
+                return Transition(replica, done)
             return _refused(storage, replica, request, Reason.CORRUPT)
     log = _merged(storage, replica, request, supplied)
     if log is Reason.GAP:
@@ -446,10 +452,10 @@ def _finalize(
     if isinstance(log, Reason):
         return _refused(storage, replica, request, log)
     finalized, effect = _adopted(storage, replica, request, log)
-    return Step(finalized, done, effect)
+    return Transition(finalized, done, effect)
 
 
-def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> Step:
+def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> Transition:
     """D5 when chunks are missing: fence the replica, so that it can only grow into this version."""
     block, generation = request.block, request.finalized_generation
     if replica is None:
@@ -459,11 +465,11 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
     short = Short(block, generation, storage, replica.length)
     promised = replica.registers.max_generation
     if generation == promised or generation > promised + LEAP_MAX:
-        return Step(replica, short)
-    return Step(replica.having(max_generation=generation), short, StoreMetadata())
+        return Transition(replica, short)
+    return Transition(replica.having(max_generation=generation), short, StoreMetadata())
 
 
-def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
+def _read(storage: StorageId, replica: Replica | None, request: Read) -> Transition:
     """D6: report the registers. With `sync`, the reported chunks are on stable storage first."""
     if replica is None:
         return _refused(storage, None, request, Reason.NO_REPLICA)
@@ -478,13 +484,13 @@ def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
     )
     now = replica.registers
     unsynced = now.state is ReplicaState.RBW and now.durability is Durability.MEMORY
-    return Step(replica, reply, SyncChunks() if request.sync and unsynced else None)
+    return Transition(replica, reply, SyncChunks() if request.sync and unsynced else None)
 
 
-def _delete(storage: StorageId, replica: Replica | None, request: Delete) -> Step:
+def _delete(storage: StorageId, replica: Replica | None, request: Delete) -> Transition:
     """D7: the NameNode vouches that this storage is no member."""
     if replica is None:
-        return Step(None, Deleted(request.block, storage))
+        return Transition(None, Deleted(request.block, storage))
     if replica.registers.max_generation > request.up_to_generation:
         return _refused(storage, replica, request, Reason.FENCED)
-    return Step(None, Deleted(request.block, storage), DropReplica())
+    return Transition(None, Deleted(request.block, storage), DropReplica())

@@ -16,7 +16,7 @@ from paxosblock.api.fsck import CHECK_FILES, CheckFiles
 from paxosblock.api.namenode import BlockView
 from paxosblock.cli.text import counted
 from paxosblock.local.cluster_folder import ClusterFolder
-from paxosblock.net.calls.control import NameNodes
+from paxosblock.net.calls.control import BlockingNameNodes
 from tests.cli.conftest import Paxosblock
 from tests.services.content import content
 from tests.services.test_leaving_nodes import QUICK, blocks
@@ -175,7 +175,7 @@ def whole(cluster: LocalCluster) -> None:
     """Wait until all files have the replicas that the backup asks for."""
 
     def in_order() -> bool | None:
-        page = NameNodes(cluster.addresses).call(CHECK_FILES, CheckFiles("/"))
+        page = BlockingNameNodes(cluster.addresses).call(CHECK_FILES, CheckFiles("/"))
         return not page.findings or None
 
     wait_until(in_order, WITHIN_S, "every block has its replicas")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.client.session.patience import Patience, RunningClock
+from paxosblock.client.session.patience import AdaptiveTimeout, RunningClock
 from paxosblock.client.session.watched import WatchedConnection, WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
@@ -300,7 +300,7 @@ async def test_more_bytes_than_a_beat_can_count_are_told_apart(scene: Scene) -> 
 
 
 def test_patience_follows_what_was_measured_between_its_bounds() -> None:
-    patience = Patience(0.5, 10.0)
+    patience = AdaptiveTimeout(0.5, 10.0)
     assert patience.seconds == 0.5
     for _ in range(100):
         patience.observe(0.01)
@@ -316,7 +316,7 @@ def test_patience_follows_what_was_measured_between_its_bounds() -> None:
 
 
 def test_patience_doubles_in_vain_until_something_comes() -> None:
-    patience = Patience(0.5, 3.0)
+    patience = AdaptiveTimeout(0.5, 3.0)
     seen = []
     for _ in range(5):
         seen.append(patience.seconds)

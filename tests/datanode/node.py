@@ -128,7 +128,7 @@ class Holder:
 
 @dataclass
 class Notes:
-    """A `Listener` that takes down what it hears."""
+    """A `ReplicaListener` that takes down what it hears."""
 
     changed: list[BlockId] = field(default_factory=list)
     corrupt: list[tuple[BlockId, StorageId, str]] = field(default_factory=list)

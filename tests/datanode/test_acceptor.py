@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.datanode import acceptor
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.listener import Listener
+from paxosblock.datanode.listener import ReplicaListener
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.protocol.messages import (
     Created,
@@ -189,7 +189,7 @@ class Watched(Block):
 
     __slots__ = ("seen",)
 
-    def __init__(self, block: BlockId, volume: Volume, listener: Listener) -> None:
+    def __init__(self, block: BlockId, volume: Volume, listener: ReplicaListener) -> None:
         self.seen: list[tuple[int, int, bool]] = []
         super().__init__(block, volume, listener)
 

@@ -11,7 +11,7 @@ import pytest
 
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import open_volumes
-from paxosblock.datanode.store.disk_format import Found
+from paxosblock.datanode.store.disk_format import LoadedReplicas
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes import volume as volume_module
@@ -400,7 +400,7 @@ async def test_a_disk_that_hangs_while_it_is_loaded_is_not_waited_for(tmp_path: 
         await node.create()
     volume = open_volume(disk, tmp_path, "node-1", boot="boot-1", sync_threads=1)
     disk.breaks(Fault(("read",), path=f"{tmp_path}/", delay_s=HELD))
-    assert await volume.load(0.1) == Found()
+    assert await volume.load(0.1) == LoadedReplicas()
     assert "it hangs" in volume.failed
     disk.mend()
     volume.close()

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite, ReadBytes
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
-from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
 from paxosblock.net.streams.beats import arrived_bytes, beat_wish
 from paxosblock.net.streams.connection import FrameConnection
@@ -31,9 +31,9 @@ from tests.waiting import wait_until_async
 
 
 @asynccontextmanager
-async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, Counters]]:
+async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, DataNodeCounters]]:
     """A data stream to this acceptor."""
-    counters = Counters(node.acceptor, node.volumes)
+    counters = DataNodeCounters(node.acceptor, node.volumes)
     app = web.Application()
     handler = upgrade_handler(app, lambda _: ServedStream(node.acceptor, node.reader, counters))
     app.router.add_get(STREAM_PATH, handler)
@@ -152,7 +152,9 @@ async def test_a_reader_that_does_not_read_is_answered_nothing_at_once() -> None
         await finalized(node)
         part = ReadBytes(BLOCK, node.storage, FINAL, 5, 9, exact=True)
         await node.reader.read_bytes(part)
-        stream = ServedStream(node.acceptor, node.reader, Counters(node.acceptor, node.volumes))
+        stream = ServedStream(
+            node.acceptor, node.reader, DataNodeCounters(node.acceptor, node.volumes)
+        )
         connection = stream._connection = FrameConnection(stream, "a peer")
         assert isinstance(stream._at_once(part), Bulk)
         connection.pause_writing()

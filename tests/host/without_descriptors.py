@@ -20,7 +20,7 @@ from paxosblock.errors import NoSpaceError
 from paxosblock.host.descriptors import RESERVE, Reserve, opening, raise_limit, scarce
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES, Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES, ElectionVote, VoteFile
 
 LIMIT = 256
 
@@ -71,10 +71,10 @@ async def test_a_vote_is_written_on_the_event_loop_though_no_descriptor_is_left(
     with pytest.raises(OSError, match="Too many open files"):
         os.open(os.devnull, os.O_RDONLY)
     for term in range(1, 6):
-        votes.write(Vote(term, None))
+        votes.write(ElectionVote(term, None))
     assert RESERVE.count == 4, "what was given is taken back"
     descriptors.give(LIMIT)
-    assert VoteFile(OsDisk(), tmp_path).vote == Vote(5, None)
+    assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(5, None)
 
 
 async def test_a_vote_that_finds_no_descriptor_at_all_is_refused_and_given_later(
@@ -83,11 +83,11 @@ async def test_a_vote_that_finds_no_descriptor_at_all_is_refused_and_given_later
     votes = VoteFile(OsDisk(), tmp_path)
     descriptors.take_all()
     with pytest.raises(NoSpaceError, match="Too many open files"):
-        votes.write(Vote(1, None))
-    assert votes.vote == Vote(0, None)
+        votes.write(ElectionVote(1, None))
+    assert votes.vote == ElectionVote(0, None)
     descriptors.give(LIMIT)
-    votes.write(Vote(1, None))
-    assert VoteFile(OsDisk(), tmp_path).vote == Vote(1, None)
+    votes.write(ElectionVote(1, None))
+    assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(1, None)
 
 
 async def test_a_log_goes_on_in_a_new_file_though_no_descriptor_is_left(

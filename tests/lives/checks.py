@@ -20,7 +20,7 @@ from paxosblock.datanode.store.layout import ReplicaFiles
 from paxosblock.datanode.store.records import record_start
 from paxosblock.datanode.store.small_log import SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
-from paxosblock.datanode.store.small_segment import RECORD_BYTES, Position
+from paxosblock.datanode.store.small_segment import RECORD_BYTES, RecordPosition
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
@@ -476,7 +476,7 @@ def _bytes_of(machine: Machine, block: Block) -> tuple[File | None, range]:
     return file, range(start, start + row.frame_bytes * is_told(log, row.chunk))
 
 
-def is_told(log: SmallLog, record: Position) -> bool:
+def is_told(log: SmallLog, record: RecordPosition) -> bool:
     """True if the next segment, or a mark, which gets durable with damage there, says that no crash
     has torn a record."""
     marked = log._marked

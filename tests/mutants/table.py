@@ -1017,7 +1017,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "fsck does not go on within a file",
         "blocks/replication/fsck.py",
-        "    return None if blocks.next_place is None else Cursor(path, blocks.next_place)\n",
+        "    return None if blocks.next_place is None else FsckCursor(path, blocks.next_place)\n",
         "    return None\n",
         "tests/namenode/test_fsck.py",
     ),

@@ -21,7 +21,7 @@ from paxosblock.api.namenode import (
     ListDirectory,
     Listing,
     MakeDirectories,
-    Rename,
+    RenamePath,
     Transact,
 )
 from paxosblock.api.reports import (
@@ -103,7 +103,7 @@ class NamedCatalog(Catalog):
         decide = in_one(namespace.create)
         return (await self.decide(FileInode, decide, request, ids, once=once)).value
 
-    async def rename(self, request: Rename) -> FileStatus:
+    async def rename(self, request: RenamePath) -> FileStatus:
         decide = in_one(namespace.rename)
         return (await self.decide(FileStatus, decide, request, once=request.once)).value
 

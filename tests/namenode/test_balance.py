@@ -10,21 +10,23 @@ from hypothesis import strategies as st
 
 from paxosblock.namenode.blocks.replication.balance import (
     PAIRS_PER_STORAGE,
+    BalancedStorage,
     Evenness,
     Move,
     Replicated,
-    Volume,
 )
 from paxosblock.protocol.types import BlockId, StorageId
 
 BLOCK = 100
 
 
-def volume(storage: str, used: int, total: int = 1000, rack: str = "/r", node: str = "") -> Volume:
-    return Volume(StorageId(storage), node or f"n-{storage}", rack, used, total - used)
+def volume(
+    storage: str, used: int, total: int = 1000, rack: str = "/r", node: str = ""
+) -> BalancedStorage:
+    return BalancedStorage(StorageId(storage), node or f"n-{storage}", rack, used, total - used)
 
 
-def balance(*volumes: Volume, threshold: float = 0.1) -> Evenness:
+def balance(*volumes: BalancedStorage, threshold: float = 0.1) -> Evenness:
     return Evenness(volumes, threshold)
 
 
@@ -77,7 +79,9 @@ def clusters(draw: st.DrawFn) -> tuple[Evenness, list[Replicated]]:
                 used[name] += size
         blocks.append(Replicated(BlockId(number + 1), size, tuple(members)))
     volumes = [
-        Volume(name, node_of[name], racks[node_of[name]], used[name], draw(st.integers(0, 800)))
+        BalancedStorage(
+            name, node_of[name], racks[node_of[name]], used[name], draw(st.integers(0, 800))
+        )
         for name in names
     ]
     return Evenness(volumes, draw(st.sampled_from([0.01, 0.1, 0.3]))), blocks
@@ -198,7 +202,7 @@ def test_below_the_mean_is_filled_from_over_full_and_under_full_from_above_the_m
 
 
 def test_a_volume_without_any_room_is_left_out() -> None:
-    empty = Volume(StorageId("x"), "n", "/r", 0, 0)
+    empty = BalancedStorage(StorageId("x"), "n", "/r", 0, 0)
     assert balance(empty, volume("a", 10)).volumes.keys() == {"a"}
     assert balance(empty).balanced
     assert balance().furthest == 0

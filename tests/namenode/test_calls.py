@@ -18,7 +18,7 @@ from paxosblock.api.namenode import (
     FileStatus,
     MakeDirectories,
     PathRequest,
-    Rename,
+    RenamePath,
 )
 from paxosblock.api.status import NAMENODE_STATUS
 from paxosblock.errors import InvalidRequestError, NotFoundError
@@ -65,8 +65,8 @@ async def test_a_change_is_a_line_of_the_log_and_what_changed_nothing_is_none(
     await scene.service.call(STAT, PathRequest("/a b"))
     await scene.service.call(DELETE, DeletePath("/nothing"))
     with pytest.raises(NotFoundError):
-        await scene.service.call(RENAME, Rename("/nothing", "/c"))
-    await scene.service.call(RENAME, Rename("/a b", "/c"))
+        await scene.service.call(RENAME, RenamePath("/nothing", "/c"))
+    await scene.service.call(RENAME, RenamePath("/a b", "/c"))
     await scene.service.call(DELETE, DeletePath("/c"))
     assert lines(caplog) == [
         'mkdirs path="/a b"',

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from paxosblock.api.namenode import DeletePath, Kind, ListDirectory, MakeDirectories, Rename
+from paxosblock.api.namenode import DeletePath, Kind, ListDirectory, MakeDirectories, RenamePath
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.records import ROOT_ID
@@ -148,7 +148,7 @@ class NamespaceMachine(RuleBasedStateMachine):
 
     @rule(source=PATHS, destination=PATHS, overwrite=st.booleans())
     def rename(self, source: str, destination: str, overwrite: bool) -> None:
-        operation = self.catalog.rename(Rename(source, destination, overwrite))
+        operation = self.catalog.rename(RenamePath(source, destination, overwrite))
         assert self.works(operation) == self.model.rename(source, destination, overwrite)
 
     @rule()

@@ -11,7 +11,7 @@ from paxosblock.api.namenode import (
     Kind,
     ListDirectory,
     MakeDirectories,
-    Rename,
+    RenamePath,
 )
 from paxosblock.errors import (
     DirectoryNotEmptyError,
@@ -178,7 +178,7 @@ async def test_a_directory_changes_its_time_when_an_entry_comes_or_goes(
 
 async def test_a_moved_directory_takes_along_what_is_below_it(catalog: NamedCatalog) -> None:
     await catalog.create(create_request("/dir/inner/f"))
-    await catalog.rename(Rename("/dir", "/moved"))
+    await catalog.rename(RenamePath("/dir", "/moved"))
     assert (await catalog.status("/moved/inner/f")).path == "/moved/inner/f"
     with pytest.raises(NotFoundError):
         await catalog.status("/dir")
@@ -187,13 +187,13 @@ async def test_a_moved_directory_takes_along_what_is_below_it(catalog: NamedCata
 async def test_a_moved_file_may_still_be_written() -> None:
     catalog = await new_catalog()
     file = await catalog.create(create_request("/a"))
-    await catalog.rename(Rename("/a", "/b"))
+    await catalog.rename(RenamePath("/a", "/b"))
     await add_block(catalog, file.number)
     assert (await catalog.open_file(file.number, ANN)).name == "b"
 
 
 async def test_a_move_to_itself_changes_nothing(catalog: NamedCatalog) -> None:
-    assert await catalog.rename(Rename("/dir", "/dir")) == await catalog.status("/dir")
+    assert await catalog.rename(RenamePath("/dir", "/dir")) == await catalog.status("/dir")
 
 
 async def test_a_move_replaces_a_file_only_with_overwrite() -> None:
@@ -201,8 +201,8 @@ async def test_a_move_replaces_a_file_only_with_overwrite() -> None:
     old = await file_with_blocks(catalog, "/old", 1)
     new = await file_with_blocks(catalog, "/new", 1)
     with pytest.raises(ExistsError, match="'/old': exists already"):
-        await catalog.rename(Rename("/new", "/old"))
-    moved = await catalog.rename(Rename("/new", "/old", overwrite=True))
+        await catalog.rename(RenamePath("/new", "/old"))
+    moved = await catalog.rename(RenamePath("/new", "/old", overwrite=True))
     assert moved.file_id == new.number
     assert {entry.file for entry in await sweep_everything(catalog)} == {old.number}
 
@@ -210,35 +210,35 @@ async def test_a_move_replaces_a_file_only_with_overwrite() -> None:
 @pytest.mark.parametrize(
     ("request_", "kind", "message"),
     [
-        (Rename("/no", "/x"), NotFoundError, "'/no': no such file or directory"),
-        (Rename("/file", "/no/x"), NotFoundError, "'/no': no such file or directory"),
-        (Rename("/dir", "/file/x"), NotDirectoryError, "'/file': is a file, not a directory"),
-        (Rename("/file", "/dir"), ExistsError, "'/dir': exists already"),
-        (Rename("/file", "/dir", overwrite=True), IsDirectoryError, "'/dir': is a directory"),
+        (RenamePath("/no", "/x"), NotFoundError, "'/no': no such file or directory"),
+        (RenamePath("/file", "/no/x"), NotFoundError, "'/no': no such file or directory"),
+        (RenamePath("/dir", "/file/x"), NotDirectoryError, "'/file': is a file, not a directory"),
+        (RenamePath("/file", "/dir"), ExistsError, "'/dir': exists already"),
+        (RenamePath("/file", "/dir", overwrite=True), IsDirectoryError, "'/dir': is a directory"),
         (
-            Rename("/dir", "/file", overwrite=True),
+            RenamePath("/dir", "/file", overwrite=True),
             NotDirectoryError,
             "'/file': is a file, not a directory",
         ),
         (
-            Rename("/dir", "/dir/inner/x"),
+            RenamePath("/dir", "/dir/inner/x"),
             InvalidRequestError,
             "'/dir': cannot be moved below itself to '/dir/inner/x'",
         ),
         (
-            Rename("/", "/x"),
+            RenamePath("/", "/x"),
             InvalidRequestError,
             "'/': the root can be neither moved nor replaced",
         ),
         (
-            Rename("/dir", "/"),
+            RenamePath("/dir", "/"),
             InvalidRequestError,
             "'/': the root can be neither moved nor replaced",
         ),
     ],
 )
 async def test_rename_says_why_it_cannot(
-    catalog: NamedCatalog, request_: Rename, kind: type[PaxosBlockError], message: str
+    catalog: NamedCatalog, request_: RenamePath, kind: type[PaxosBlockError], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
         await catalog.rename(request_)
@@ -296,7 +296,7 @@ async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: Na
     await catalog.close_file(file.number, ANN)
     closed = await catalog.list(ListDirectory("/d"))
     assert closed.linked == before.linked
-    await catalog.rename(Rename("/file", "/d/moved"))
+    await catalog.rename(RenamePath("/file", "/d/moved"))
     after = await catalog.list(ListDirectory("/d"))
     assert after.linked[0] == before.linked[0] <= before.revision < closed.revision
     assert closed.revision < after.linked[1] <= after.revision
@@ -316,12 +316,12 @@ async def test_pages_of_one_directory_tell_whether_its_names_changed_between(
     seen = [await state("/d")]
     await catalog.create(create_request("/elsewhere/c"))
     assert await state("/d") == seen[0]
-    await catalog.rename(Rename("/d/b", "/elsewhere/b"))
+    await catalog.rename(RenamePath("/d/b", "/elsewhere/b"))
     seen.append(await state("/d"))
-    await catalog.rename(Rename("/elsewhere/b", "/d/b"))
+    await catalog.rename(RenamePath("/elsewhere/b", "/d/b"))
     seen.append(await state("/d"))
-    await catalog.rename(Rename("/d", "/old"))
-    await catalog.rename(Rename("/elsewhere", "/d"))
+    await catalog.rename(RenamePath("/d", "/old"))
+    await catalog.rename(RenamePath("/elsewhere", "/d"))
     seen.append(await state("/d"))
     assert len(set(seen)) == len(seen)
     assert await state("/d/c") == (0, 0)
@@ -371,8 +371,8 @@ async def test_two_moves_at_once_never_make_a_circle() -> None:
     await catalog.make_directories(MakeDirectories("/a/x"))
     await catalog.make_directories(MakeDirectories("/b/y"))
     await asyncio.gather(
-        catalog.rename(Rename("/a", "/b/y/a")),
-        catalog.rename(Rename("/b", "/a/x/b")),
+        catalog.rename(RenamePath("/a", "/b/y/a")),
+        catalog.rename(RenamePath("/b", "/a/x/b")),
         return_exceptions=True,
     )
     assert len(await names(catalog, "/")) == 1

@@ -19,7 +19,7 @@ from paxosblock.api.namenode import (
     Kind,
     ListDirectory,
     MakeDirectories,
-    Rename,
+    RenamePath,
     Transact,
 )
 from paxosblock.api.transaction import Delete, MakeDirectory
@@ -111,7 +111,7 @@ async def test_each_builds_on_what_those_before_it_did() -> None:
         catalog.make_directories(MakeDirectories("/d")),
         catalog.create(create_request("/d/f")),
         catalog.create(create_request("/d/g")),
-        catalog.rename(Rename("/d", "/e")),
+        catalog.rename(RenamePath("/d", "/e")),
         catalog.delete(DeletePath("/e/f")),
         catalog.make_directories(MakeDirectories("/d", parents=False)),
     )
@@ -299,7 +299,7 @@ def asked_of(catalog: NamedCatalog, operation: Operation) -> Awaitable[object]:
         case ("delete", path, recursive):
             return catalog.delete(DeletePath(path, recursive))
         case (_, source, destination, overwrite):
-            return catalog.rename(Rename(source, destination, overwrite))
+            return catalog.rename(RenamePath(source, destination, overwrite))
     raise AssertionError(operation)
 
 

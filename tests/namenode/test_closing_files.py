@@ -32,7 +32,7 @@ from paxosblock.api.namenode import (
     DeletePath,
     FinalizeBlock,
     PathRequest,
-    Rename,
+    RenamePath,
     RenewLeases,
     TakeOver,
 )
@@ -249,7 +249,7 @@ async def test_a_writer_that_renews_keeps_its_file_from_others(scene: Scene) -> 
         await scene.service.call(CREATE, create_request("/f", BOB, overwrite=True))
     await scene.create("/g", BOB)
     with pytest.raises(LeaseError, match="'/f': is being written by ann"):
-        await scene.service.call(RENAME, Rename("/g", "/f", overwrite=True))
+        await scene.service.call(RENAME, RenamePath("/g", "/f", overwrite=True))
 
 
 async def test_after_the_soft_limit_another_writer_may_replace_the_file(scene: Scene) -> None:

@@ -15,7 +15,7 @@ from paxosblock.api.namenode import (
     CloseFile,
     DeletePath,
     MakeDirectories,
-    Rename,
+    RenamePath,
     Transact,
 )
 from paxosblock.api.transaction import MakeDirectory
@@ -166,8 +166,8 @@ async def test_no_writer_slips_in_while_a_directory_is_deleted(how: str) -> None
     intrusions = {
         "created": catalog.create(create_request("/d/created", parent_must_exist=True)),
         "appended": catalog.append(AppendFile("/d/appended", BOB)),
-        "moved": catalog.rename(Rename("/elsewhere/open", "/d/moved")),
-        "moved with its directory": catalog.rename(Rename("/elsewhere", "/d/moved")),
+        "moved": catalog.rename(RenamePath("/elsewhere/open", "/d/moved")),
+        "moved with its directory": catalog.rename(RenamePath("/elsewhere", "/d/moved")),
     }
     store.intrusion = intrusions.pop(how)
     for unused in intrusions.values():
@@ -191,7 +191,7 @@ async def test_a_directory_that_is_moved_to_its_place_stays_for_ever(timed: Time
     """Nothing that was published vanishes because of what it was made in."""
     await timed.mkdirs("/staged")
     await closed_file(timed.catalog, "/staged/part", 1)
-    await timed.catalog.rename(Rename("/staged", "/table"))
+    await timed.catalog.rename(RenamePath("/staged", "/table"))
     assert (await timed.catalog.status("/table")).expires_s == 0
     assert timed.deadlines() == 0
     timed.clock.now += TTL_S

@@ -20,7 +20,7 @@ from paxosblock.api.namenode import (
     DeletePath,
     ListDirectory,
     MakeDirectories,
-    Rename,
+    RenamePath,
 )
 from paxosblock.errors import CorruptionError, InvalidRequestError, IsDirectoryError, NotFoundError
 from paxosblock.namenode.catalog import catalog as catalog_module
@@ -125,7 +125,7 @@ async def test_blocks_that_were_joined_begin_where_the_bytes_before_them_end() -
 async def test_the_pages_of_a_file_that_was_moved_are_found_by_its_id() -> None:
     catalog = await new_catalog()
     number = await closed_file(catalog, "/f", 1, 1)
-    await catalog.rename(Rename("/f", "/g"))
+    await catalog.rename(RenamePath("/f", "/g"))
     await closed_file(catalog, "/f", 3)
     page = await catalog.file_page(GetFile("/f", 1, file_id=number))
     assert (page.status.path, page.status.file_id) == ("/g", number)
@@ -360,7 +360,7 @@ class PagesMachine(RuleBasedStateMachine):
     def rename(self, file: File) -> None:
         if not file.is_gone:
             before, file.path = file.path, self.name()
-            self.loop.run_until_complete(self.catalog.rename(Rename(before, file.path)))
+            self.loop.run_until_complete(self.catalog.rename(RenamePath(before, file.path)))
 
     @rule(file=consumes(files))
     def delete(self, file: File) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.api.fsck import CheckedFiles, Condition, Cursor
+from paxosblock.api.fsck import CheckedFiles, Condition, FsckCursor
 from paxosblock.api.namenode import DeletePath, MakeDirectories
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication import fsck
@@ -32,7 +32,7 @@ def need(demand: Demand, holders: tuple[StorageId, ...] = MEMBERS) -> Need:
 async def pages(catalog: NamedCatalog, path: str) -> list[CheckedFiles]:
     """All pages of what is below a path."""
     found: list[CheckedFiles] = []
-    cursor: Cursor | None = None
+    cursor: FsckCursor | None = None
     while cursor is not None or not found:
         found.append(CheckedFiles())
         cursor = check_slice(await catalog.view(), path, cursor, need, found[-1])

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from paxosblock.api.namenode import DeletePath, MakeDirectories, Rename
+from paxosblock.api.namenode import DeletePath, MakeDirectories, RenamePath
 from paxosblock.errors import DirectoryNotEmptyError
 from paxosblock.namenode.catalog import garbage, keys, namespace
 from paxosblock.namenode.catalog.draft import Draft
@@ -88,7 +88,7 @@ async def test_an_empty_file_that_is_replaced_leaves_nothing() -> None:
     before = len(store.machine)
     await catalog.create(create_request(PATH))
     await catalog.create(create_request(PATH, BOB, overwrite=True))
-    await catalog.rename(Rename("/other", PATH, overwrite=True))
+    await catalog.rename(RenamePath("/other", PATH, overwrite=True))
     assert (len(store.machine), catalog.has_garbage) == (before, False)
 
 

@@ -17,14 +17,14 @@ import pytest
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.codec import encode_edit
-from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
+from paxosblock.namenode.kv.folder import FolderLimits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Edit, Versioned
 from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import open_memory
 
 FOLDER = Path("/kv")
-LIMITS = Limits(segment_bytes=160, flush_bytes=300)
+LIMITS = FolderLimits(segment_bytes=160, flush_bytes=300)
 Model = dict[bytes, Versioned]
 
 
@@ -231,7 +231,7 @@ def is_refused(files: Files, path: Path, workload: Workload) -> bool:
 def test_a_missing_segment_is_refused(position: str) -> None:
     disk = SimulatedDisk()
     for _ in range(3):
-        storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
+        storage = open_store(disk, FOLDER, FolderLimits(1, 1 << 30), open_memory)
         storage.journal.append([encode_edit(Edit(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
@@ -239,13 +239,13 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     missing = {"first": segments[0], "last": segments[1]}[position]
     del files[missing]
     with pytest.raises(CorruptionError, match="are missing"):
-        open_store(SimulatedDisk(files), FOLDER, Limits(), open_memory)
+        open_store(SimulatedDisk(files), FOLDER, FolderLimits(), open_memory)
 
 
 def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() -> None:
     disk = SimulatedDisk()
     for _ in range(2):
-        storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
+        storage = open_store(disk, FOLDER, FolderLimits(1, 1 << 30), open_memory)
         storage.journal.append([encode_edit(Edit(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
@@ -253,4 +253,4 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     files[first] += b"\1\2\3"
     told = rf"{first}: damaged at offset \d+: 3 bytes after its last entry fail their checksum"
     with pytest.raises(CorruptionError, match=told):
-        open_store(SimulatedDisk(files), FOLDER, Limits(), open_memory)
+        open_store(SimulatedDisk(files), FOLDER, FolderLimits(), open_memory)

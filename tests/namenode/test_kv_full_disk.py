@@ -12,7 +12,7 @@ from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.segment import read_segment
@@ -33,7 +33,7 @@ def put(key: bytes, value: bytes = b"v") -> Edit:
 
 
 async def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
-    limits = Limits(segment_bytes)
+    limits = FolderLimits(segment_bytes)
     store = SingleMemberStore(
         FOLDER, address="a:1", disk=disk, limits=limits, open_table=open_memory
     )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Versioned
 
 # Eight clients commit for ever; each line is one acknowledged put: key, value, index.
@@ -76,7 +76,7 @@ def acknowledged_by(lines: list[str]) -> dict[bytes, Versioned]:
 
 async def check_everything_is_there(folder: Path, acknowledged: dict[bytes, Versioned]) -> int:
     """Open the folder; each key has its acknowledged value or that of a commit under way."""
-    store = SingleMemberStore(folder, limits=Limits(20_000, 60_000))
+    store = SingleMemberStore(folder, limits=FolderLimits(20_000, 60_000))
     await store.start()
     view = store.view()
     for key, versioned in acknowledged.items():

@@ -27,7 +27,7 @@ from paxosblock.errors import (
 from paxosblock.host.disk import Disk, FileHandle, OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -50,12 +50,12 @@ FOLDER = Path("/kv")
 LATE_SYNCS = Fault(SYNCS, delay_s=HELD)
 LATER_SYNCS = Fault(SYNCS, delay_s=HELD + 1)
 """In the place of the former it lets those end that are late already."""
-SMALL = Limits(segment_bytes=400, flush_bytes=1000)
+SMALL = FolderLimits(segment_bytes=400, flush_bytes=1000)
 
 
 @asynccontextmanager
 async def opened(
-    folder: Path, disk: Disk | None = None, limits: Limits | None = None
+    folder: Path, disk: Disk | None = None, limits: FolderLimits | None = None
 ) -> AsyncIterator[SingleMemberStore]:
     """On a given disk all files of the store are written through that."""
     open_table = open_memory if disk else open_rocks

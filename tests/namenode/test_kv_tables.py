@@ -28,7 +28,7 @@ from paxosblock.host.disk import OsDisk, Room
 from paxosblock.namenode.kv import gaps, rocks_options, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -277,7 +277,7 @@ def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
 ) -> None:
     """Killed between any two of apply, flush, cut of the log: nothing is lost or done twice."""
     disk, folder = OsDisk(), tmp_path / "kv"
-    store = open_store(disk, folder, Limits(segment_bytes=100))
+    store = open_store(disk, folder, FolderLimits(segment_bytes=100))
     maps = [everything(store.machine)]
     with closing(store):
         for index in range(1, 7):  # so few flushes that nothing is compacted while it is copied
@@ -300,7 +300,7 @@ def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
 def check_left(folder: Path, to: Path, maps: list[dict[bytes, Versioned]]) -> None:
     left = left_by_a_crash(folder, to)
     for _ in range(2):
-        store = open_store(OsDisk(), left, Limits())
+        store = open_store(OsDisk(), left, FolderLimits())
         assert everything(store.machine) == maps[-1]
         assert store.machine.revision == len(maps) - 1
         store.close()
@@ -336,7 +336,7 @@ def test_a_batch_of_the_database_that_flushes_by_itself_is_the_map_after_an_entr
 
 def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
     """Make the folder of a version before RocksDB: a snapshot of entry 3, a journal to entry 5."""
-    store = open_store(OsDisk(), folder, Limits(segment_bytes=100), open_memory)
+    store = open_store(OsDisk(), folder, FolderLimits(segment_bytes=100), open_memory)
     with closing(store):
         for index in range(1, 6):
             store.journal.append([encode_edit(put(b"k%d" % (index % 4)))])
@@ -357,11 +357,11 @@ def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_
         folder = tmp_path / f"{steps}"
         shutil.copytree(tmp_path / "kv", folder)
         try:
-            open_store(CutShort(steps), folder, Limits()).close()
+            open_store(CutShort(steps), folder, FolderLimits()).close()
             break
         except StorageError:
             pass
-        with closing(open_store(OsDisk(), folder, Limits())) as store:
+        with closing(open_store(OsDisk(), folder, FolderLimits())) as store:
             assert everything(store.machine) == expected
         assert not list(folder.glob("snapshot-*"))
         assert not (folder / "db.new").exists()
@@ -371,14 +371,14 @@ def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_
 
 def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> None:
     keys = 2 * SLICE_KEYS + 1
-    with closing(open_store(OsDisk(), tmp_path, Limits(), open_memory)) as store:
+    with closing(open_store(OsDisk(), tmp_path, FolderLimits(), open_memory)) as store:
         many = Edit(puts=tuple((b"%05d" % number, b"v") for number in range(keys)))
         store.journal.append([encode_edit(many)])
         store.machine.apply(1, many)
         store.begin_flush().write()
         expected = everything(store.machine)
     for _ in range(2):
-        with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+        with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
             assert everything(store.machine) == expected
             assert len(store.machine) == keys
 
@@ -387,28 +387,28 @@ def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> N
 def test_a_database_that_lacks_a_file_is_refused_in_one_line_and_left_as_it_is(
     tmp_path: Path, lost: str
 ) -> None:
-    with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+    with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
         store.machine.apply(1, put(b"k"))
     min((tmp_path / "db").glob(lost)).unlink()
     before = {path.name for path in (tmp_path / "db").glob("*.sst")}
     for _ in range(2):
         with pytest.raises((CorruptionError, StorageError)) as refused:
-            open_store(OsDisk(), tmp_path, Limits())
+            open_store(OsDisk(), tmp_path, FolderLimits())
         assert str(tmp_path / "db") in str(refused.value)
         assert "\n" not in str(refused.value)
         assert {path.name for path in (tmp_path / "db").glob("*.sst")} == before
 
 
 def test_a_database_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
-    with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+    with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
         store.journal.append([encode_edit(put(b"k"))])
         store.machine.apply(1, put(b"k"))
         store.begin_flush().write()
         store.forget(1)
-    open_store(OsDisk(), tmp_path, Limits()).close()  # its journal goes on after entry 1
+    open_store(OsDisk(), tmp_path, FolderLimits()).close()  # its journal goes on after entry 1
     shutil.rmtree(tmp_path / "db")
     with pytest.raises(CorruptionError, match="entries from 1 on are missing"):
-        open_store(OsDisk(), tmp_path, Limits())
+        open_store(OsDisk(), tmp_path, FolderLimits())
 
 
 def test_a_flipped_byte_of_the_database_is_never_served(new_path: Callable[[], Path]) -> None:
@@ -500,7 +500,7 @@ def readable(read: Callable[[], object]) -> bool:
 def test_a_database_of_a_later_format_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+    with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
         store.machine.apply(1, put(b"k"))
         table = store.machine._table
         assert isinstance(table, RocksTable)
@@ -509,7 +509,7 @@ def test_a_database_of_a_later_format_is_refused_in_one_line(
             table.write(2, {})
             table.flush()
     with pytest.raises(ConfigError, match=r"is of format 2, and this version .* knows up to 1"):
-        open_store(OsDisk(), tmp_path, Limits())
+        open_store(OsDisk(), tmp_path, FolderLimits())
 
 
 def test_a_database_whose_record_has_no_term_is_that_of_a_single_namenode(
@@ -612,7 +612,7 @@ async def test_a_disk_that_runs_full_stops_changes_and_nothing_else(
     small: SmallDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The flush finds no room before the journal does; it is not begun, and the store goes on."""
-    limits = Limits(segment_bytes=MIB, flush_bytes=2 * MIB)
+    limits = FolderLimits(segment_bytes=MIB, flush_bytes=2 * MIB)
     store = SingleMemberStore(small.folder / "kv", limits=limits)
     await store.start()
     leave(small, 12 * MIB)
@@ -644,7 +644,7 @@ async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_n
         raise StorageError(f"{tmp_path}: IO error")
 
     many = Edit(puts=tuple((b"%d" % number, b"v") for number in range(3 * SLICE_KEYS)))
-    store = SingleMemberStore(tmp_path, limits=Limits(flush_bytes=1))
+    store = SingleMemberStore(tmp_path, limits=FolderLimits(flush_bytes=1))
     await store.start()
     await store.commit(put(b"a"))
     with monkeypatch.context() as broken:

@@ -15,7 +15,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     ReopenBlock,
 )
-from paxosblock.namenode.blocks.queues import Question, Queues
+from paxosblock.namenode.blocks.queues import QueuedQuestion, Queues
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize
 from paxosblock.protocol.types import Durability, StorageId, WriterId
@@ -40,7 +40,7 @@ NEXT = WriterId("next")
 class Held:
     """The questions that are for later, until the test asks them."""
 
-    questions: list[tuple[StorageId, Question]]
+    questions: list[tuple[StorageId, QueuedQuestion]]
 
     async def ask(self, network: Network) -> list[bool]:
         """For each, True if there is nothing more to ask."""
@@ -48,7 +48,7 @@ class Held:
         return [await _ask(network, *each) for each in questions]
 
 
-async def _ask(network: Network, storage: StorageId, question: Question) -> bool:
+async def _ask(network: Network, storage: StorageId, question: QueuedQuestion) -> bool:
     message = question.message()
     return message is None or question.heard(await network.ask(storage, message))
 
@@ -57,7 +57,9 @@ async def _ask(network: Network, storage: StorageId, question: Question) -> bool
 def later(monkeypatch: pytest.MonkeyPatch) -> Held:
     held, add = Held([]), Queues.add
 
-    def hold(queues: Queues, storage: StorageId, question: Question, pause_s: float = 0.0) -> None:
+    def hold(
+        queues: Queues, storage: StorageId, question: QueuedQuestion, pause_s: float = 0.0
+    ) -> None:
         if pause_s:
             held.questions.append((storage, question))
         else:

@@ -43,7 +43,7 @@ from paxosblock.api.namenode import (
     ListDirectory,
     MakeDirectories,
     PathRequest,
-    Rename,
+    RenamePath,
     RenewLeases,
     TakeOver,
 )
@@ -148,7 +148,7 @@ async def test_a_file_is_made_written_closed_and_seen(remote: Remote) -> None:
 
 async def test_the_namespace_verbs_work_over_the_wire(remote: Remote) -> None:
     await remote.call(MKDIRS, MakeDirectories("/a/b"))
-    moved = await remote.call(RENAME, Rename("/a/b", "/a/c"))
+    moved = await remote.call(RENAME, RenamePath("/a/b", "/a/c"))
     assert moved.path == "/a/c"
     assert (await remote.call(DELETE, DeletePath("/a", recursive=True))).existed
     with pytest.raises(NotFoundError, match="'/a/c': no such file or directory"):

@@ -20,7 +20,7 @@ from paxosblock.namenode.blocks.queues import (
     CALLS_AT_ONCE,
     PAUSES_S,
     STARTED_AT_ONCE,
-    Question,
+    QueuedQuestion,
     Queues,
 )
 from paxosblock.protocol.messages import Delete, Deleted
@@ -67,7 +67,7 @@ class Asking:
             self.ended[number] = 0
             message = Delete(BlockId(number), Generation(1))
             end = partial(self.ended.update, [number])
-            self.queues.add(storage, Question(partial(_itself, message), self.hear, end))
+            self.queues.add(storage, QueuedQuestion(partial(_itself, message), self.hear, end))
 
     def hear(self, answer: Answer | PaxosBlockError) -> bool:
         self.heard[type(answer)] += 1
@@ -166,7 +166,7 @@ async def test_few_questions_are_asked_alone_at_a_time_and_hold_up_no_other(
 
 async def test_what_need_not_be_asked_any_more_is_ended(asking: Asking) -> None:
     ended = asyncio.Event()
-    asking.queues.add(ALIVE, Question(lambda: None, asking.hear, ended.set))
+    asking.queues.add(ALIVE, QueuedQuestion(lambda: None, asking.hear, ended.set))
     asking.add(OTHER, 1)
     await asking.all_ended()
     assert ended.is_set()
@@ -244,7 +244,7 @@ async def test_a_question_that_fails_is_ended_and_holds_up_no_other(asking: Aski
     def fail() -> Message:
         raise ValueError("a fault of ours")
 
-    asking.queues.add(ALIVE, Question(fail, asking.hear, ended.set))
+    asking.queues.add(ALIVE, QueuedQuestion(fail, asking.hear, ended.set))
     asking.add(OTHER, 3)
     await asking.all_ended()
     assert ended.is_set()

@@ -21,7 +21,7 @@ from paxosblock.api.namenode import (
     ConcatFiles,
     DeletePath,
     MakeDirectories,
-    Rename,
+    RenamePath,
     Transact,
 )
 from paxosblock.api.transaction import MakeDirectory
@@ -98,7 +98,7 @@ async def create(catalog: NamedCatalog, once: Once) -> object:
 
 
 async def rename(catalog: NamedCatalog, once: Once) -> object:
-    return await catalog.rename(Rename("/d", "/new", once=once))
+    return await catalog.rename(RenamePath("/d", "/new", once=once))
 
 
 async def delete(catalog: NamedCatalog, once: Once) -> object:

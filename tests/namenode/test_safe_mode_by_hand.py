@@ -34,7 +34,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     MakeDirectories,
     PathRequest,
-    Rename,
+    RenamePath,
     TakeOver,
     Transact,
 )
@@ -83,7 +83,7 @@ REFUSED: dict[Method[Any, Any], Any] = {
     MKDIRS: MakeDirectories("/new"),
     CREATE: create_request("/new", BOB),
     APPEND: AppendFile("/a", BOB),
-    RENAME: Rename("/a", "/new"),
+    RENAME: RenamePath("/a", "/new"),
     DELETE: DeletePath("/a"),
     CONCAT: ConcatFiles("/a", ("/b",)),
     TRANSACT: Transact((MakeDirectory("/new"),), 3, 1 << 20, Durability.DISK),

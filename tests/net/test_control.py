@@ -32,7 +32,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
-from paxosblock.net.calls.control import NameNodes, call, healthy, split_address
+from paxosblock.net.calls.control import BlockingNameNodes, call, healthy, split_address
 from paxosblock.net.wire import encode_error
 
 REQUEST = DeletePath("/a")
@@ -237,7 +237,7 @@ def test_a_node_that_took_no_call_before_it_went_has_done_nothing() -> None:
 def test_the_calls_of_a_command_share_a_connection() -> None:
     asked: list[object] = []
     with taking_one(lambda connection: serve(connection, asked)) as address:
-        namenodes = NameNodes([address])
+        namenodes = BlockingNameNodes([address])
         for _ in range(3):
             assert namenodes.call(DELETE, REQUEST).existed
         del namenodes
@@ -253,7 +253,7 @@ def test_a_program_with_more_open_files_than_select_takes_asks_again() -> None:
         while stack.enter_context(open(os.devnull)).fileno() < 1024:
             pass
         address = stack.enter_context(taking_one(lambda connection: serve(connection, asked)))
-        namenodes = NameNodes([address])
+        namenodes = BlockingNameNodes([address])
         for _ in range(2):
             assert namenodes.call(DELETE, REQUEST).existed
         del namenodes
@@ -360,7 +360,7 @@ def test_what_may_have_been_done_is_asked_again_under_the_same_name() -> None:
         answering(DELETED, hangs_up=True, asked=asked) as first,
         answering(DELETED, asked=asked) as second,
     ):
-        namenodes = NameNodes([first, second])
+        namenodes = BlockingNameNodes([first, second])
         for _ in range(2):
             assert namenodes.call_once(DELETE, lambda once: DeletePath("/a", once=once)).existed
     names = [request.once for request in asked if isinstance(request, DeletePath)]
@@ -457,7 +457,7 @@ def test_an_election_that_does_not_end_is_reported() -> None:
 
 
 def ask(addresses: list[str], timeout_s: float = 10.0, retry_for_s: float = 30.0) -> Deletion:
-    return NameNodes(addresses, timeout_s, retry_for_s).call(DELETE, REQUEST)
+    return BlockingNameNodes(addresses, timeout_s, retry_for_s).call(DELETE, REQUEST)
 
 
 @pytest.mark.parametrize(("status", "healthy_then"), [(200, True), (503, False)])

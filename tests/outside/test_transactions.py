@@ -20,7 +20,7 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.host.disk import OsDisk
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.growing import ALONE
-from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.interface import prefix_range
 from tests.outside.staging import staged
 from tests.waiting import wait_until
@@ -41,7 +41,7 @@ def test_what_is_published_leaves_no_record_of_its_own(tmp_path: Path) -> None:
         fs.touch("/files/6")
         fs.close()
         (folder,) = cluster.namenode.volumes
-    storage = open_store(OsDisk(), folder / ALONE, Limits())
+    storage = open_store(OsDisk(), folder / ALONE, FolderLimits())
     try:
         applications = [key for key, _ in storage.machine.scan(*prefix_range(b"a"))]
         sessions = [key for key, _ in storage.machine.scan(*prefix_range(b"s"))]

@@ -11,7 +11,7 @@ from paxosblock.protocol import read as reading
 from paxosblock.protocol import write as writing
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Created, Grant, Read, ReadReply, Vote, Write
-from paxosblock.protocol.read import Progress, QuorumRead
+from paxosblock.protocol.read import QuorumRead, ReadProgress
 from paxosblock.protocol.types import Durability
 from paxosblock.protocol.write import Writer, WriterState
 from tests.protocol import oracle
@@ -236,10 +236,10 @@ def _ask(model: Model, world: World, place: int, read: QuorumRead) -> Iterator[M
         if after is read:
             continue
         words = (reader.mode, "asks", storage, "->", reply)
-        if after.progress is Progress.STALE_RECORD:
+        if after.progress is ReadProgress.STALE_RECORD:
             again = Reader(reader.mode, "again", reader.floor)
             yield Move(f"{reader.mode}-stale", words, _with_reader(model, asked, place, again))
-        elif after.progress is Progress.DONE:
+        elif after.progress is ReadProgress.DONE:
             yield _concluded(model, asked, place, after, words)
         else:
             answers = tuple(sorted(after.answers))

@@ -18,9 +18,9 @@ from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.messages import Deleted, Finalize, ReadReply, RecoveryWrite, Vote
 from paxosblock.protocol.quorum import recovery_quorum
-from paxosblock.protocol.read import Progress, QuorumRead, Version
+from paxosblock.protocol.read import QuorumRead, ReadProgress, Version
 from paxosblock.protocol.recovery import Choice, Proposer
-from paxosblock.protocol.register import Replica, Step
+from paxosblock.protocol.register import Replica, Transition
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     NO_GENERATION,
@@ -81,14 +81,16 @@ def any_quorum_is_acceptable(proposer: Proposer) -> bool:
     return len(proposer.replies) >= 2
 
 
-def promise_one_more(storage: Any, replica: Any, request: Any) -> Step:
+def promise_one_more(storage: Any, replica: Any, request: Any) -> Transition:
     """I9: a DataNode that is asked again promises a generation that nobody allocated."""
     if replica is None or replica.registers.max_generation != request.generation:
         return _next_gs(storage, replica, request)
     return _next_gs(storage, replica, replace(request, generation=request.generation + 1))
 
 
-def finalize_what_a_recovery_wrote(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
+def finalize_what_a_recovery_wrote(
+    storage: Any, replica: Any, request: Any, supplied: Any
+) -> Transition:
     """I6: a DataNode takes a proposal for a decision."""
     step = _recovery_write(storage, replica, request, supplied)
     if step.replica is None or step.effect is None:
@@ -113,10 +115,10 @@ def heal_whatever_the_epoch(dead: Any, request: Any, epoch: Any) -> bool:
     return _heals(dead, request)
 
 
-def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> Step:
+def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> Transition:
     """D7 without MaxGS <= up_to."""
     del replica
-    return Step(None, Deleted(request.block, storage), DropReplica())
+    return Transition(None, Deleted(request.block, storage), DropReplica())
 
 
 _recovery_write = register._recovery_write
@@ -136,7 +138,7 @@ _on_vote = write.on_vote
 _restarted = register.restarted
 
 
-def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
+def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any) -> Transition:
     """D4 without the cut: accepting a shorter log leaves the longer one."""
     step = _recovery_write(storage, replica, request, supplied)
     if step.replica is None or step.effect is None or replica is None:
@@ -146,13 +148,13 @@ def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any)
     return step
 
 
-def promise_nothing(storage: Any, replica: Any, request: Any) -> Step:
+def promise_nothing(storage: Any, replica: Any, request: Any) -> Transition:
     """D3: LastVote leaves, but the promise is not kept."""
     step = _next_gs(storage, replica, request)
-    return step if replica is None else Step(replica, step.reply)
+    return step if replica is None else Transition(replica, step.reply)
 
 
-def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
+def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> Transition:
     """D5 without fgs >= MaxGS."""
     if replica is not None and request.finalized_generation < replica.registers.max_generation:
         lowered = replica.having(
@@ -166,7 +168,7 @@ def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> 
     return _finalize(storage, replica, request, supplied)
 
 
-def read_without_sync(storage: Any, replica: Any, request: Any) -> Step:
+def read_without_sync(storage: Any, replica: Any, request: Any) -> Transition:
     """A quorum read counts what a power cut may still take."""
     return replace(_read(storage, replica, request), effect=None)
 
@@ -197,7 +199,7 @@ def count_weak_answers(reply: ReadReply, writer_generation: Generation) -> bool:
     )
 
 
-def tell_no_weakness_after_a_restart(storage: Any, replica: Any, request: Any) -> Step:
+def tell_no_weakness_after_a_restart(storage: Any, replica: Any, request: Any) -> Transition:
     """D6: a restarted replica is counted, be it weak."""
     step = _read(storage, replica, request)
     if isinstance(step.reply, ReadReply) and step.reply.restarted:
@@ -206,7 +208,7 @@ def tell_no_weakness_after_a_restart(storage: Any, replica: Any, request: Any) -
     return step
 
 
-def tell_no_restart(storage: Any, replica: Any, request: Any) -> Step:
+def tell_no_restart(storage: Any, replica: Any, request: Any) -> Transition:
     """D6: a reader waits for a replica that takes no Write any more."""
     step = _read(storage, replica, request)
     if isinstance(step.reply, ReadReply):
@@ -226,7 +228,7 @@ def return_the_minimum(reading: QuorumRead) -> QuorumRead:
     """R1 as the seed has it, mixed with R2."""
     if reading.quorum == len(reading.members) == len(reading.answers):
         goal = min(length for _, length, _ in reading.answers)
-        return replace(reading, goal=goal, progress=Progress.DONE)
+        return replace(reading, goal=goal, progress=ReadProgress.DONE)
     return _concluded(reading)
 
 
@@ -307,7 +309,7 @@ def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
     if len(reading.answers) < reading.quorum:
         return _concluded(reading)
     goal = max(length for _, length, _ in reading.answers)
-    return replace(reading, goal=goal, progress=Progress.DONE)
+    return replace(reading, goal=goal, progress=ReadProgress.DONE)
 
 
 def seal_although_overtaken(

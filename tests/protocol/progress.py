@@ -23,7 +23,7 @@ from paxosblock.protocol.messages import (
     Reply,
     Request,
 )
-from paxosblock.protocol.read import Progress
+from paxosblock.protocol.read import ReadProgress
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import NO_GENERATION, ChunkName, ReplicaState, StorageId
@@ -166,7 +166,7 @@ def _read_waits_for_writes_only(
         reply = register.answer(member, replica, Read(BLOCK)).reply
         assert isinstance(reply, ReadReply)
         read = reading.on_read_reply(read, reply)
-    if read.progress is not Progress.WAITING:
+    if read.progress is not ReadProgress.WAITING:
         return
     waiting = [disks[model.index(member)].value.replica for member in reading.to_ask(read)]
     demand(bool(waiting), "stuck: a read waits for nobody", read)

@@ -9,7 +9,7 @@ import pytest
 from paxosblock.protocol import read
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
-from paxosblock.protocol.read import Progress, QuorumRead, Version
+from paxosblock.protocol.read import QuorumRead, ReadProgress, Version
 from paxosblock.protocol.types import BlockState, ReplicaState
 from tests.protocol.build import ABC, A, B, C, D, E, changed, gs, read_reply, record, size
 from tests.protocol.client_moves import relaxed_length
@@ -40,20 +40,20 @@ def done_record(**changes: Any) -> BlockRecord:
 
 def test_r2_equal_answers_of_a_quorum_are_the_answer() -> None:
     reading = asked(read.quorum_read(record()), read_reply(A, 1), read_reply(C, 1))
-    assert (reading.progress, reading.goal, reading.goal_bytes) == (Progress.DONE, 1, size(1))
+    assert (reading.progress, reading.goal, reading.goal_bytes) == (ReadProgress.DONE, 1, size(1))
 
 
 def test_r2_unequal_answers_wait_until_a_quorum_has_the_longest() -> None:
     reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
-    assert (reading.progress, reading.goal) == (Progress.WAITING, 2)
+    assert (reading.progress, reading.goal) == (ReadProgress.WAITING, 2)
     assert read.to_ask(reading) == (B, C)
-    assert asked(reading, read_reply(B, 2)).progress is Progress.DONE
+    assert asked(reading, read_reply(B, 2)).progress is ReadProgress.DONE
 
 
 def test_r2_does_not_chase_a_writer_that_goes_on() -> None:
     reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
     later = asked(reading, read_reply(C, 9))
-    assert (later.progress, later.goal) == (Progress.DONE, 2)
+    assert (later.progress, later.goal) == (ReadProgress.DONE, 2)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_r2_counts_only_replicas_in_the_writers_generation(changes: dict[str, An
 
 def test_r2_goes_on_without_one_bad_member_and_starts_over_without_two() -> None:
     reading = asked(read.quorum_read(record()), read_reply(A, 1, weak=True))
-    assert reading.progress is Progress.WAITING
+    assert reading.progress is ReadProgress.WAITING
     assert read.to_ask(reading) == (B, C)
-    assert asked(reading, read_reply(B, 1), read_reply(C, 1)).progress is Progress.DONE
-    assert asked(reading, read_reply(B, 1, weak=True)).progress is Progress.STALE_RECORD
+    assert asked(reading, read_reply(B, 1), read_reply(C, 1)).progress is ReadProgress.DONE
+    assert asked(reading, read_reply(B, 1, weak=True)).progress is ReadProgress.STALE_RECORD
 
 
 def test_k10_a_record_from_before_a_rebuild_does_not_do() -> None:
@@ -87,18 +87,18 @@ def test_k10_a_record_from_before_a_rebuild_does_not_do() -> None:
     reading = asked(
         read.quorum_read(record()), read_reply(A, 2, **promised), read_reply(B, 2, **promised)
     )
-    assert reading.progress is Progress.STALE_RECORD
+    assert reading.progress is ReadProgress.STALE_RECORD
     fresh = record(generation=gs(1), writer_generation=gs(1), members=(A, B, D))
     again = asked(
         read.quorum_read(fresh), read_reply(A, 2, **promised), read_reply(B, 2, **promised)
     )
-    assert (again.progress, again.goal) == (Progress.DONE, 2)
+    assert (again.progress, again.goal) == (ReadProgress.DONE, 2)
 
 
 def test_r2_an_answer_that_reached_the_goal_stays_when_its_member_moves_on() -> None:
     reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
     moved = asked(reading, read_reply(C, 1, weak=True), read_reply(B, 2))
-    assert (moved.progress, moved.goal) == (Progress.DONE, 2)
+    assert (moved.progress, moved.goal) == (ReadProgress.DONE, 2)
 
 
 def test_r2_counts_a_restarted_replica_that_has_all_its_votes() -> None:
@@ -112,19 +112,19 @@ def test_r2_does_not_wait_for_a_restarted_replica_that_is_behind() -> None:
     """It takes no Write: A shows one chunk for ever, and B is at two."""
     behind = read_reply(A, 1, restarted=True)
     reading = asked(read.quorum_read(record()), behind, read_reply(B, 2))
-    assert (reading.progress, reading.goal, read.to_ask(reading)) == (Progress.WAITING, 2, (C,))
+    assert (reading.progress, reading.goal, read.to_ask(reading)) == (ReadProgress.WAITING, 2, (C,))
     assert asked(reading, read_reply(C, 2)).goal == 2
     assert asked(reading, read_reply(C, 1)).goal == 1
-    assert asked(reading, read_reply(C, 2, weak=True)).progress is Progress.STALE_RECORD
+    assert asked(reading, read_reply(C, 2, weak=True)).progress is ReadProgress.STALE_RECORD
 
 
 def test_r2_does_not_wait_for_others_to_reach_a_restarted_replica_that_is_ahead() -> None:
     """Its writer died before it wrote to B and C: no quorum has shown what A has."""
     ahead = read_reply(A, 2, restarted=True)
     reading = asked(read.quorum_read(record()), ahead, read_reply(B, 1))
-    assert (reading.progress, reading.goal) == (Progress.WAITING, 2)
+    assert (reading.progress, reading.goal) == (ReadProgress.WAITING, 2)
     done = asked(reading, read_reply(C, 1))
-    assert (done.progress, done.goal, done.goal_bytes) == (Progress.DONE, 1, size(1))
+    assert (done.progress, done.goal, done.goal_bytes) == (ReadProgress.DONE, 1, size(1))
 
 
 def test_r2_waits_for_a_member_that_may_let_restarted_ones_count() -> None:
@@ -132,18 +132,18 @@ def test_r2_waits_for_a_member_that_may_let_restarted_ones_count() -> None:
     five = record(members=(A, B, C, D, E))
     behind = [read_reply(name, at, restarted=True) for at, name in enumerate((A, B, C), start=1)]
     reading = asked(read.quorum_read(five), *behind, read_reply(D, 1, weak=True))
-    assert (reading.progress, reading.goal) == (Progress.WAITING, 3)
+    assert (reading.progress, reading.goal) == (ReadProgress.WAITING, 3)
     assert read.to_ask(reading) == (E,)
     done = asked(reading, read_reply(E, 2))
-    assert (done.progress, done.goal) == (Progress.DONE, 2)
+    assert (done.progress, done.goal) == (ReadProgress.DONE, 2)
 
 
 def test_r2_a_member_that_restarts_between_two_answers_is_not_asked_again() -> None:
     two = record(members=(A, B))
     reading = asked(read.quorum_read(two), read_reply(A, 2), read_reply(B, 1))
-    assert (reading.progress, read.to_ask(reading)) == (Progress.WAITING, (B,))
+    assert (reading.progress, read.to_ask(reading)) == (ReadProgress.WAITING, (B,))
     back = asked(reading, read_reply(B, 1, restarted=True))
-    assert back.progress is Progress.STALE_RECORD
+    assert back.progress is ReadProgress.STALE_RECORD
 
 
 def test_r2_strangers_do_not_count() -> None:
@@ -154,8 +154,8 @@ def test_r1_needs_the_same_answer_of_all_and_never_returns_the_minimum() -> None
     """The minimum may be less than an R2 read has returned before."""
     reading = asked(read.all_replica_read(record()), *(read_reply(m, 1) for m in (A, B)))
     unequal = asked(reading, read_reply(C, 0))
-    assert (unequal.progress, unequal.goal) == (Progress.WAITING, 1)
-    assert asked(unequal, read_reply(C, 1)).progress is Progress.DONE
+    assert (unequal.progress, unequal.goal) == (ReadProgress.WAITING, 1)
+    assert asked(unequal, read_reply(C, 1)).progress is ReadProgress.DONE
 
 
 def test_r3_returns_what_all_members_are_known_to_have_voted_for() -> None:

@@ -28,12 +28,12 @@ from itertools import combinations
 from typing import Final, TypeVar
 
 from paxosblock.namenode.raft.admission import (
+    AdmissionRefused,
     Admissions,
     Born,
+    FolderStatus,
     Lineage,
     Newborn,
-    Refused,
-    Standing,
     Waits,
     may_join,
     next_step,
@@ -77,9 +77,9 @@ class Process:
     who `asked` a member to be let in."""
 
     joins: bool = False
-    heard: tuple[tuple[str, Standing], ...] = ()
+    heard: tuple[tuple[str, FolderStatus], ...] = ()
     given: Folder | None = None
-    asked: tuple[tuple[str, Standing], ...] = ()
+    asked: tuple[tuple[str, FolderStatus], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,11 +150,11 @@ def with_process(world: World, index: int, process: Process | None) -> World:
     return replace(world, processes=with_item(world.processes, index, process))
 
 
-def standing_of(folder: Folder) -> Standing:
+def standing_of(folder: Folder) -> FolderStatus:
     if folder.lineage is not None:
-        return Standing(folder.members, lineage=folder.lineage.name)
+        return FolderStatus(folder.members, lineage=folder.lineage.name)
     assert folder.newborn is not None
-    return Standing(folder.members, token=folder.newborn.token, chosen=folder.newborn.chosen)
+    return FolderStatus(folder.members, token=folder.newborn.token, chosen=folder.newborn.chosen)
 
 
 class Explorer:
@@ -273,7 +273,9 @@ class Explorer:
         if heard:
             yield from self.decides(world, index, heard)
 
-    def decides(self, world: World, index: int, heard: Mapping[str, Standing]) -> Iterator[World]:
+    def decides(
+        self, world: World, index: int, heard: Mapping[str, FolderStatus]
+    ) -> Iterator[World]:
         """A round that ends with nothing, or with the process, is a killed process' start anew."""
         folder = world.folders[index]
         assert folder.newborn is not None
@@ -284,7 +286,7 @@ class Explorer:
             case Born(lineage):
                 self.found.born += 1
                 folder = replace(folder, newborn=None, lineage=lineage)
-            case Refused():
+            case AdmissionRefused():
                 self.found.refused += 1
                 return
             case Waits():

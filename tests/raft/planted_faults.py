@@ -38,7 +38,7 @@ from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.roster import Roster
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 from tests.memory_table import MemoryReceiver, MemoryTable
 from tests.raft import test_audit_log, test_audit_votes, test_reads, test_storage
 from tests.raft.simulation import simulate
@@ -222,7 +222,7 @@ def followers_forget_their_vote(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: Any, kwargs: Mapping[str, Any]) -> None:
         if kwargs == {"voted_for": None}:
-            self._votes.vote = Vote(self._votes.vote.term, None)
+            self._votes.vote = ElectionVote(self._votes.vote.term, None)
         else:
             update(self, kwargs)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from paxosblock.namenode.raft.admission import (
+    AdmissionRefused,
     Born,
     Elsewhere,
+    FolderStatus,
     Lineage,
     Newborn,
-    Refused,
-    Standing,
     Waits,
     may_join,
     next_step,
@@ -65,7 +65,7 @@ def test_an_older_copy_of_its_own_folder_is_what_nobody_notices() -> None:
 
 
 def born_with_whoever_is_there(
-    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, Standing]
+    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, FolderStatus]
 ) -> object:
     """A majority that hears nothing contrary is enough, and chooses a common name."""
     step = next_step(address, own, members, heard)
@@ -73,7 +73,7 @@ def born_with_whoever_is_there(
 
 
 def takes_the_choice_that_it_hears(
-    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, Standing]
+    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, FolderStatus]
 ) -> object:
     """Though its token is not part of it, as the folder that was part of it is lost."""
     chosen = [said.chosen for said in heard.values() if said.chosen]
@@ -83,7 +83,7 @@ def takes_the_choice_that_it_hears(
 
 
 def takes_the_lineage_that_it_hears(
-    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, Standing]
+    address: str, own: Newborn, members: tuple[str, ...], heard: dict[str, FolderStatus]
 ) -> object:
     """As when an emptied folder only needs the secret."""
     known = [said.lineage for said in heard.values() if said.lineage]
@@ -153,7 +153,7 @@ def test_a_planted_fault_loses_an_entry(fault: str) -> None:
 # --- each answer, one by one ----------------------------------------------------------------------
 
 OWN = Newborn("t1")
-OTHERS = {peer: Standing(MEMBERS, token=f"t-{peer}") for peer in MEMBERS[1:]}
+OTHERS = {peer: FolderStatus(MEMBERS, token=f"t-{peer}") for peer in MEMBERS[1:]}
 
 
 def test_a_newborn_waits_for_all() -> None:
@@ -172,19 +172,19 @@ def test_it_chooses_once_and_is_born_when_all_chose_the_same() -> None:
 def test_it_is_born_when_one_that_is_born_says_what_it_chose() -> None:
     chose = next_step("a", OWN, MEMBERS, OTHERS)
     assert isinstance(chose, Newborn)
-    said = {"b": Standing(MEMBERS, lineage=chose.chosen)}
+    said = {"b": FolderStatus(MEMBERS, lineage=chose.chosen)}
     assert next_step("a", chose, MEMBERS, said) == Born(Lineage(chose.chosen, born=True))
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (Standing(MEMBERS, lineage="line"), "this cluster exists already, says b"),
-        (Standing(("a", "b", "d"), token="t"), "b has other --peers: a,b,d"),
-        (Standing(MEMBERS, token="t", chosen="x"), "b began with another folder of one of"),
+        (FolderStatus(MEMBERS, lineage="line"), "this cluster exists already, says b"),
+        (FolderStatus(("a", "b", "d"), token="t"), "b has other --peers: a,b,d"),
+        (FolderStatus(MEMBERS, token="t", chosen="x"), "b began with another folder of one of"),
     ],
 )
-def test_what_is_contrary_ends_it_with_one_line(said: Standing, words: str) -> None:
+def test_what_is_contrary_ends_it_with_one_line(said: FolderStatus, words: str) -> None:
     step = next_step("a", OWN, MEMBERS, {**OTHERS, "b": said})
-    assert isinstance(step, Refused)
+    assert isinstance(step, AdmissionRefused)
     assert words in step.why

@@ -19,7 +19,7 @@ from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
-from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.namenode.raft.vote_file import ElectionVote
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MEMORY
 from tests.raft.rig import stream_after
@@ -37,7 +37,7 @@ class Promised:
 
     terms: dict[int, int] = field(default_factory=dict)
     snapshot: int = 0
-    vote: Vote = field(default_factory=lambda: Vote(0, None))
+    vote: ElectionVote = field(default_factory=lambda: ElectionVote(0, None))
 
 
 def _never_full(error: NoSpaceError | None) -> None:
@@ -54,7 +54,7 @@ class Life:
 
     async def run(self, story: Story) -> None:
         opened = open_folder(self.disk, FOLDER, SEGMENT_BYTES, MEMORY)
-        opened.votes.write(Vote(99, "a:1"))
+        opened.votes.write(ElectionVote(99, "a:1"))
         self.promised.vote = opened.votes.vote
         log = RaftLog(opened.tail, opened.journal, ThreadPoolExecutor(1))
         flushing = asyncio.ensure_future(log.flush(lambda: self._durable(log), _never_full))
@@ -173,7 +173,7 @@ def received(opened: OpenedFolder, index: int, term: int) -> Table:
 
 def check(disk: SimulatedDisk, promised: Promised) -> None:
     opened = open_folder(disk, FOLDER, SEGMENT_BYTES, MEMORY)
-    assert promised.vote in (opened.votes.vote, Vote(0, None))
+    assert promised.vote in (opened.votes.vote, ElectionVote(0, None))
     assert opened.machine.revision >= promised.snapshot
     for index, term in promised.terms.items():
         if index > opened.machine.revision:

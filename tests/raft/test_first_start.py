@@ -15,7 +15,7 @@ from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.raft.admission import Lineage, Newborn
 from paxosblock.namenode.raft.member_folder import check_member, make_member, write_newborn
 from paxosblock.namenode.raft.options import options_of
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 
@@ -23,7 +23,7 @@ MEMBERS = ("n1:1", "n2:1", "n3:1")
 def become_member(folder: Path) -> None:
     """The first start of a member that is born."""
     assert check_member(folder, "n1:1", MEMBERS, new_cluster=True) is not None
-    make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), Vote(0, None))
+    make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), ElectionVote(0, None))
 
 
 def test_the_first_start_makes_a_newborn_without_a_vote(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_two_newborns_have_different_tokens(tmp_path: Path) -> None:
 
 def test_one_that_is_born_has_promised_nothing(tmp_path: Path) -> None:
     become_member(tmp_path)
-    assert VoteFile(OsDisk(), tmp_path).vote == Vote(0, None)
+    assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(0, None)
     assert check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False) is None
     assert not (tmp_path / "newborn").exists()
 
@@ -78,10 +78,10 @@ def test_an_empty_folder_is_refused_and_stays_empty(tmp_path: Path) -> None:
 
 def test_a_member_is_never_made_anew(tmp_path: Path) -> None:
     become_member(tmp_path)
-    VoteFile(OsDisk(), tmp_path).write(Vote(7, "n1:1"))
+    VoteFile(OsDisk(), tmp_path).write(ElectionVote(7, "n1:1"))
     with pytest.raises(ConfigError, match="holds a member already"):
         check_member(tmp_path, "n1:1", MEMBERS, new_cluster=True)
-    assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "n1:1")
+    assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(7, "n1:1")
 
 
 @pytest.mark.parametrize(

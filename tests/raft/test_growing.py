@@ -13,7 +13,7 @@ from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, Storag
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.growing import CONVERTED, Grown, grow, grow_folder
 from paxosblock.namenode.kv.codec import encode_edit
-from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.interface import Edit, Versioned
 from paxosblock.namenode.membership import Peers, alone, one_of
 from paxosblock.namenode.raft.admission import Lineage
@@ -24,7 +24,7 @@ from paxosblock.namenode.raft.member_folder import (
     read_members,
 )
 from paxosblock.namenode.raft.planting import FIRST_TERM
-from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.namenode.raft.vote_file import ElectionVote
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MEMORY
 
@@ -37,7 +37,7 @@ SECRET = b"a secret of sixteen bytes"
 
 def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
     """A store of a single NameNode: a flush, entries behind it, some of them removals."""
-    store = open_store(disk, folder, Limits(segment_bytes=300), MEMORY.open)
+    store = open_store(disk, folder, FolderLimits(segment_bytes=300), MEMORY.open)
     puts = [Edit(puts=((key, value),)) for key, value in CATALOG.items()]
     edits = [Edit(puts=((b"gone", b""),)), *puts, Edit(deletes=(b"gone",))]
     for index, edit in enumerate(edits, 1):
@@ -51,12 +51,12 @@ def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
 def catalog_of(disk: SimulatedDisk, *, replicated: bool) -> dict[bytes, bytes]:
     """Return what a start of either kind finds."""
     if not replicated:
-        store = open_store(disk, KV, Limits(), MEMORY.open)
+        store = open_store(disk, KV, FolderLimits(), MEMORY.open)
         found = dict(store.machine.scan(b"", b""))
         store.close()
     else:
         member = open_folder(disk, RAFT, 1 << 20, MEMORY)
-        assert member.votes.vote == Vote(FIRST_TERM, None)
+        assert member.votes.vote == ElectionVote(FIRST_TERM, None)
         assert member.tail.last_index == member.machine.revision == len(CATALOG) + 2
         assert member.tail.term_at(member.tail.last_index) == FIRST_TERM
         found = dict(member.machine.scan(b"", b""))
@@ -83,7 +83,7 @@ def test_the_catalog_is_the_same_afterwards_and_a_second_time_changes_nothing() 
 
 def test_revisions_stay_so_that_what_was_read_before_is_still_expected() -> None:
     disk = prepared()
-    store = open_store(disk, KV, Limits(), MEMORY.open)
+    store = open_store(disk, KV, FolderLimits(), MEMORY.open)
     before: dict[bytes, Versioned] = dict(store.machine.scan(b"", b""))
     store.close()
     grow(disk, FOLDER, MEMBERS, "line", MEMORY)
@@ -197,7 +197,7 @@ async def test_one_that_was_cut_short_says_to_do_it_again(folder: Path) -> None:
 
 
 def test_a_folder_that_is_in_use_is_refused(folder: Path) -> None:
-    store = open_store(OsDisk(), folder / "kv", Limits())
+    store = open_store(OsDisk(), folder / "kv", FolderLimits())
     with pytest.raises(ConfigError, match="in use by another process"):
         grow_folder(folder, MEMBERS)
     store.close()
@@ -230,6 +230,6 @@ def test_what_is_no_folder_of_a_single_namenode_is_refused(tmp_path: Path) -> No
 
 
 def test_a_folder_without_a_catalog_is_refused(tmp_path: Path) -> None:
-    open_store(OsDisk(), tmp_path / "kv", Limits()).close()
+    open_store(OsDisk(), tmp_path / "kv", FolderLimits()).close()
     with pytest.raises(ConfigError, match="holds no catalog yet: start all with --new-cluster"):
         grow_folder(tmp_path, MEMBERS)

@@ -27,7 +27,7 @@ from paxosblock.namenode.kv.table import pieces
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
-from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.namenode.raft.vote_file import ElectionVote
 from tests.disks.cut_short import CutShort
 from tests.memory_table import MEMORY
 from tests.services.small_disk import small_disk
@@ -57,7 +57,7 @@ def opened(folder: Path, disk: OsDisk | None = None) -> OpenedFolder:
 def log_to(member: OpenedFolder, index: int) -> None:
     """Write the entries up to `index`, each as a batch of its own."""
     if member.votes.vote.term < TERM:
-        member.votes.write(Vote(TERM, None))
+        member.votes.write(ElectionVote(TERM, None))
     for each in range(member.tail.last_index + 1, index + 1):
         member.tail.positions.append(member.journal.next_index)
         member.tail.entries.append(entry(each))

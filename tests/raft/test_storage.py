@@ -22,7 +22,7 @@ from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 from tests.disks.simulated import SimulatedDisk
 from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
 from tests.raft.rig import stream_of
@@ -72,7 +72,7 @@ async def opened_log(folder: Path, term: int = 9) -> AsyncIterator[OpenLog]:
     with ThreadPoolExecutor(1) as executor:
         opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
         if opened.votes.vote.term < term:
-            opened.votes.write(Vote(term, None))
+            opened.votes.write(ElectionVote(term, None))
         work = OpenLog(opened, executor)
         flushing = asyncio.create_task(work.log.flush(work.synced.set, work.refused.append))
         try:
@@ -113,19 +113,21 @@ async def test_records_are_written_while_others_hear_that_those_before_are_durab
 
 
 def test_s5_term_and_vote_are_one_record_that_survives(tmp_path: Path) -> None:
-    VoteFile(OsDisk(), tmp_path).write(Vote(7, "a:1"))
-    assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "a:1")
+    VoteFile(OsDisk(), tmp_path).write(ElectionVote(7, "a:1"))
+    assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(7, "a:1")
 
 
-@pytest.mark.parametrize("after", [Vote(4, None), Vote(5, "b:1"), Vote(5, None)])
+@pytest.mark.parametrize(
+    "after", [ElectionVote(4, None), ElectionVote(5, "b:1"), ElectionVote(5, None)]
+)
 def test_a_vote_is_neither_changed_nor_forgotten_nor_of_an_older_term(
-    tmp_path: Path, after: Vote
+    tmp_path: Path, after: ElectionVote
 ) -> None:
     votes = VoteFile(OsDisk(), tmp_path)
-    votes.write(Vote(5, "a:1"))
+    votes.write(ElectionVote(5, "a:1"))
     with pytest.raises(AssertionError, match="second vote"):
         votes.write(after)
-    assert VoteFile(OsDisk(), tmp_path).vote == Vote(5, "a:1")
+    assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(5, "a:1")
 
 
 def test_s4_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> None:
@@ -133,16 +135,16 @@ def test_s4_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> Non
     for fuse in range(1, 8):
         for seed in range(20):
             disk = SimulatedDisk()
-            VoteFile(disk, FOLDER).write(Vote(5, "a:1"))
+            VoteFile(disk, FOLDER).write(ElectionVote(5, "a:1"))
             disk.light(fuse)
             with suppress(StorageError):
-                VoteFile(disk, FOLDER).write(Vote(6, "b:1"))
+                VoteFile(disk, FOLDER).write(ElectionVote(6, "b:1"))
             found.add(VoteFile(disk.power_cut(random.Random(seed)), FOLDER).vote)
-    assert found == {Vote(5, "a:1"), Vote(6, "b:1")}
+    assert found == {ElectionVote(5, "a:1"), ElectionVote(6, "b:1")}
 
 
 def test_a_damaged_vote_stops_the_start(tmp_path: Path) -> None:
-    VoteFile(OsDisk(), tmp_path).write(Vote(7, "a:1"))
+    VoteFile(OsDisk(), tmp_path).write(ElectionVote(7, "a:1"))
     file = tmp_path / "vote"
     data = bytearray(file.read_bytes())
     data[9] ^= 1
@@ -240,7 +242,7 @@ async def test_an_entry_counts_as_durable_only_when_it_is_the_one_that_was_writt
 def test_a_garbled_tail_that_was_never_synced_is_cut_off() -> None:
     disk = SimulatedDisk()
     opened = open_folder(disk, FOLDER, 1 << 20, MEMORY)
-    opened.votes.write(Vote(1, None))
+    opened.votes.write(ElectionVote(1, None))
     opened.journal.append([encode_entry(1, entry(1, "kept"))])
     disk.light(2)
     with pytest.raises(OSError, match="power"):
@@ -346,7 +348,7 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
 def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
     disk = SimulatedDisk()
     opened = open_folder(disk, FOLDER, SEGMENT_BYTES, MEMORY)
-    opened.votes.write(Vote(1, None))
+    opened.votes.write(ElectionVote(1, None))
     for index in range(1, 4):
         opened.journal.append([encode_entry(index, entry(1, "some bytes"))])
     files = disk.files()
@@ -388,7 +390,7 @@ async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_p
 
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
-    opened.votes.write(Vote(7, None))
+    opened.votes.write(ElectionVote(7, None))
     opened.machine.apply(1, Edit(puts=((b"k", b"value"),)), 7)
     opened.machine.flush().write()
     opened.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import LocalCluster
-from paxosblock.local.cluster_folder import NodeEntry, Role
+from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from tests.services import histories
 
 
@@ -29,7 +29,7 @@ class PlantedCluster(LocalCluster):
 
     def command(self, member: NodeEntry) -> list[str]:
         words = super().command(member)
-        if member.role is Role.NAMENODE:
+        if member.role is NodeKind.NAMENODE:
             words[words.index("paxosblock")] = "tests.services.planted_namenode"
         return words
 

@@ -16,7 +16,7 @@ from paxosblock.api.namenode import BlockView
 from paxosblock.base.units import KIB
 from paxosblock.cli.main import run
 from paxosblock.local.node_process import Node
-from paxosblock.net.calls.control import NameNodes
+from paxosblock.net.calls.control import BlockingNameNodes
 from tests.files import read
 from tests.waiting import wait_until
 
@@ -56,7 +56,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeCluster]:
 
 def blocks(cluster: LocalCluster, path: str) -> tuple[BlockView, ...]:
     """The blocks of a short file, as the NameNodes know them."""
-    return NameNodes(cluster.addresses).call(GET_FILE, GetFile(path)).blocks
+    return BlockingNameNodes(cluster.addresses).call(GET_FILE, GetFile(path)).blocks
 
 
 def nodes(cluster: LocalCluster, path: str) -> set[str]:

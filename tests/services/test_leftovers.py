@@ -63,7 +63,7 @@ def flushed(cluster: LocalCluster) -> Iterator[subprocess.Popen[str]]:
 
 def last_block(cluster: LocalCluster) -> BlockView:
     """The only block of the file, as the NameNode that leads shows it."""
-    namenodes = control.NameNodes(cluster.addresses, 20.0)
+    namenodes = control.BlockingNameNodes(cluster.addresses, 20.0)
     (block,) = namenodes.call(GET_FILE, GetFile(PATH)).blocks
     return block
 

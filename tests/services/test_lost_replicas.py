@@ -73,7 +73,11 @@ def check(fs: Client, path: str, blocks: int = BLOCKS, block_bytes: int = BLOCK_
 
 def blocks_of(cluster: LocalCluster, path: str) -> list[BlockView]:
     """The blocks of a file as the NameNode shows them."""
-    namenodes, found, place = control.NameNodes(cluster.addresses, 20.0), list[BlockView](), 0
+    namenodes, found, place = (
+        control.BlockingNameNodes(cluster.addresses, 20.0),
+        list[BlockView](),
+        0,
+    )
     while True:
         page = namenodes.call(GET_FILE, GetFile(path, place=place))
         found += page.blocks

@@ -91,7 +91,7 @@ class Watcher:
 
 
 def say(cluster: LocalCluster, node: Node, admin: AdminState) -> None:
-    namenodes = control.NameNodes(cluster.addresses, ASKED_WITHIN_S)
+    namenodes = control.BlockingNameNodes(cluster.addresses, ASKED_WITHIN_S)
     namenodes.call(SET_ADMIN_STATE, SetAdminState(node.name, admin))
 
 

@@ -35,7 +35,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.local.cluster_folder import NodeEntry, Role
+from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
 from tests.services.conftest import QUICK, wait_other_leader
@@ -202,7 +202,7 @@ def test_a_command_passes_over_a_leader_that_hangs(cluster: LocalCluster) -> Non
     with paused(old):
         wait_other_leader(cluster, old)
         begun = time.monotonic()
-        namenodes = control.NameNodes([old.address, *others.split(",")])
+        namenodes = control.BlockingNameNodes([old.address, *others.split(",")])
         assert namenodes.call(STAT, PathRequest("/")).name == ""
         assert time.monotonic() - begun < 1.0
         listing = paxosblock("fs", "ls", *given, "/")
@@ -270,7 +270,7 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
     old = cluster.wait_leader()
     old.kill()
     try:
-        view = control.NameNodes(cluster.addresses).call(
+        view = control.BlockingNameNodes(cluster.addresses).call(
             GET_FILE, wanted
         )  # the first answer there is
     finally:
@@ -379,7 +379,7 @@ class Elsewhere(LocalCluster):
 
     def command(self, member: NodeEntry) -> list[str]:
         words = super().command(member)
-        if member.role is Role.NAMENODE:
+        if member.role is NodeKind.NAMENODE:
             place = words.index("--peers") + 1
             words[place] = words[place].replace("127.0.0.1", "localhost")
             port = member.listen.rpartition(":")[2]

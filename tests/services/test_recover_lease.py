@@ -17,7 +17,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.api.datanode import ACCEPT, LIST_REPLICAS, Envelope, ListReplicas
 from paxosblock.base.units import KIB
 from paxosblock.config import ClientConfig
-from paxosblock.local.cluster_folder import NodeEntry, Role
+from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from paxosblock.net.calls import control
 from paxosblock.protocol.messages import Finalize, LastVote, Nack, NextGS, Short
 from paxosblock.protocol.types import (
@@ -59,7 +59,7 @@ class Machines(LocalCluster):
 
     def command(self, member: NodeEntry) -> list[str]:
         command = super().command(member)
-        if member.role is not Role.DATANODE:
+        if member.role is not NodeKind.DATANODE:
             return command
         if not self.boot.exists():
             self.boot.write_text("first boot")

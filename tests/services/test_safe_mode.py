@@ -27,7 +27,7 @@ HASTY = ClientConfig(rpc_timeout_s=2.0, retry_for_s=5.0)
 
 
 def ask(cluster: LocalCluster, action: SafeModeAction = SafeModeAction.GET) -> SafeModeStatus:
-    return control.NameNodes(cluster.addresses).call(SAFE_MODE, SafeModeRequest(action))
+    return control.BlockingNameNodes(cluster.addresses).call(SAFE_MODE, SafeModeRequest(action))
 
 
 def metric(namenode: Node) -> float:

@@ -106,7 +106,7 @@ def test_a_transaction_whose_answer_was_lost_is_told_as_applied_by_the_next_lead
     old.kill()
     try:
         wait_other_leader(cluster, old)
-        again = control.NameNodes(cluster.addresses).call(TRANSACT, request)
+        again = control.BlockingNameNodes(cluster.addresses).call(TRANSACT, request)
     finally:
         old.start()
     assert again == TransactionOutcome(True, 0)

@@ -16,7 +16,7 @@ from paxosblock.cli.main import run
 from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError, PaxosBlockError
-from paxosblock.local.cluster_folder import NodeEntry, Role
+from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from paxosblock.local.node_process import Node
 from tests.files import read
 from tests.waiting import wait_until
@@ -38,7 +38,9 @@ class Cluster(LocalCluster):
 
     def command(self, member: NodeEntry) -> list[str]:
         """Return the command line of a member."""
-        return super().command(member) + (list(self.more) if member.role is Role.DATANODE else [])
+        return super().command(member) + (
+            list(self.more) if member.role is NodeKind.DATANODE else []
+        )
 
 
 def cluster_in(path: Path, *more: str) -> Cluster:

@@ -20,7 +20,7 @@ from paxosblock.client.spark.formats_write import (
     format_of,
     open_writer,
 )
-from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.errors import ConfigError, InvalidRequestError
 
 
@@ -31,11 +31,11 @@ class Kept(io.BytesIO):
         self.content = self.getvalue()
 
 
-def options(file_format: FileFormat, **given: Any) -> Options:
-    return Options(path="/x", namenodes=("nn:1",), file_format=file_format, **given)
+def options(file_format: FileFormat, **given: Any) -> SparkOptions:
+    return SparkOptions(path="/x", namenodes=("nn:1",), file_format=file_format, **given)
 
 
-def written(batches: Iterable[pa.RecordBatch], schema: pa.Schema, chosen: Options) -> bytes:
+def written(batches: Iterable[pa.RecordBatch], schema: pa.Schema, chosen: SparkOptions) -> bytes:
     out = Kept()
     writer = open_writer(out, schema, chosen)
     for batch in batches:

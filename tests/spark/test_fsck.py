@@ -14,7 +14,13 @@ from paxosblock.base.units import MIB
 from paxosblock.cli.spark_reports import fsck_lines
 from paxosblock.client.check import ReplicaHealth
 from paxosblock.client.spark.jobs import fsck as job
-from paxosblock.client.spark.jobs.fsck import Checked, FsckReport, Verdict, check_units, units_of
+from paxosblock.client.spark.jobs.fsck import (
+    BlockHealth,
+    Checked,
+    FsckReport,
+    check_units,
+    units_of,
+)
 from paxosblock.errors import NotFoundError
 from tests.spark.unstarted import no_spark
 from tests.waiting import wait_until
@@ -85,7 +91,7 @@ def test_a_bit_flipped_on_one_disk_impairs_the_block_and_is_mended(
         report = job.fsck(spark, own_cluster.addresses, "/a")
         (finding,) = report.findings
         assert (finding.path, finding.block) == ("/a/flipped", block)
-        assert (finding.verdict, finding.sound, finding.wanted) == (Verdict.IMPAIRED, 2, 3)
+        assert (finding.verdict, finding.sound, finding.wanted) == (BlockHealth.IMPAIRED, 2, 3)
         assert [each.health for each in finding.replicas] == [ReplicaHealth.DAMAGED]
         wait_until(lambda: not check(own_cluster, fs, "/a/flipped").findings, 30, "it to be mended")
         assert job.fsck(spark, own_cluster.addresses, "/a").healthy
@@ -108,7 +114,7 @@ def test_a_block_without_any_sound_replica_is_lost(own_cluster: LocalCluster) ->
         for path in replicas(own_cluster, put(fs, "/lost", b"data" * 1000)):
             flip_a_bit(path)
         (finding,) = check(own_cluster, fs, "/lost").findings
-        assert (finding.verdict, finding.sound) == (Verdict.LOST, 0)
+        assert (finding.verdict, finding.sound) == (BlockHealth.LOST, 0)
 
 
 def test_a_datanode_that_is_down_is_unreachable_and_the_other_replicas_are_read(
@@ -118,7 +124,7 @@ def test_a_datanode_that_is_down_is_unreachable_and_the_other_replicas_are_read(
         put(fs, "/away", b"data")
         own_cluster.datanodes[0].kill()
         (finding,) = check(own_cluster, fs, "/away").findings
-        assert (finding.verdict, finding.sound) == (Verdict.IMPAIRED, 2)
+        assert (finding.verdict, finding.sound) == (BlockHealth.IMPAIRED, 2)
         assert [each.health for each in finding.replicas] == [ReplicaHealth.UNREACHABLE]
 
 
@@ -126,7 +132,7 @@ def test_fewer_replicas_than_the_file_asks_for_are_told(cluster: LocalCluster, f
     with fs.create("/short-of-replicas", replication=5) as out:
         out.write(b"data")
     (finding,) = check(cluster, fs, "/short-of-replicas").findings
-    assert (finding.verdict, finding.sound, finding.wanted) == (Verdict.SHORT, 3, 5)
+    assert (finding.verdict, finding.sound, finding.wanted) == (BlockHealth.SHORT, 3, 5)
 
 
 def test_a_file_that_is_being_written_is_checked_up_to_its_last_decided_block(

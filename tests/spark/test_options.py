@@ -9,7 +9,14 @@ import pytest
 
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.units import MIB
-from paxosblock.client.spark.options import OPTIONS, FileFormat, Layout, Options, Use, parse_options
+from paxosblock.client.spark.options import (
+    OPTIONS,
+    FileFormat,
+    Layout,
+    SparkOptions,
+    Use,
+    parse_options,
+)
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
 
@@ -18,7 +25,7 @@ CSV = HERE | {"fileFormat": "csv"}
 
 
 def test_a_path_and_namenodes_are_enough() -> None:
-    assert parse_options(HERE, Use.WRITE) == Options(path="/a", namenodes=("nn:1",))
+    assert parse_options(HERE, Use.WRITE) == SparkOptions(path="/a", namenodes=("nn:1",))
 
 
 def test_names_of_options_are_the_same_in_any_case() -> None:
@@ -53,7 +60,7 @@ def test_every_option_is_read() -> None:
         "replaceOnFailure": "Always",
         "retryFor": "1500ms",
     }
-    assert parse_options(written, Use.STREAM_WRITE) == Options(
+    assert parse_options(written, Use.STREAM_WRITE) == SparkOptions(
         path="/a",
         namenodes=("nn:1",),
         file_format=FileFormat.CSV,

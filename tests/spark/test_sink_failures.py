@@ -23,7 +23,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.spark.attempts import Attempt
+from paxosblock.client.spark.attempts import TaskAttempt
 from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.sink import SUCCESS, BatchSink, make_writer
 from paxosblock.errors import FencedError, NotFoundError
@@ -100,9 +100,9 @@ def batches(count: int) -> Iterator[pa.RecordBatch]:
 
 def test_an_attempt_that_starts_after_the_job_ended_finds_no_place(table: Place) -> None:
     writer = writer_of(table)
-    writer.commit([writer.write_as(Attempt(0, 7), batches(3))])
+    writer.commit([writer.write_as(TaskAttempt(0, 7), batches(3))])
     with pytest.raises(NotFoundError):
-        writer.write_as(Attempt(0, 8), batches(3))
+        writer.write_as(TaskAttempt(0, 8), batches(3))
     assert table.ids() == Counter(range(3))
     assert table.leftovers() == []
 
@@ -110,7 +110,7 @@ def test_an_attempt_that_starts_after_the_job_ended_finds_no_place(table: Place)
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_an_attempt_that_writes_while_the_job_ends_is_fenced(table: Place, end: str) -> None:
     writer = writer_of(table)
-    winner = writer.write_as(Attempt(0, 7), batches(3))
+    winner = writer.write_as(TaskAttempt(0, 7), batches(3))
 
     def late() -> Iterator[pa.RecordBatch]:
         yield from batches(1)
@@ -122,14 +122,14 @@ def test_an_attempt_that_writes_while_the_job_ends_is_fenced(table: Place, end: 
         yield pa.record_batch({"id": pa.array(range(1_000_000))})
 
     with pytest.raises((FencedError, NotFoundError)):
-        writer.write_as(Attempt(0, 8), late())
+        writer.write_as(TaskAttempt(0, 8), late())
     assert table.leftovers() == []
     assert table.ids() == Counter(range(3)) if end == "commit" else table.names() == []
 
 
 def test_a_commit_that_comes_after_the_abort_publishes_nothing(table: Place) -> None:
     writer = writer_of(table)
-    written = writer.write_as(Attempt(0, 7), batches(3))
+    written = writer.write_as(TaskAttempt(0, 7), batches(3))
     writer.abort([written])
     with pytest.raises(FencedError, match="was aborted"):
         writer.commit([written])
@@ -138,7 +138,7 @@ def test_a_commit_that_comes_after_the_abort_publishes_nothing(table: Place) -> 
 
 def test_an_abort_that_comes_after_the_commit_changes_nothing(table: Place) -> None:
     writer = writer_of(table)
-    written = writer.write_as(Attempt(0, 7), batches(3))
+    written = writer.write_as(TaskAttempt(0, 7), batches(3))
     writer.commit([written])
     writer.abort([written])
     assert table.ids() == Counter(range(3))
@@ -146,7 +146,7 @@ def test_an_abort_that_comes_after_the_commit_changes_nothing(table: Place) -> N
 
 def test_a_commit_that_is_repeated_publishes_no_row_twice(table: Place) -> None:
     writer = writer_of(table)
-    written = writer.write_as(Attempt(0, 7), batches(3))
+    written = writer.write_as(TaskAttempt(0, 7), batches(3))
     for _ in range(2):
         writer.commit([written])
     assert table.ids() == Counter(range(3))
@@ -157,8 +157,8 @@ def test_what_a_killed_attempt_left_half_is_not_published_though_its_file_is_who
 ) -> None:
     """Its input may end quietly when it is killed, so only what Spark was told of counts."""
     writer = writer_of(table)
-    writer.write_as(Attempt(0, 7), batches(2))
-    writer.commit([writer.write_as(Attempt(0, 8), batches(5))])
+    writer.write_as(TaskAttempt(0, 7), batches(2))
+    writer.commit([writer.write_as(TaskAttempt(0, 8), batches(5))])
     assert table.ids() == Counter(range(5))
     assert table.leftovers() == []
 
@@ -173,7 +173,7 @@ def test_of_two_jobs_at_one_place_none_loses_or_repeats_a_row(
     written: list[WriterCommitMessage | None] = []
     for job, rows in zip(jobs, (3, 5), strict=True):
         assert isinstance(job, BatchSink)
-        written.append(job.write_as(Attempt(0, rows), batches(rows)))
+        written.append(job.write_as(TaskAttempt(0, rows), batches(rows)))
     jobs[0].commit(written[:1])
     if not replaces:
         jobs[1].commit(written[1:])
@@ -187,11 +187,11 @@ def test_of_two_jobs_at_one_place_none_loses_or_repeats_a_row(
 
 def test_overwriting_fences_a_job_that_appends_to_the_same_place(table: Place) -> None:
     appending = writer_of(table)
-    late = appending.write_as(Attempt(0, 1), batches(5))
+    late = appending.write_as(TaskAttempt(0, 1), batches(5))
     options = parse_options({"path": table.url}, Use.WRITE)
     replacing = make_writer(IDS, options, overwrite=True)
     assert isinstance(replacing, BatchSink)
-    replacing.commit([replacing.write_as(Attempt(0, 2), batches(2))])
+    replacing.commit([replacing.write_as(TaskAttempt(0, 2), batches(2))])
     with pytest.raises(NotFoundError, match="published nothing: its directory is gone"):
         appending.commit([late])
     assert table.ids() == Counter(range(2))
@@ -207,7 +207,7 @@ def test_a_reader_finds_the_old_files_or_the_new_ones_while_they_are_replaced(ta
         writer = make_writer(IDS, options, overwrite=True)
         assert isinstance(writer, BatchSink)
         jobs.append(writer.job.name)
-        tasks = [Attempt(partition, partition) for partition in range(3)]
+        tasks = [TaskAttempt(partition, partition) for partition in range(3)]
         writer.commit([writer.write_as(task, batches(rows)) for task in tasks])
 
     def look() -> None:
@@ -242,7 +242,7 @@ def test_a_job_that_took_longer_than_its_time_to_live_says_so_and_publishes_noth
     table: Place,
 ) -> None:
     writer = writer_of(table)
-    written = writer.write_as(Attempt(0, 7), batches(3))
+    written = writer.write_as(TaskAttempt(0, 7), batches(3))
     table.fs.mkdirs(writer.job.directory, ttl_s=0.1)
     wait_until(lambda: not table.fs.exists(writer.job.directory), timeout_s=60)
     with pytest.raises(NotFoundError, match="published nothing: its directory is gone"):

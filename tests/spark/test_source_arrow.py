@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.client.spark.arrow_frames import (
+    ArrowOffset,
     MessageKind,
-    Place,
     last_place,
     messages,
     opening,
@@ -73,7 +73,7 @@ def test_every_part_between_two_places_is_read_alone(
     """Whatever the limit, and however many bytes of the file are there."""
     file = Bytes(encoded(streams))
     visible = min(visible, len(file.data))
-    at, found = Place(0, 0), []
+    at, found = ArrowOffset(0, 0), []
     while (end := last_place(file.pread, at, most, visible)) != at:
         head = b"" if at.offset == at.stream else opening(file.pread, at.stream, at.offset)
         found += rows(head + file.data[at.offset : end.offset])
@@ -101,7 +101,7 @@ def test_a_part_has_the_dictionaries_that_its_batches_need(*, nested: bool, delt
             if nested:
                 column = pa.ListArray.from_arrays([0, 1, 2, 3], column)
             writer.write_batch(pa.record_batch([column], schema))
-    file, at = Bytes(out.getvalue()), Place(0, 0)
+    file, at = Bytes(out.getvalue()), ArrowOffset(0, 0)
     found: list[object] = []
     while (end := last_place(file.pread, at, 1, len(file.data))) != at:
         head = b"" if at.offset == at.stream else opening(file.pread, at.stream, at.offset)

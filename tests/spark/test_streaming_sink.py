@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from paxosblock.client.spark.attempts import Attempt
+from paxosblock.client.spark.attempts import TaskAttempt
 from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.streaming_sink import Batch, StreamWriter, make_stream_writer
 from paxosblock.errors import (
@@ -264,7 +264,7 @@ def append(
     assert isinstance(writer, StreamWriter)
     messages: list[WriterCommitMessage | None] = [
         writer.write_as(
-            Attempt(partition, partition),
+            TaskAttempt(partition, partition),
             Batch(query, number),
             iter([pa.record_batch({"value": pa.array([row], kind)})]),
         )
@@ -284,9 +284,9 @@ def test_the_time_of_a_change_tells_when_the_last_batch_was_published(
 ) -> None:
     out, query = table / "out", f"q-{layout}"
     writer = writer_of(out, layout=layout, fileFormat="text")
-    writer.commit([writer.write_as(Attempt(0, 1), Batch(query, 0), batches("a"))], 0)
+    writer.commit([writer.write_as(TaskAttempt(0, 1), Batch(query, 0), batches("a"))], 0)
     first = table.fs.stat(out.path).modified_s
-    written = writer.write_as(Attempt(0, 1), Batch(query, 1), batches("b"))
+    written = writer.write_as(TaskAttempt(0, 1), Batch(query, 1), batches("b"))
     wait_until(lambda: time.time() * 1000 > first + 1)
     writer.commit([written], 1)
     assert first < table.fs.stat(out.path).modified_s <= time.time()
@@ -294,9 +294,9 @@ def test_the_time_of_a_change_tells_when_the_last_batch_was_published(
 
 def test_a_batch_that_is_published_is_not_written_again(table: Place) -> None:
     writer, batch = writer_of(table), Batch("q-1", 0)
-    writer.commit([writer.write_as(Attempt(0, 1), batch, batches("a"))], 0)
+    writer.commit([writer.write_as(TaskAttempt(0, 1), batch, batches("a"))], 0)
     before = table.names()
-    repeated = writer.write_as(Attempt(0, 2), batch, untouched())
+    repeated = writer.write_as(TaskAttempt(0, 2), batch, untouched())
     assert repeated.repeated
     writer.commit([repeated], 0)
     assert table.names() == before
@@ -304,8 +304,8 @@ def test_a_batch_that_is_published_is_not_written_again(table: Place) -> None:
 
 def test_a_batch_that_was_written_twice_is_published_once(table: Place) -> None:
     first, second, batch = writer_of(table), writer_of(table), Batch("q-2", 0)
-    one = first.write_as(Attempt(0, 1), batch, batches("a"))
-    other = second.write_as(Attempt(0, 1), batch, batches("a"))
+    one = first.write_as(TaskAttempt(0, 1), batch, batches("a"))
+    other = second.write_as(TaskAttempt(0, 1), batch, batches("a"))
     first.commit([one], 0)
     second.commit([other], 0)
     assert values(table) == Counter("a")
@@ -314,7 +314,7 @@ def test_a_batch_that_was_written_twice_is_published_once(table: Place) -> None:
 
 def test_an_attempt_that_writes_while_its_batch_is_published_is_fenced(table: Place) -> None:
     writer, batch = writer_of(table, fileFormat="text"), Batch("q-3", 0)
-    winner = writer.write_as(Attempt(0, 1), batch, batches("a"))
+    winner = writer.write_as(TaskAttempt(0, 1), batch, batches("a"))
 
     def late() -> Iterator[pa.RecordBatch]:
         yield from batches("a")
@@ -322,14 +322,14 @@ def test_an_attempt_that_writes_while_its_batch_is_published_is_fenced(table: Pl
         yield from batches("x" * 8_000_000)
 
     with pytest.raises((FencedError, NotFoundError)):
-        writer.write_as(Attempt(0, 2), batch, late())
+        writer.write_as(TaskAttempt(0, 2), batch, late())
     assert [each.lines() for each in table.files()] == [Counter("a")]
     assert [name for name in table.leftovers() if "/" in name] == []
 
 
 def test_an_abort_after_the_batch_was_published_deletes_nothing(table: Place) -> None:
     writer, batch = writer_of(table), Batch("q-4", 0)
-    written = writer.write_as(Attempt(0, 1), batch, batches("a"))
+    written = writer.write_as(TaskAttempt(0, 1), batch, batches("a"))
     writer.commit([written], 0)
     writer.abort([written], 0)
     assert values(table) == Counter("a")
@@ -337,36 +337,42 @@ def test_an_abort_after_the_batch_was_published_deletes_nothing(table: Place) ->
 
 def test_an_abort_leaves_nothing_of_the_batch_and_lets_it_be_repeated(table: Place) -> None:
     writer, batch = writer_of(table), Batch("q-5", 0)
-    failed = writer.write_as(Attempt(0, 1), batch, batches("a"))
+    failed = writer.write_as(TaskAttempt(0, 1), batch, batches("a"))
     writer.abort([None, failed], 0)
     assert [name for name in table.leftovers() if "/" in name] == []
-    writer.commit([writer.write_as(Attempt(0, 2), batch, batches("a"))], 0)
+    writer.commit([writer.write_as(TaskAttempt(0, 2), batch, batches("a"))], 0)
     assert values(table) == Counter("a")
 
 
 def test_a_batch_that_another_driver_gave_up_fails_and_is_repeated_whole(table: Place) -> None:
     """The old driver's abort takes away what the new one's tasks wrote to the same place."""
     old, new, batch = writer_of(table), writer_of(table), Batch("q-9", 0)
-    failed = old.write_as(Attempt(0, 1), batch, batches("a"))
-    messages = [new.write_as(Attempt(at, 2), batch, batches(row)) for at, row in enumerate("ab")]
+    failed = old.write_as(TaskAttempt(0, 1), batch, batches("a"))
+    messages = [
+        new.write_as(TaskAttempt(at, 2), batch, batches(row)) for at, row in enumerate("ab")
+    ]
     old.abort([failed, None], 0)
     with pytest.raises(NotFoundError):
         new.commit([*messages], 0)
     new.abort([*messages], 0)
-    messages = [new.write_as(Attempt(at, 3), batch, batches(row)) for at, row in enumerate("ab")]
+    messages = [
+        new.write_as(TaskAttempt(at, 3), batch, batches(row)) for at, row in enumerate("ab")
+    ]
     new.commit([*messages], 0)
     assert values(table) == Counter("ab")
 
 
 def test_a_batch_whose_place_was_overwritten_meanwhile_is_repeated_whole(table: Place) -> None:
     writer, batch = writer_of(table), Batch("q-10", 0)
-    messages = [writer.write_as(Attempt(0, 1), batch, batches("a"))]
+    messages = [writer.write_as(TaskAttempt(0, 1), batch, batches("a"))]
     table.fs.delete(table.path, recursive=True)  # as a job does that replaces the directory
-    messages.append(writer.write_as(Attempt(1, 2), batch, batches("b")))
+    messages.append(writer.write_as(TaskAttempt(1, 2), batch, batches("b")))
     with pytest.raises(NotFoundError):
         writer.commit([*messages], 0)
     assert table.files() == []
-    messages = [writer.write_as(Attempt(at, 3), batch, batches(row)) for at, row in enumerate("ab")]
+    messages = [
+        writer.write_as(TaskAttempt(at, 3), batch, batches(row)) for at, row in enumerate("ab")
+    ]
     writer.commit([*messages], 0)
     assert values(table) == Counter("ab")
 
@@ -375,8 +381,8 @@ def test_a_checkpoint_that_was_set_back_is_an_error_not_a_silent_loss(
     table: Place,
 ) -> None:
     writer = writer_of(table)
-    writer.commit([writer.write_as(Attempt(0, 1), Batch("q-6", 5), batches("a"))], 5)
-    old = writer.write_as(Attempt(0, 2), Batch("q-6", 3), batches("b"))
+    writer.commit([writer.write_as(TaskAttempt(0, 1), Batch("q-6", 5), batches("a"))], 5)
+    old = writer.write_as(TaskAttempt(0, 2), Batch("q-6", 3), batches("b"))
     with pytest.raises(InvalidRequestError, match="batch 3 comes after batch 5 was published"):
         writer.commit([old], 3)
 
@@ -398,7 +404,7 @@ def test_two_queries_append_to_one_file_without_losing_a_row(table: Place) -> No
 def test_a_batch_is_not_appended_to_a_file_that_somebody_writes(table: Place) -> None:
     log = table / "log"
     writer = writer_of(log, layout="append", fileFormat="text")
-    written = writer.write_as(Attempt(0, 1), Batch("q-7", 0), batches("a"))
+    written = writer.write_as(TaskAttempt(0, 1), Batch("q-7", 0), batches("a"))
     with table.fs.create(log.path) as out:
         out.write(b"theirs\n")
         with pytest.raises(Exception, match="log"):

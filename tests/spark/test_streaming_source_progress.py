@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.client.spark.growing import Progress, advance, files_between
-from paxosblock.client.spark.listing import Finding, Found
+from paxosblock.client.spark.growing import StreamProgress, advance, files_between
+from paxosblock.client.spark.listing import ListedFile, ResolvedPath
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import Durability
 
@@ -42,20 +42,20 @@ class Directory:
     """A directory whose entries are linked by numbered changes, as the NameNode does it."""
 
     def __init__(self) -> None:
-        self.files: dict[str, Found] = {}
+        self.files: dict[str, ListedFile] = {}
         self.revision = 0
         self._ids = itertools.count(1)
 
     def create(self, path: str, *, is_open: bool, length: int = 1) -> None:
         self.revision += 1
         status = file(path, next(self._ids), is_open=is_open, length=length)
-        self.files[path] = Found(status, self.revision)
+        self.files[path] = ListedFile(status, self.revision)
 
     def publish(self, paths: set[str]) -> None:
         """One transaction: all of them have the same number."""
         self.revision += 1
         for path in paths:
-            self.files[path] = Found(file(path, next(self._ids)), self.revision)
+            self.files[path] = ListedFile(file(path, next(self._ids)), self.revision)
 
     def close(self, path: str) -> None:
         self.revision += 1
@@ -65,10 +65,10 @@ class Directory:
     def rename(self, source: str, destination: str) -> None:
         self.revision += 1
         status = msgspec.structs.replace(self.files.pop(source).status, path=destination)
-        self.files[destination] = Found(status, self.revision)
+        self.files[destination] = ListedFile(status, self.revision)
 
-    def listed(self) -> Finding:
-        return Finding(dict(self.files), self.revision, is_pattern=False)
+    def listed(self) -> ResolvedPath:
+        return ResolvedPath(dict(self.files), self.revision, is_pattern=False)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Stream:
     """The files that a stream has read, as (file id, number of the change that linked it)."""
 
     def __init__(self, limit: ReadLimit) -> None:
-        self.at = Progress(directory_id=1)
+        self.at = StreamProgress(directory_id=1)
         self.read: list[tuple[int, int]] = []
         self._limit = limit
 
@@ -190,8 +190,8 @@ def test_files_that_a_listing_may_have_missed_are_left_for_the_next() -> None:
     finding = directory.listed()
     directory.publish({"/z"})
     crossed = replace(finding, files=directory.listed().files)  # z came while it was listed
-    end = advance(Progress(1), crossed, crossed.revision, ReadAllAvailable())
-    assert [each.status.path for each in files_between(Progress(1), end, crossed)] == ["/a"]
+    end = advance(StreamProgress(1), crossed, crossed.revision, ReadAllAvailable())
+    assert [each.status.path for each in files_between(StreamProgress(1), end, crossed)] == ["/a"]
 
 
 def test_a_batch_of_limited_size_has_at_least_one_file() -> None:
@@ -206,4 +206,4 @@ def test_a_batch_of_limited_size_has_at_least_one_file() -> None:
 
 def test_the_offset_of_another_kind_of_source_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="the checkpoint is of a stream of a file"):
-        Progress.parse({"file_id": 1, "offset": 0}, "/d")
+        StreamProgress.parse({"file_id": 1, "offset": 0}, "/d")

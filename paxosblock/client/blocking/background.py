@@ -67,9 +67,9 @@ class OtherLoop:
 
     def prepare(
         self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Running[T]:
+    ) -> BackgroundCall[T]:
         """Return what will run `call` once it is started."""
-        return Running(self, self._loop, functools.partial(call, *args, **kwargs))
+        return BackgroundCall(self, self._loop, functools.partial(call, *args, **kwargs))
 
     def run(
         self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
@@ -95,7 +95,7 @@ class BackgroundLoop(OtherLoop):
 
     def __init__(self) -> None:
         super().__init__(new_event_loop())
-        self._ending: Running[None] | None = None
+        self._ending: BackgroundCall[None] | None = None
         self._stopped = False
         # A daemon: a program that forgets to close a client must still be able to end.
         self._thread = threading.Thread(target=self._run, name="paxosblock-client", daemon=True)
@@ -143,7 +143,7 @@ async def _end_all(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class Running(Generic[T]):
+class BackgroundCall(Generic[T]):
     """Work on the loop of another thread, for one thread that waits for it.
 
     Unlike the future of `asyncio.run_coroutine_threadsafe` it is done only when the work has really

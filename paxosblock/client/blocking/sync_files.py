@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, ParamSpec, P
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import MIB
-from paxosblock.client.blocking.background import OtherLoop, Running
+from paxosblock.client.blocking.background import BackgroundCall, OtherLoop
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 
@@ -36,7 +36,7 @@ class _HandedOver(NamedTuple):
 
     data: bytes | memoryview
     start: int
-    running: Running[int]
+    running: BackgroundCall[int]
 
 
 class Sink(Protocol):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from paxosblock.client.blocking.background import OtherLoop, Running
+from paxosblock.client.blocking.background import BackgroundCall, OtherLoop
 
 WAIT_S: Final = 60.0
 """Seconds that a drop, and the program's end for all files, waits for a publication."""
@@ -47,7 +47,7 @@ objects of a cycle in any order; a target that is kept here does not end before 
 _abandoned: Final[list[object]] = []
 """Objects that another process uses, or whose event loop has ended: their end must not be
 reported."""
-_under_way: Final[set[Running[None]]] = set()
+_under_way: Final[set[BackgroundCall[None]]] = set()
 """Publications of files, and files given up, under way on an event loop."""
 
 
@@ -115,7 +115,7 @@ def tell_closed(path: str, error: BaseException) -> None:
 
 def run_on(
     runner: OtherLoop, path: str, work: Callable[[], Coroutine[Any, Any, None]]
-) -> Running[None]:
+) -> BackgroundCall[None]:
     """Start `work` on the event loop, from any thread; an error of it is reported as a loss of
     `path`.
 
@@ -141,7 +141,7 @@ def run_on(
     return running
 
 
-def wait_for(runner: OtherLoop, path: str, running: Running[None]) -> None:
+def wait_for(runner: OtherLoop, path: str, running: BackgroundCall[None]) -> None:
     """Wait until `path` is published, or lost; not on the event loop's own thread.
 
     It does not wait for ever: this thread may hold a lock that the event loop needs.

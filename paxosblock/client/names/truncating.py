@@ -81,7 +81,7 @@ async def transact(
     )
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:
-            plan = _Plan([(operation,) for operation in operations])
+            plan = _TruncatePlan([(operation,) for operation in operations])
             try:
                 return await _sent(core, plan, request, hidden)
             except PaxosBlockError as error:
@@ -93,7 +93,7 @@ async def transact(
 
 async def _sent(
     core: ClientCore,
-    plan: _Plan,
+    plan: _TruncatePlan,
     request: Transact,
     hidden: contextlib.AsyncExitStack,
 ) -> TransactionOutcome:
@@ -111,7 +111,7 @@ async def _sent(
 
 
 @dataclass(slots=True)
-class _Plan:
+class _TruncatePlan:
     """The `steps` that each operation becomes; `brings`: bytes that were read belong to one."""
 
     steps: list[tuple[Operation, ...]]

@@ -28,7 +28,7 @@ from paxosblock.client.reading.prefetch import Prefetcher
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.protocol.read import Progress
+from paxosblock.protocol.read import ReadProgress
 from paxosblock.protocol.types import BlockId, BlockState
 
 WAIT_MS: Final = 10_000
@@ -105,7 +105,7 @@ class Follower:
         known = 0
         while True:
             read = await quorum_length(self.core, block, known=known, wait_ms=WAIT_MS)
-            if read.progress is not Progress.DONE or read.goal <= known:
+            if read.progress is not ReadProgress.DONE or read.goal <= known:
                 return
             known, extent = read.goal, unfinalized_extent(block, read)
             if extent.block == self._block and extent.end < self.position:

@@ -16,7 +16,7 @@ from paxosblock.client.session.core import ClientCore
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.protocol import read as reading
 from paxosblock.protocol.messages import Read, ReadReply
-from paxosblock.protocol.read import Progress, QuorumRead
+from paxosblock.protocol.read import QuorumRead, ReadProgress
 from paxosblock.protocol.types import BlockState, Durability, StorageId
 
 ASK_AGAIN_MS: Final = 1000
@@ -141,7 +141,7 @@ async def _last_extent(
         return finalized_extent(last)
     if last.record.state is BlockState.UNDER_CONSTRUCTION:
         read = await quorum_length(core, last, consistency)
-        if read.progress is Progress.DONE:
+        if read.progress is ReadProgress.DONE:
             return unfinalized_extent(last, read)
     return None
 
@@ -169,7 +169,7 @@ async def quorum_length(
         read = reading.quorum_read(record)
     poll = _Poll(core, view, known, wait_ms)
     try:
-        while read.progress is Progress.WAITING:
+        while read.progress is ReadProgress.WAITING:
             poll.ask(reading.to_ask(read), read.goal)
             if not poll.waiting:
                 break

@@ -17,7 +17,7 @@ MOST_BUFFERS: Final = 6
 
 
 @dataclass(slots=True)
-class _Piece:
+class _PrefetchBuffer:
     """A buffer that is being filled, or was."""
 
     buffer: memoryview
@@ -42,7 +42,7 @@ class Prefetcher:
         self._stop = stop
         self._most_bytes = max(1, ahead_bytes)
         self._ahead_bytes = self._most_bytes if eager else 1
-        self._pieces: deque[_Piece] = deque()
+        self._pieces: deque[_PrefetchBuffer] = deque()
         self._buffers = BufferPool(MOST_BUFFERS)
 
     @property
@@ -78,7 +78,7 @@ class Prefetcher:
             piece.task.cancel()
         self._pieces.clear()
 
-    async def _front(self) -> _Piece | None:
+    async def _front(self) -> _PrefetchBuffer | None:
         self._plan()
         if not self._pieces:
             assert self.at_stop, "what is not fetched yet is no end"
@@ -100,7 +100,7 @@ class Prefetcher:
             buffer = self._buffers.take(stop - self._planned)
             task = asyncio.create_task(self._blocks.fill(self._planned, buffer))
             task.add_done_callback(_ignore_error)  # whoever reads so far hears of it
-            self._pieces.append(_Piece(buffer, task))
+            self._pieces.append(_PrefetchBuffer(buffer, task))
             self._planned = stop
 
     def _end_of_request(self, start: int) -> int:
@@ -113,7 +113,7 @@ class Prefetcher:
         extent, into = reader.extent, start - reader.extent.offset
         return min(extent.offset + (into // stride + 1) * stride, extent.end, self._stop)
 
-    def _advance(self, piece: _Piece, size: int) -> None:
+    def _advance(self, piece: _PrefetchBuffer, size: int) -> None:
         piece.used += size
         self.position += size
         if piece.used == len(piece.buffer):

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Kept(NamedTuple):
+class _WeakCallbacks(NamedTuple):
     """Methods of a writer: one dropped without `close` is to be collected all the same."""
 
     on_lost: WeakMethod[Callable[[], None]]
@@ -41,9 +41,9 @@ class LeaseKeeper:
     def __init__(self, namenodes: NameNodes, interval_s: float) -> None:
         self._namenodes = namenodes
         self._interval_s = interval_s
-        self._kept: dict[WriterId, _Kept] = {}
+        self._kept: dict[WriterId, _WeakCallbacks] = {}
         self._task: asyncio.Task[None] | None = None
-        self._trouble = _Trouble()
+        self._trouble = _RenewalOutage()
 
     def keep(
         self,
@@ -59,7 +59,7 @@ class LeaseKeeper:
         could leave for another one, and `on_roll` is called with it when it should.
         """
         gone = WeakMethod(open_block, lambda _: self.drop(writer))
-        self._kept[writer] = _Kept(WeakMethod(on_lost), gone, WeakMethod(on_roll))
+        self._kept[writer] = _WeakCallbacks(WeakMethod(on_lost), gone, WeakMethod(on_roll))
         if self._task is None:
             self._task = asyncio.create_task(self._renew(), name="paxosblock-leases")
 
@@ -101,13 +101,13 @@ class LeaseKeeper:
             if found.block in answer.roll and (on_roll := kept.on_roll()) is not None:
                 on_roll(found.block)
 
-    def _open_blocks(self) -> list[tuple[OpenBlock, _Kept]]:
+    def _open_blocks(self) -> list[tuple[OpenBlock, _WeakCallbacks]]:
         asked = ((kept.open_block(), kept) for kept in tuple(self._kept.values()))
         kept_open = ((open_block(), kept) for open_block, kept in asked if open_block is not None)
         return [(found, kept) for found, kept in kept_open if found is not None]
 
 
-class _Trouble:
+class _RenewalOutage:
     """A time in which leases cannot be renewed; the log says when it begins, lasts and ends.
 
     Standard error belongs to the user of the application; a line for each try would say nothing

@@ -37,7 +37,7 @@ class NameNodes:
 
         A single call may take `timeout_s`, all tries of a request together `retry_for_s`.
         """
-        self._search = LeaderSearch(addresses, _Shell(rpc), timeout_s, retry_for_s)
+        self._search = LeaderSearch(addresses, _AsyncSearch(rpc), timeout_s, retry_for_s)
         self._sessions = Sessions()
         self._retry_for_s = retry_for_s
 
@@ -92,7 +92,7 @@ class NameNodes:
             return await self.call(method, replace(request, once=once))
 
 
-class _Shell:
+class _AsyncSearch:
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 

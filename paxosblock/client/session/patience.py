@@ -13,7 +13,7 @@ DEVIATION_GAIN: Final = 1 / 4
 DEVIATIONS: Final = 4
 
 
-class Patience:
+class AdaptiveTimeout:
     """The wait for what usually comes sooner: the retransmission timer of RFC 6298.
 
     It follows what was measured: the mean and four times the mean deviation from it, between two
@@ -29,7 +29,7 @@ class Patience:
         self._factor = 1
 
     def __repr__(self) -> str:
-        return f"<Patience {self.seconds:.3g} s>"
+        return f"<AdaptiveTimeout {self.seconds:.3g} s>"
 
     @property
     def seconds(self) -> float:

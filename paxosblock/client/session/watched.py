@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from paxosblock.client.session.patience import Patience, RunningClock
+from paxosblock.client.session.patience import AdaptiveTimeout, RunningClock
 from paxosblock.client.session.transport import DataConnection, DataConnections, VoteListener
 from paxosblock.config import BEATS_PER_SILENCE, ClientConfig
 from paxosblock.errors import (
@@ -54,14 +54,16 @@ class WritingConnections(DataConnections):
         self.beat_every_s = config.hung_after_s / BEATS_PER_SILENCE
         self.clock = RunningClock(self.beat_every_s / TICKS_PER_BEAT)
         self._disk_hung_after_s = config.disk_hung_after_s
-        self.votes = Patience(QUICK_VOTES_SHARE * config.vote_timeout_s, config.vote_timeout_s)
+        self.votes = AdaptiveTimeout(
+            QUICK_VOTES_SHARE * config.vote_timeout_s, config.vote_timeout_s
+        )
         """The wait for the vote of a DataNode that lives."""
         hung_s = config.hung_after_s
-        self._silence = defaultdict[str, Patience](
-            lambda: Patience(hung_s, LONGEST_SILENCES * hung_s)
+        self._silence = defaultdict[str, AdaptiveTimeout](
+            lambda: AdaptiveTimeout(hung_s, LONGEST_SILENCES * hung_s)
         )
-        self._connecting_s = defaultdict[str, Patience](
-            lambda: Patience(hung_s, config.connect_timeout_s)
+        self._connecting_s = defaultdict[str, AdaptiveTimeout](
+            lambda: AdaptiveTimeout(hung_s, config.connect_timeout_s)
         )
 
     async def _connect(self, address: str) -> DataConnection:
@@ -138,7 +140,7 @@ class WritingConnections(DataConnections):
 class WatchedConnection(DataConnection):
     """The data stream to one DataNode, with an ear on whether it lives."""
 
-    def __init__(self, address: str, pool: WritingConnections, silence: Patience) -> None:
+    def __init__(self, address: str, pool: WritingConnections, silence: AdaptiveTimeout) -> None:
         """`silence` is how long this DataNode may be silent before it counts as hung."""
         super().__init__(address, pool.access)
         self._pool = pool

@@ -26,7 +26,7 @@ _PREFIX: Final = struct.Struct("<II")
 _MARKER: Final = 0xFFFFFFFF
 _LOOK_BYTES: Final = 64 * KIB
 
-# Places of fields in the table `Message` of Arrow's Message.fbs.
+# Places of fields in the table `ArrowMessage` of Arrow's Message.fbs.
 _HEADER_TYPE: Final = 1
 _BODY_LENGTH: Final = 3
 
@@ -41,7 +41,7 @@ class MessageKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ArrowMessage:
     """The bytes [start, stop) of a file are a message."""
 
     kind: MessageKind
@@ -49,7 +49,7 @@ class Message:
     stop: int
 
 
-def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
+def messages(pread: Pread, start: int, end: int) -> Iterator[ArrowMessage]:
     """Yield the messages that are whole in [start, end); a message begins at `start`.
 
     Args:
@@ -71,7 +71,7 @@ def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
         )
         if body + length > end:
             return
-        yield Message(kind, start, body + length)
+        yield ArrowMessage(kind, start, body + length)
         start = body + length
 
 
@@ -117,22 +117,22 @@ def _header(metadata: bytes) -> tuple[MessageKind, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArrowOffset:
     """The place between two messages: at `offset`, in the stream that begins at `stream`."""
 
     offset: int
     stream: int
 
-    def after(self, message: Message) -> Place:
+    def after(self, message: ArrowMessage) -> ArrowOffset:
         """Return the place behind the message that begins here."""
         if message.kind is MessageKind.END:
-            return Place(message.stop, message.stop)
-        return Place(
+            return ArrowOffset(message.stop, message.stop)
+        return ArrowOffset(
             message.stop, message.start if message.kind is MessageKind.SCHEMA else self.stream
         )
 
 
-def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
+def last_place(pread: Pread, at: ArrowOffset, most: int, end: int) -> ArrowOffset:
     """Return how far whole messages go: about `most` bytes, or one with rows if that is longer."""
     stop = at.offset + most
     has_rows = False

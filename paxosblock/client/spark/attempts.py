@@ -20,14 +20,14 @@ from paxosblock.api.transaction import Delete, Operation, TransactionOutcome
 from paxosblock.client.blocking.sync import Client, FileWriter
 from paxosblock.client.spark.arrow_types import fit
 from paxosblock.client.spark.formats_write import extension_of, open_writer
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import SparkOptions
 
 TEMPORARY: Final = "_temporary"
 """Name of the directory that jobs work in; every reader of the ecosystem skips names with `_`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TaskAttempt:
     """An attempt: of a partition of the data, by a number that is Spark's own."""
 
     partition: int
@@ -78,10 +78,10 @@ class WrittenFile:
 def write_file(
     fs: Client,
     job: Job,
-    attempt: Attempt,
+    attempt: TaskAttempt,
     batches: Iterator[pa.RecordBatch],
     *,
-    options: Options,
+    options: SparkOptions,
     schema: pa.Schema,
 ) -> WrittenFile:
     """Stream `batches` to the DataNodes as one file in the directory of `job`, which must exist.
@@ -98,12 +98,12 @@ def write_file(
     # Numbers of attempts start again with every driver, and a crashed one may have left its files.
     path = f"{job.directory}/{name}-{uuid.uuid4().hex[:8]}{extension}"
     with fs.create(path, parent_must_exist=True) as file:
-        rows = _write(_Output(file), options, schema, batches)
+        rows = _write(_AttemptOutput(file), options, schema, batches)
     return WrittenFile(path, name + extension, file.status.size, rows)
 
 
 def _write(
-    out: _Output, options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+    out: _AttemptOutput, options: SparkOptions, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Return the number of rows. After an error pyarrow's writers no longer reach the file."""
     rows = 0
@@ -125,7 +125,7 @@ def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | 
     return None if first is None else itertools.chain((first,), filled)
 
 
-class _Output:
+class _AttemptOutput:
     """A file for pyarrow to write to, without `flush`, which would wait for all DataNodes."""
 
     closed = False

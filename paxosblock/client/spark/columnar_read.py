@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paxosblock.client.blocking.sync import FileReader
-from paxosblock.client.spark.arrow_frames import Place, last_place, opening
+from paxosblock.client.spark.arrow_frames import ArrowOffset, last_place, opening
 from paxosblock.client.spark.splits import Split
 from paxosblock.errors import InvalidRequestError
 
@@ -132,8 +132,8 @@ def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def arrow_splits(
-    file: FileReader, begin: Place, end: int, split_bytes: int
-) -> Iterator[tuple[Place, int]]:
+    file: FileReader, begin: ArrowOffset, end: int, split_bytes: int
+) -> Iterator[tuple[ArrowOffset, int]]:
     """Return parts of the streams in a file that can be read alone, each from a place to an offset.
 
     Args:

@@ -10,13 +10,13 @@ import pyarrow.csv as pc
 import pyarrow.types as kinds
 
 from paxosblock.client.spark.lines import NEWLINE, whole_lines
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.splits import Split
 from paxosblock.errors import InvalidRequestError
 
 
 def csv_batches(
-    split: Split, pieces: Iterable[memoryview | bytes], target: pa.Schema, options: Options
+    split: Split, pieces: Iterable[memoryview | bytes], target: pa.Schema, options: SparkOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split in the types of `target`, by position; an empty field is null.
 
@@ -40,7 +40,7 @@ def csv_batches(
 
 
 def csv_batches_of_file(
-    file: pa.NativeFile, target: pa.Schema, options: Options
+    file: pa.NativeFile, target: pa.Schema, options: SparkOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows of a file whose quoted values may hold line ends. Raises pa.ArrowInvalid."""
     read = pc.ReadOptions(
@@ -52,7 +52,7 @@ def csv_batches_of_file(
     yield from reader
 
 
-def csv_schema(sample: bytes, options: Options) -> pa.Schema:
+def csv_schema(sample: bytes, options: SparkOptions) -> pa.Schema:
     """Return the names and types of the columns in a file that begins with the whole lines
     `sample`.
 
@@ -65,7 +65,7 @@ def csv_schema(sample: bytes, options: Options) -> pa.Schema:
     )
 
 
-def first_fields(sample: bytes, options: Options) -> list[str] | None:
+def first_fields(sample: bytes, options: SparkOptions) -> list[str] | None:
     """Return the fields of the first line; None when a quoted value of it goes on in the next."""
     line = sample.partition(NEWLINE)[0].removesuffix(b"\r").decode(errors="replace")
     if line.count('"') % 2:
@@ -73,7 +73,7 @@ def first_fields(sample: bytes, options: Options) -> list[str] | None:
     return next(csv.reader([line], delimiter=options.sep), None) or [""]
 
 
-def check_csv(sample: bytes, target: pa.Schema, options: Options) -> None:
+def check_csv(sample: bytes, target: pa.Schema, options: SparkOptions) -> None:
     """Read the whole lines that a file begins with. Raises pa.ArrowInvalid when they do not fit."""
     rows = sample.partition(NEWLINE)[2] if options.header else sample
     if rows.strip():
@@ -85,7 +85,9 @@ def _settled(kind: pa.DataType) -> pa.DataType:
     return pa.string() if kinds.is_null(kind) or kinds.is_time(kind) else kind
 
 
-def _table(rows: bytes, names: list[str] | None, target: pa.Schema, options: Options) -> pa.Table:
+def _table(
+    rows: bytes, names: list[str] | None, target: pa.Schema, options: SparkOptions
+) -> pa.Table:
     read = pc.ReadOptions(
         use_threads=False,
         block_size=len(rows) + 1,  # as one block, so that it is not cut at a line end inside quotes
@@ -102,7 +104,7 @@ def _types(target: pa.Schema) -> dict[str, pa.DataType]:
     return {column.name: column.type for column in target}
 
 
-def _syntax(options: Options, columns: int) -> pc.ParseOptions:
+def _syntax(options: SparkOptions, columns: int) -> pc.ParseOptions:
     # In a file with one column an empty line is a null.
     return pc.ParseOptions(
         delimiter=options.sep,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from paxosblock.client.spark.options import Options, Use
+    from paxosblock.client.spark.options import SparkOptions, Use
 
 
 class PaxosBlockDataSource(DataSource):
@@ -75,7 +75,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_stream_writer(schema, self._options(Use.STREAM_WRITE), overwrite=overwrite)
 
-    def _options(self, use: Use) -> Options:
+    def _options(self, use: Use) -> SparkOptions:
         from paxosblock.client.spark.options import parse_options
 
         return parse_options(self.options, use)

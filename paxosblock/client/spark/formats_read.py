@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client, FileReader
-from paxosblock.client.spark.arrow_frames import Place, last_place
+from paxosblock.client.spark.arrow_frames import ArrowOffset, last_place
 from paxosblock.client.spark.columnar_read import (
     Keeps,
     arrow_batches,
@@ -45,7 +45,7 @@ from paxosblock.client.spark.lines import (
     line_array,
     whole_lines,
 )
-from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.read_types import (
     check_readable,
     conform,
@@ -76,14 +76,14 @@ UNKNOWN_END: Final = 1 << 62
 """The end of a decompressed file: more bytes than there ever are."""
 
 
-def codec_of(path: str, options: Options) -> str | None:
+def codec_of(path: str, options: SparkOptions) -> str | None:
     """Return the compression of a whole file."""
     if options.file_format not in (FileFormat.CSV, FileFormat.TEXT):
         return None
     return next((codec for codec, end in CODEC_EXTENSIONS.items() if path.endswith(end)), None)
 
 
-def is_cut_by_lines(path: str, options: Options) -> bool:
+def is_cut_by_lines(path: str, options: SparkOptions) -> bool:
     """True if a record is a line, so that a file may be read up to any line end."""
     if codec_of(path, options):
         return False
@@ -93,7 +93,7 @@ def is_cut_by_lines(path: str, options: Options) -> bool:
 
 
 def splits_of(
-    fs: Client, file: FileReader, end: int, options: Options
+    fs: Client, file: FileReader, end: int, options: SparkOptions
 ) -> Iterator[tuple[int, int, int]]:
     """`begin`, `start` and `stop` of each `Split` of a file whose records end at `end`."""
     most = options.split_bytes
@@ -102,7 +102,7 @@ def splits_of(
     if end <= most or not parallel:
         yield 0, 0, end
     elif options.file_format is FileFormat.ARROW and not is_arrow_file(file):
-        for place, stop in arrow_splits(file, Place(0, 0), end, most):
+        for place, stop in arrow_splits(file, ArrowOffset(0, 0), end, most):
             yield place.stream, place.offset, stop
     else:
         edges = [block.offset + block.size for block in fs.locations(file.name, 0, end)]
@@ -110,7 +110,7 @@ def splits_of(
             yield 0, start, stop
 
 
-def file_schema(file: FileReader, options: Options) -> StructType:
+def file_schema(file: FileReader, options: SparkOptions) -> StructType:
     """Return the schema of one file, read from it.
 
     Raises:
@@ -120,7 +120,7 @@ def file_schema(file: FileReader, options: Options) -> StructType:
     return fixed or spark_schema(arrow_schema_of(file, options), file.name)
 
 
-def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
+def arrow_schema_of(file: FileReader, options: SparkOptions) -> pa.Schema:
     """Return the Arrow schema of a parquet, Arrow or csv file. Raises InvalidRequestError."""
     with _errors_named(file.name, options):
         match options.file_format:
@@ -132,13 +132,13 @@ def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
                 return csv_schema(_sample(file, options), options)
 
 
-def first_fields_of(file: FileReader, options: Options) -> list[str] | None:
+def first_fields_of(file: FileReader, options: SparkOptions) -> list[str] | None:
     """Return the fields of the first line of a csv file. Raises InvalidRequestError."""
     with _errors_named(file.name, options):
         return first_fields(_sample(file, options), options)
 
 
-def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
+def check_file(file: FileReader, target: pa.Schema, options: SparkOptions) -> None:
     """Raise InvalidRequestError when a file, as far as its beginning tells, has another schema."""
     target = without_path(target, options)
     match options.file_format:
@@ -150,7 +150,7 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
                 check_csv(_sample(file, options), target, options)
 
 
-def end_of_records(file: FileReader, options: Options) -> int:
+def end_of_records(file: FileReader, options: SparkOptions) -> int:
     """Return the offset up to which a file that may still be written can be read now: the end of
     its last whole line or Arrow message; for other formats and closed files their end."""
     if not file.status.open:
@@ -158,12 +158,12 @@ def end_of_records(file: FileReader, options: Options) -> int:
     if is_cut_by_lines(file.name, options):
         return last_line_end(file.pread, 0, file.size)
     if options.file_format is FileFormat.ARROW and not is_arrow_file(file):
-        return last_place(file.pread, Place(0, 0), file.size, file.size).offset
+        return last_place(file.pread, ArrowOffset(0, 0), file.size, file.size).offset
     return file.size
 
 
 @contextmanager
-def _errors_named(path: str, options: Options) -> Iterator[None]:
+def _errors_named(path: str, options: SparkOptions) -> Iterator[None]:
     """Turn pyarrow's errors about bytes into ours, with the file's name, for all formats."""
     try:
         yield
@@ -176,7 +176,7 @@ def _errors_named(path: str, options: Options) -> Iterator[None]:
         ) from error
 
 
-def _sample(file: FileReader, options: Options) -> bytes:
+def _sample(file: FileReader, options: SparkOptions) -> bytes:
     """Return whole lines from the beginning; all of it when a line is longer than a sample."""
     source = _plain(file, file.size, options)
     sample: bytes = source.read(SAMPLE_BYTES)
@@ -186,7 +186,7 @@ def _sample(file: FileReader, options: Options) -> bytes:
     return whole or sample + source.read()
 
 
-def _plain(file: FileReader, size: int, options: Options) -> pa.NativeFile:
+def _plain(file: FileReader, size: int, options: SparkOptions) -> pa.NativeFile:
     """Return the content of a file that may be compressed as a whole."""
     source = as_arrow_file(file, size)
     codec = codec_of(file.name, options)
@@ -194,7 +194,7 @@ def _plain(file: FileReader, size: int, options: Options) -> pa.NativeFile:
 
 
 def read_split(
-    file: FileReader, split: Split, target: pa.Schema, options: Options, keeps: Keeps
+    file: FileReader, split: Split, target: pa.Schema, options: SparkOptions, keeps: Keeps
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a split, in batches with exactly the schema `target`.
 
@@ -214,7 +214,7 @@ def read_split(
 
 
 def _batches(
-    file: FileReader, split: Split, target: pa.Schema, options: Options, keeps: Keeps
+    file: FileReader, split: Split, target: pa.Schema, options: SparkOptions, keeps: Keeps
 ) -> Iterator[pa.RecordBatch]:
     match options.file_format:
         case FileFormat.PARQUET:
@@ -232,7 +232,7 @@ def _batches(
 
 
 def _pieces(
-    file: FileReader, split: Split, options: Options
+    file: FileReader, split: Split, options: SparkOptions
 ) -> tuple[Split, Iterator[memoryview | bytes]]:
     """Return the bytes of the lines of a split; for a compressed file the decompressed ones."""
     if codec_of(file.name, options) is None:

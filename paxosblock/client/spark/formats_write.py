@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from paxosblock.client.spark.arrow_types import columns
-from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.errors import ConfigError, InvalidRequestError
 
 CODECS: Final = {
@@ -69,7 +69,7 @@ class BatchWriter(Protocol):
         """Write what is left; the stream below stays open."""
 
 
-def codec_of(options: Options) -> str:
+def codec_of(options: SparkOptions) -> str:
     """Return the codec to use.
 
     Raises:
@@ -85,7 +85,7 @@ def codec_of(options: Options) -> str:
     return codec
 
 
-def extension_of(options: Options) -> str:
+def extension_of(options: SparkOptions) -> str:
     """Return the ending of the names of files, with the dot; it shows format and codec."""
     extension = _EXTENSIONS[options.file_format]
     if options.file_format in _WHOLE_FILES:
@@ -101,7 +101,7 @@ def format_of(name: str) -> FileFormat | None:
     return found[0] if found else None
 
 
-def check_schema(schema: pa.Schema, options: Options) -> None:
+def check_schema(schema: pa.Schema, options: SparkOptions) -> None:
     """Refuse, before any task starts, what no file of this format and codec can hold.
 
     Raises:
@@ -154,7 +154,7 @@ def _check_single_column(schema: pa.Schema, file_format: FileFormat) -> None:
         )
 
 
-def open_writer(out: Output, schema: pa.Schema, options: Options) -> BatchWriter:
+def open_writer(out: Output, schema: pa.Schema, options: SparkOptions) -> BatchWriter:
     """Return a writer of one file into `out`.
 
     At most `row_group_bytes` and one batch are held (parquet), or one batch (the others).

@@ -24,8 +24,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from paxosblock.client.spark.listing import Finding, Found, base_of, find
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.listing import ListedFile, ResolvedPath, base_of, find
+from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source import plan
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
@@ -37,9 +37,9 @@ that large directories are not listed all the time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StreamProgress:
     """The files that a stream has read: `files` of them, namely all up to (`linked`, `path`) in the
-    order of `Found.key`, but not those with the ids `pending`."""
+    order of `ListedFile.key`, but not those with the ids `pending`."""
 
     directory_id: int
     linked: int = 0
@@ -48,7 +48,7 @@ class Progress:
     pending: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, offset: dict[str, Any], path: str) -> Progress:
+    def parse(cls, offset: dict[str, Any], path: str) -> StreamProgress:
         """Parse the result of `offset`. Raises InvalidRequestError if it is of another source."""
         if "directory_id" not in offset:
             raise InvalidRequestError(
@@ -65,12 +65,14 @@ class Progress:
         """Return the last file that may have been read."""
         return self.linked, self.path
 
-    def lacks(self, found: Found) -> bool:
+    def lacks(self, found: ListedFile) -> bool:
         """True if a file was not read yet."""
         return found.key > self.key or found.status.file_id in self.pending
 
 
-def advance(at: Progress, finding: Finding, upto: int, limit: ReadLimit) -> Progress:
+def advance(
+    at: StreamProgress, finding: ResolvedPath, upto: int, limit: ReadLimit
+) -> StreamProgress:
     """Return the progress after one more micro-batch; `at` when there is nothing new.
 
     Only files that were linked by the change `upto` or before count: among later ones the listing
@@ -85,10 +87,12 @@ def advance(at: Progress, finding: Finding, upto: int, limit: ReadLimit) -> Prog
     for each in taken:
         del left[each.status.file_id]
     pending = sorted(file_id for file_id, key in left.items() if key <= (linked, path))
-    return Progress(at.directory_id, linked, path, at.files + len(taken), tuple(pending))
+    return StreamProgress(at.directory_id, linked, path, at.files + len(taken), tuple(pending))
 
 
-def files_between(start: Progress, end: Progress, finding: Finding) -> list[Found]:
+def files_between(
+    start: StreamProgress, end: StreamProgress, finding: ResolvedPath
+) -> list[ListedFile]:
     """Return the files of the micro-batch from `start` to `end`, the same whenever it is asked.
 
     Raises:
@@ -104,11 +108,11 @@ def files_between(start: Progress, end: Progress, finding: Finding) -> list[Foun
     return files
 
 
-def _in_order(finding: Finding) -> list[Found]:
+def _in_order(finding: ResolvedPath) -> list[ListedFile]:
     return sorted(finding.files.values(), key=lambda each: each.key)
 
 
-def _limited(files: Iterable[Found], limit: ReadLimit) -> Iterator[Found]:
+def _limited(files: Iterable[ListedFile], limit: ReadLimit) -> Iterator[ListedFile]:
     if isinstance(limit, ReadMaxFiles):
         return itertools.islice(files, limit.max_files)
     if isinstance(limit, ReadMaxBytes):
@@ -116,7 +120,7 @@ def _limited(files: Iterable[Found], limit: ReadLimit) -> Iterator[Found]:
     return iter(files)
 
 
-def _up_to(files: Iterable[Found], most_bytes: int) -> Iterator[Found]:
+def _up_to(files: Iterable[ListedFile], most_bytes: int) -> Iterator[ListedFile]:
     """At least one."""
     total = 0
     for each in files:
@@ -129,14 +133,14 @@ def _up_to(files: Iterable[Found], most_bytes: int) -> Iterator[Found]:
 class GrowingReader(StreamReader):
     """Reads the files of a directory as they appear."""
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SparkOptions) -> None:
         super().__init__(schema, options)
-        self._latest: Progress | None = None
+        self._latest: StreamProgress | None = None
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first file."""
-        return Progress(self._directory_id()).offset()
+        return StreamProgress(self._directory_id()).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
@@ -153,7 +157,7 @@ class GrowingReader(StreamReader):
         Raises:
             NotFoundError: the directory was deleted, or there is another one in its place.
         """
-        at = Progress.parse(start, self._options.path)
+        at = StreamProgress.parse(start, self._options.path)
         deadline = time.monotonic() + WAIT_S
         while True:
             begun = time.monotonic()
@@ -163,13 +167,13 @@ class GrowingReader(StreamReader):
                 return end.offset()
             time.sleep(min(max(POLL_S, 4 * (now - begun)), deadline - now))
 
-    def _next(self, at: Progress, limit: ReadLimit) -> Progress:
+    def _next(self, at: StreamProgress, limit: ReadLimit) -> StreamProgress:
         finding = self._find(at)
         upto = finding.revision if self._goal is None else min(finding.revision, self._goal)
         self._latest = advance(at, finding, upto, ReadAllAvailable())
         return advance(at, finding, upto, limit)
 
-    def _find(self, at: Progress) -> Finding:
+    def _find(self, at: StreamProgress) -> ResolvedPath:
         if self._directory_id() != at.directory_id:
             raise NotFoundError(
                 f"'{self._options.path}': is another directory than the one the stream began with",
@@ -198,6 +202,6 @@ class GrowingReader(StreamReader):
             InvalidRequestError: the first file does not fit the schema.
         """
         path = self._options.path
-        begin, last = Progress.parse(start, path), Progress.parse(end, path)
+        begin, last = StreamProgress.parse(start, path), StreamProgress.parse(end, path)
         files = files_between(begin, last, self._find(last))
         return plan(self._fs, [each.status for each in files], self._schema, self._options)

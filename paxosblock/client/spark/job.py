@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from paxosblock.api.transaction import MakeDirectory, Operation
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.arrow_types import arrow_schema
-from paxosblock.client.spark.attempts import Attempt, Job, WrittenFile, write_file
+from paxosblock.client.spark.attempts import Job, TaskAttempt, WrittenFile, write_file
 from paxosblock.client.spark.formats_write import check_schema
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.publish import add_files, replace_files
 from paxosblock.client.spark.target import check_target
 
@@ -51,7 +51,7 @@ def written_of(messages: list[WriterCommitMessage | None]) -> list[Written]:
 class JobWriter:
     """The common part of the writers of both sinks. Spark pickles them on their way."""
 
-    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+    def __init__(self, options: SparkOptions, schema: StructType, *, overwrite: bool) -> None:
         """`overwrite`: the result replaces everything at the path.
 
         Raises:
@@ -67,7 +67,7 @@ class JobWriter:
         check_target(fs, self.options, self._schema, overwrite=self._overwrite)
 
     def write_rows(
-        self, fs: Client, job: Job, attempt: Attempt, batches: Iterator[pa.RecordBatch]
+        self, fs: Client, job: Job, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
     ) -> Written:
         """Write the rows as one file of the job, in a task. Raises: as `write_file`."""
         file = write_file(fs, job, attempt, batches, options=self.options, schema=self._schema)

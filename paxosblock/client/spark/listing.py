@@ -24,7 +24,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedFile:
     """A file, and the change of the namespace that put it where it is: since then the file, and
     each listed directory above it, has had its name.
     """
@@ -40,14 +40,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ResolvedPath:
     """The meaning of a path at one time.
 
     `revision` is a change of the namespace: all files with a `linked` up to it were seen. Some
     later ones may be missing, because they came while the directories were being read.
     """
 
-    files: Mapping[str, Found]
+    files: Mapping[str, ListedFile]
     revision: int
     is_pattern: bool
 
@@ -62,7 +62,7 @@ class _Walk:
 
     fs: Client
     one_state: bool
-    files: dict[str, Found] = field(default_factory=dict)
+    files: dict[str, ListedFile] = field(default_factory=dict)
     revision: int = -1
     base: int = -1
     """The id of the directory where it began."""
@@ -83,7 +83,7 @@ class _Walk:
             if entry.kind is Kind.DIRECTORY:
                 self._enter(entry, names[1:], since)
             elif not names[1:]:
-                self.files[entry.path] = Found(entry, since)
+                self.files[entry.path] = ListedFile(entry, since)
 
     def _enter(self, directory: FileStatus, names: Names, since: int) -> None:
         self.descended = True
@@ -126,7 +126,7 @@ def base_of(path: str) -> tuple[str, Names]:
     return "/" + "/".join(names[:literal]), names[literal:]
 
 
-def find(fs: Client, path: str, *, one_state: bool = False) -> Finding:
+def find(fs: Client, path: str, *, one_state: bool = False) -> ResolvedPath:
     """Find everything that `path` means, open files too.
 
     Args:
@@ -144,4 +144,4 @@ def find(fs: Client, path: str, *, one_state: bool = False) -> Finding:
         walk.below(base, names)
         # Otherwise another directory has taken the place of the one that was just walked through.
         if not one_state or not walk.descended or fs.stat(base).file_id == walk.base:
-            return Finding(walk.files, walk.revision, bool(names))
+            return ResolvedPath(walk.files, walk.revision, bool(names))

@@ -1,7 +1,7 @@
 """The options of the data source: what users write, parsed once, on the driver.
 
-One table for all four uses. To add an option, add a field to `Options` and a line to `OPTIONS`;
-docs/spark.md lists the same names, which a test compares.
+One table for all four uses. To add an option, add a field to `SparkOptions` and a line to
+`OPTIONS`; docs/spark.md lists the same names, which a test compares.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Layout(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SparkOptions:
     """The options that a user gave. Planners and tasks get them pickled."""
 
     path: str
@@ -213,8 +213,8 @@ def _separator(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: its name as the documentation spells it (case does not matter), the field of
-    `Options`, the uses it has an effect on, its parser, which raises ConfigError, and the formats
-    it has an effect on."""
+    `SparkOptions`, the uses it has an effect on, its parser, which raises ConfigError, and the
+    formats it has an effect on."""
 
     name: str
     attribute: str
@@ -268,7 +268,7 @@ _NO_TABLES: Final = (
 _BRACES_ACROSS_NAMES: Final = re.compile(r"\{[^{}]*/[^{}]*\}")
 
 
-def parse_options(written: Mapping[str, str], use: Use) -> Options:
+def parse_options(written: Mapping[str, str], use: Use) -> SparkOptions:
     """Parse the options of one use of the data source.
 
     `path` may be a URL `paxosblock://host:port/path`, which names the NameNodes too; without either
@@ -287,7 +287,7 @@ def parse_options(written: Mapping[str, str], use: Use) -> Options:
     if use & Use.READS:
         _refuse_braces_across_names(paths)
     several = paths if len(paths) > 1 else ()
-    options = Options(path=next(iter(paths)), paths=several, namenodes=namenodes, **values)
+    options = SparkOptions(path=next(iter(paths)), paths=several, namenodes=namenodes, **values)
     for option, _ in known:
         if options.file_format not in option.formats:
             found = options.file_format.value

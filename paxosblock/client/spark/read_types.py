@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from paxosblock.client.spark.arrow_types import TIME_ZONE
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import SparkOptions
 from paxosblock.errors import InvalidRequestError
 
 _WIDER = {
@@ -106,7 +106,7 @@ def merge(known: StructType, found: StructType, path: str) -> StructType:
     return StructType([*known, *(field for field in found if field.name not in known.names)])
 
 
-def with_path_field(schema: StructType, options: Options) -> StructType:
+def with_path_field(schema: StructType, options: SparkOptions) -> StructType:
     """`schema` and the column `pathColumn`. Raises InvalidRequestError when it is there already."""
     if not options.path_column:
         return schema
@@ -117,20 +117,20 @@ def with_path_field(schema: StructType, options: Options) -> StructType:
     return StructType([*schema, StructField(options.path_column, StringType())])
 
 
-def check_path_field(schema: StructType, options: Options) -> None:
+def check_path_field(schema: StructType, options: SparkOptions) -> None:
     """Raise InvalidRequestError when `pathColumn` is not a string column of the schema."""
     name = options.path_column
     if name and (name not in schema.names or schema[name].dataType != StringType()):
         raise InvalidRequestError(f"option 'pathColumn': the schema has no string column {name!r}")
 
 
-def without_path(target: pa.Schema, options: Options) -> pa.Schema:
+def without_path(target: pa.Schema, options: SparkOptions) -> pa.Schema:
     """Return the columns that are read from the files themselves."""
     at = target.get_field_index(options.path_column)
     return target if at < 0 else target.remove(at)
 
 
-def with_path(batch: pa.RecordBatch, path: str, options: Options) -> pa.RecordBatch:
+def with_path(batch: pa.RecordBatch, path: str, options: SparkOptions) -> pa.RecordBatch:
     """Return a batch of the file at `path`, with the column `pathColumn`."""
     name = options.path_column
     if not name:

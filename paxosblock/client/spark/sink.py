@@ -21,9 +21,9 @@ from pyspark.sql.types import StructType
 from paxosblock.api.transaction import Marker, Operation
 from paxosblock.base.units import DURATIONS
 from paxosblock.client.blocking.sync import Client
-from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, first_rows
+from paxosblock.client.spark.attempts import TEMPORARY, Job, TaskAttempt, first_rows
 from paxosblock.client.spark.job import JobWriter, Written, written_of
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
@@ -38,7 +38,9 @@ KEPT_FOR_S: Final = 7 * DURATIONS["d"] / DURATIONS["s"]
 """Seconds that the cluster remembers that a job was committed."""
 
 
-def make_writer(schema: StructType, options: Options, *, overwrite: bool) -> DataSourceArrowWriter:
+def make_writer(
+    schema: StructType, options: SparkOptions, *, overwrite: bool
+) -> DataSourceArrowWriter:
     """Make the writer of one job, after checking everything that can be checked beforehand.
 
     Makes the job's directory.
@@ -57,7 +59,7 @@ def make_writer(schema: StructType, options: Options, *, overwrite: bool) -> Dat
 class BatchSink(JobWriter, DataSourceArrowWriter):
     """One job. Spark pickles it from the planner to every task, and to `commit` or `abort`."""
 
-    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+    def __init__(self, options: SparkOptions, schema: StructType, *, overwrite: bool) -> None:
         """As `JobWriter`."""
         super().__init__(options, schema, overwrite=overwrite)
         name = uuid.uuid4().hex
@@ -67,9 +69,9 @@ class BatchSink(JobWriter, DataSourceArrowWriter):
     @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write its rows as one file, in a task. Raises as `write_file`."""
-        return self.write_as(Attempt.current(), iterator)
+        return self.write_as(TaskAttempt.current(), iterator)
 
-    def write_as(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write_as(self, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]) -> Written:
         """As `write`, for this attempt. The first partition has a file even without rows: it states
         the columns if the whole result is empty.
         """

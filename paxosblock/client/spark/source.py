@@ -23,7 +23,7 @@ from paxosblock.client.spark.formats_read import (
     splits_of,
 )
 from paxosblock.client.spark.listing import find
-from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.pruning import may_match
 from paxosblock.client.spark.read_types import (
     batch_schema,
@@ -37,7 +37,7 @@ from paxosblock.client.spark.target import client_of
 from paxosblock.errors import InvalidRequestError, NotFoundError
 
 
-def infer_schema(options: Options) -> StructType:
+def infer_schema(options: SparkOptions) -> StructType:
     """Return the schema of the first file that has any bytes, or with `mergeSchema` of all; fixed
     for text and binary. The column `pathColumn` follows.
 
@@ -52,7 +52,7 @@ def infer_schema(options: Options) -> StructType:
     return with_path_field(found, options)
 
 
-def _schema_of(fs: Client, files: Iterable[FileStatus], options: Options) -> StructType:
+def _schema_of(fs: Client, files: Iterable[FileStatus], options: SparkOptions) -> StructType:
     merged: StructType | None = None
     for status in files:
         with fs.open(status.path) as file:
@@ -70,7 +70,7 @@ def _schema_of(fs: Client, files: Iterable[FileStatus], options: Options) -> Str
     return merged
 
 
-def files_at(fs: Client, options: Options) -> list[FileStatus]:
+def files_at(fs: Client, options: SparkOptions) -> list[FileStatus]:
     """Return the files that are read, in order of path; each once, even if several paths mean it.
 
     Raises:
@@ -85,15 +85,15 @@ def files_at(fs: Client, options: Options) -> list[FileStatus]:
     return [files[path] for path in sorted(files)]
 
 
-def make_reader(schema: StructType, options: Options) -> DataSourceReader:
+def make_reader(schema: StructType, options: SparkOptions) -> DataSourceReader:
     """Make the reader of a query. Raises InvalidRequestError if the format lacks such a schema."""
     check_schema(schema, options)
     # Spark refuses a reader that has pushFilters while its own setting is off.
-    kind = PruningReader if options.pushdown else Reader
+    kind = PruningReader if options.pushdown else BatchReader
     return kind(schema, options)
 
 
-def check_schema(schema: StructType, options: Options) -> None:
+def check_schema(schema: StructType, options: SparkOptions) -> None:
     """Raise InvalidRequestError when no file of the format can have this schema."""
     batch_schema(schema)
     check_path_field(schema, options)
@@ -114,10 +114,10 @@ def check_schema(schema: StructType, options: Options) -> None:
                     )
 
 
-class Reader(DataSourceReader):
+class BatchReader(DataSourceReader):
     """Cuts files into splits, and reads a split."""
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SparkOptions) -> None:
         self._schema = schema
         self._options = options
 
@@ -137,10 +137,10 @@ class Reader(DataSourceReader):
         return read_splits(partition.value or (), self._schema, self._options)
 
 
-class PruningReader(Reader):
+class PruningReader(BatchReader):
     """Leaves out row groups of parquet files in which no row passes the query's filters."""
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SparkOptions) -> None:
         super().__init__(schema, options)
         self._filters: list[Filter] = []
 
@@ -156,7 +156,7 @@ class PruningReader(Reader):
 
 
 def plan(
-    fs: Client, files: Iterable[FileStatus], schema: StructType, options: Options
+    fs: Client, files: Iterable[FileStatus], schema: StructType, options: SparkOptions
 ) -> list[InputPartition]:
     """Return the splits of `files` for each task; the first file is checked against the schema."""
     target = batch_schema(schema)
@@ -170,7 +170,7 @@ def plan(
     return [InputPartition(task) for task in pack(splits, options.split_bytes)]
 
 
-def _splits_of_file(fs: Client, status: FileStatus, options: Options) -> Iterator[Split]:
+def _splits_of_file(fs: Client, status: FileStatus, options: SparkOptions) -> Iterator[Split]:
     path, length = status.path, status.size
     if not status.open and length <= options.split_bytes:
         if length or options.file_format is FileFormat.BINARY:
@@ -189,7 +189,7 @@ def _keep_all(_: Any) -> bool:
 
 @short_errors
 def read_splits(
-    splits: tuple[Split, ...], schema: StructType, options: Options, keeps: Keeps = _keep_all
+    splits: tuple[Split, ...], schema: StructType, options: SparkOptions, keeps: Keeps = _keep_all
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a task, with exactly the schema that Spark expects."""
     target = batch_schema(schema)

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from paxosblock.client.blocking.sync import Client
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.source import read_splits
 from paxosblock.client.spark.target import client_of
 
@@ -25,7 +25,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     the first one planned.
     """
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SparkOptions) -> None:
         self._schema = schema
         self._options = options
         self._client: Client | None = None

@@ -22,10 +22,10 @@ from pyspark.sql.types import StructType
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import TransactionOutcome
 from paxosblock.client.blocking.sync import Client
-from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, WrittenFile, first_rows
+from paxosblock.client.spark.attempts import TEMPORARY, Job, TaskAttempt, WrittenFile, first_rows
 from paxosblock.client.spark.formats_write import codec_of
 from paxosblock.client.spark.job import JobWriter, Written, written_of
-from paxosblock.client.spark.options import FileFormat, Layout, Options
+from paxosblock.client.spark.options import FileFormat, Layout, SparkOptions
 from paxosblock.client.spark.publish import append_files
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
@@ -39,7 +39,7 @@ _APPLICATIONS: Final = "spark/"
 
 
 def make_stream_writer(
-    schema: StructType, options: Options, *, overwrite: bool
+    schema: StructType, options: SparkOptions, *, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     """Make the writer of one micro-batch, or of one step of it, after checking everything.
 
@@ -94,7 +94,7 @@ class Batch:
         assert number is not None, "the task belongs to no micro-batch"
         return cls(query, int(number))
 
-    def job(self, options: Options) -> Job:
+    def job(self, options: SparkOptions) -> Job:
         """Return the job that the transaction of this batch publishes."""
         name = f"{self.query}-{self.number}"
         path = options.path
@@ -110,10 +110,10 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
     @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write its rows as one file, in a task. Raises as `write_file`."""
-        return self.write_as(Attempt.current(), Batch.current(), iterator)
+        return self.write_as(TaskAttempt.current(), Batch.current(), iterator)
 
     def write_as(
-        self, attempt: Attempt, batch: Batch, batches: Iterator[pa.RecordBatch]
+        self, attempt: TaskAttempt, batch: Batch, batches: Iterator[pa.RecordBatch]
     ) -> Written:
         """As `write`, for this attempt and batch. A batch that was published is not written again,
         whether Spark repeats it or this attempt is late.
@@ -202,7 +202,7 @@ def _described(job: Job) -> str:
     return f"query {job.application.removeprefix(_APPLICATIONS)}, batch {job.version}"
 
 
-def _check_append(options: Options, *, overwrite: bool) -> None:
+def _check_append(options: SparkOptions, *, overwrite: bool) -> None:
     """Check the format: only files that stay readable when another piece follows can grow."""
     if overwrite:
         raise ConfigError("option 'layout' = 'append': the output mode must be append, too")

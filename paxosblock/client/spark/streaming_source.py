@@ -9,14 +9,14 @@ from paxosblock.api.namenode import Kind
 from paxosblock.client.spark.formats_read import is_cut_by_lines
 from paxosblock.client.spark.growing import GrowingReader
 from paxosblock.client.spark.listing import base_of
-from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.source import check_schema
 from paxosblock.client.spark.tail import TailReader
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import ConfigError
 
 
-def make_stream_reader(schema: StructType, options: Options) -> DataSourceStreamReader:
+def make_stream_reader(schema: StructType, options: SparkOptions) -> DataSourceStreamReader:
     """Make the reader of one query: of a file, its records; of a directory or a pattern, its files.
 
     Raises:
@@ -36,7 +36,7 @@ def make_stream_reader(schema: StructType, options: Options) -> DataSourceStream
     return TailReader(schema, options)
 
 
-def _check_tail(options: Options) -> None:
+def _check_tail(options: SparkOptions) -> None:
     is_arrow = options.file_format is FileFormat.ARROW
     if not is_arrow and not is_cut_by_lines(options.path, options):
         raise ConfigError(

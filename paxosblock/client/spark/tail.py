@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.blocking.sync import FileReader
-from paxosblock.client.spark.arrow_frames import Place, last_place
+from paxosblock.client.spark.arrow_frames import ArrowOffset, last_place
 from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
-from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.read_types import batch_schema
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, cut
@@ -34,7 +34,7 @@ from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TailPosition:
     """A stream's place: it has read all records that end at or before `offset`, a byte of the file.
 
     For Arrow, `stream` is where the schema of the following batches is. The file had been truncated
@@ -47,7 +47,7 @@ class Position:
     truncations: int = 0
 
     @classmethod
-    def parse(cls, offset: dict[str, Any], path: str) -> Position:
+    def parse(cls, offset: dict[str, Any], path: str) -> TailPosition:
         """Parse the result of `asdict`. Raises InvalidRequestError if it is of another source."""
         if "file_id" not in offset:
             raise InvalidRequestError(
@@ -56,7 +56,9 @@ class Position:
         return cls(**offset)
 
 
-def next_position(file: FileReader, at: Position, most: int, goal: int, *, arrow: bool) -> Position:
+def next_position(
+    file: FileReader, at: TailPosition, most: int, goal: int, *, arrow: bool
+) -> TailPosition:
     """Return the end of a micro-batch of whole records that begins at `at`; `at` if there is none.
 
     It has about `most` bytes, or one record if that is longer; it ends before `goal`.
@@ -68,7 +70,7 @@ def next_position(file: FileReader, at: Position, most: int, goal: int, *, arrow
     is_complete = not file.status.open and visible == file.size
     if not arrow:
         return replace(at, offset=_end_of_lines(file, at.offset, most, visible, is_complete))
-    place = last_place(file.pread, Place(at.offset, at.stream), most, visible)
+    place = last_place(file.pread, ArrowOffset(at.offset, at.stream), most, visible)
     if is_complete and place.offset == at.offset < visible:
         raise InvalidRequestError(
             f"'{file.name}': was closed in the middle of an Arrow message", path=file.name
@@ -89,16 +91,16 @@ def _end_of_lines(file: FileReader, offset: int, most: int, visible: int, is_com
 class TailReader(StreamReader):
     """Follows one file."""
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SparkOptions) -> None:
         super().__init__(schema, options)
         self._arrow = options.file_format is FileFormat.ARROW
-        self._seen: Position | None = None
+        self._seen: TailPosition | None = None
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Return the beginning of the file."""
         status = self._fs.stat(self._options.path)
-        return asdict(Position(status.file_id, 0, truncations=status.truncations))
+        return asdict(TailPosition(status.file_id, 0, truncations=status.truncations))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the option `maxBytesPerTrigger`."""
@@ -113,7 +115,7 @@ class TailReader(StreamReader):
             NotFoundError: the file was deleted or replaced.
             TruncatedError: it was truncated.
         """
-        at = Position.parse(start, self._options.path)
+        at = TailPosition.parse(start, self._options.path)
         deadline = time.monotonic() + WAIT_S
         while True:
             end = self._end(at, limit)
@@ -123,14 +125,14 @@ class TailReader(StreamReader):
             assert self._seen is not None, "the file was just looked at"
             self._fs.wait_longer(self._options.path, self._seen.offset, left_s)
 
-    def _end(self, at: Position, limit: ReadLimit) -> Position:
+    def _end(self, at: TailPosition, limit: ReadLimit) -> TailPosition:
         with self._open(at) as file:
             self._seen = replace(at, offset=file.size, stream=0)
             most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else file.size
             goal = file.size if self._goal is None else self._goal
             return next_position(file, at, most, goal, arrow=self._arrow)
 
-    def _open(self, at: Position) -> FileReader:
+    def _open(self, at: TailPosition) -> FileReader:
         file = self._fs.open(self._options.path)
         status, size = file.status, file.size
         same = (status.file_id, status.truncations) == (at.file_id, at.truncations)
@@ -162,7 +164,7 @@ class TailReader(StreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return a partition for each split between two offsets. Raises as `latestOffset`."""
         path = self._options.path
-        begin, last = Position.parse(start, path), Position.parse(end, path)
+        begin, last = TailPosition.parse(start, path), TailPosition.parse(end, path)
         if begin.offset == last.offset:
             return []
         with self._open(last) as file:
@@ -177,12 +179,14 @@ class TailReader(StreamReader):
         ]
 
     def _ranges(
-        self, file: FileReader, begin: Position, end: int
+        self, file: FileReader, begin: TailPosition, end: int
     ) -> Iterator[tuple[int, int, int]]:
         """`begin`, `start` and `stop` of each split."""
         most = self._options.split_bytes
         if self._arrow:
-            for place, stop in arrow_splits(file, Place(begin.offset, begin.stream), end, most):
+            for place, stop in arrow_splits(
+                file, ArrowOffset(begin.offset, begin.stream), end, most
+            ):
                 yield place.stream, place.offset, stop
             return
         length = end - begin.offset

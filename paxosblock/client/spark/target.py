@@ -13,7 +13,7 @@ from paxosblock.client.spark.columnar_read import is_arrow_file
 from paxosblock.client.spark.formats_read import arrow_schema_of, first_fields_of
 from paxosblock.client.spark.formats_write import format_of
 from paxosblock.client.spark.listing import HIDDEN
-from paxosblock.client.spark.options import FileFormat, Layout, Options
+from paxosblock.client.spark.options import FileFormat, Layout, SparkOptions
 from paxosblock.errors import (
     InvalidRequestError,
     IsDirectoryError,
@@ -25,12 +25,12 @@ _WITH_SCHEMA: Final = frozenset({FileFormat.PARQUET, FileFormat.ARROW})
 _OF_LINES: Final = frozenset({FileFormat.TEXT, FileFormat.CSV})
 
 
-def client_of(options: Options) -> Client:
+def client_of(options: SparkOptions) -> Client:
     """Make a client of the cluster that the options name, for one process's part of a job."""
     return Client(options.namenodes, options.client_config)
 
 
-def check_target(fs: Client, options: Options, schema: pa.Schema, *, overwrite: bool) -> None:
+def check_target(fs: Client, options: SparkOptions, schema: pa.Schema, *, overwrite: bool) -> None:
     """Refuse a path where rows of this schema cannot be added (or put instead, with `overwrite`).
 
     In a directory it looks at the first visible file, which stands for the others.
@@ -65,7 +65,7 @@ def _first_visible(fs: Client, directory: str) -> FileStatus | None:
     return next((file for file in files if not file.name.startswith(HIDDEN)), None)
 
 
-def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.Schema) -> None:
+def _check_same(fs: Client, existing: FileStatus, options: SparkOptions, schema: pa.Schema) -> None:
     wanted = options.file_format
     found = format_of(existing.name)
     if found not in {None, wanted}:
@@ -99,7 +99,9 @@ def _check_columns(there: dict[str, str], new: dict[str, str], path: str) -> Non
         )
 
 
-def _check_fields(there: list[str] | None, new: list[str], options: Options, path: str) -> None:
+def _check_fields(
+    there: list[str] | None, new: list[str], options: SparkOptions, path: str
+) -> None:
     """Compare the fields: a csv file has no types, and names only in a header."""
     if there is not None and (there != new if options.header else len(there) != len(new)):
         found = ", ".join(there) if options.header else f"{len(there)} columns"

@@ -55,7 +55,7 @@ class FlushReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AcknowledgedPlace:
     """The last acknowledged chunk of a file, by whom."""
 
     block: BlockId = NO_BLOCK
@@ -78,14 +78,16 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._place = Place()
+        self._place = AcknowledgedPlace()
         self._ended: dict[BlockId, BlockReceipt] = {}
         self.unsynced: list[BlockId] = []
         """Blocks that may not be on any disk yet."""
 
     def reached(self, block: BlockWriter) -> None:
         """Note that all that was sent in a block is acknowledged."""
-        self._place = Place(block.block, block.generation, block.sent - 1, block.members)
+        self._place = AcknowledgedPlace(
+            block.block, block.generation, block.sent - 1, block.members
+        )
 
     def closed(self, block: BlockWriter) -> None:
         """Note that a block was closed by its writer (W6)."""
@@ -97,7 +99,7 @@ class Ledger:
         """Note that a recovery ended a block as `record` tells, of which these members `failed`."""
         by_close = block.asked_to_close and not block.on_disk  # and perhaps by no recovery
         self._end(block, 0 if by_close else recovery_quorum(len(block.members)))
-        self._place = Place(
+        self._place = AcknowledgedPlace(
             block.block,
             record.finalized_generation,
             record.length - 1,

@@ -18,7 +18,7 @@ from paxosblock.host.disk import Room
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
-from paxosblock.protocol.register import Replica, Step
+from paxosblock.protocol.register import Replica, Transition
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Forgot(NamedTuple):
     """No record was lost behind the segment of this number."""
 
 
-class Found(NamedTuple):
+class LoadedReplicas(NamedTuple):
     """The replicas of a volume as the start found them. Those that are `resting` are finalized and
     sound; they are only ids until `wake`, as there may be very many."""
 
@@ -134,7 +134,7 @@ class ReplicaStore(Protocol):
     removals: Removals
     """The files of deleted replicas that are still there."""
 
-    def load(self) -> Found:
+    def load(self) -> LoadedReplicas:
         """Return every replica; those that may have lost votes are weak, durably (D8)."""
 
     def is_unread(self, block: BlockId) -> bool:
@@ -274,7 +274,7 @@ class ReplicaStore(Protocol):
 
 def carry_out(
     store: ReplicaStore,
-    step: Step,
+    step: Transition,
     before: Replica | None,
     files: Stored | None,
     draft: FetchedChunks | None,

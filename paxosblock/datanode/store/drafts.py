@@ -27,7 +27,7 @@ KEPT_MAX: Final = 8
 
 
 @dataclass(slots=True)
-class _Kept:
+class _FolderFiles:
     """The files whose names one folder had."""
 
     gone: list[Path] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Drafts:
         """Keep the files in `folder`, which every start empties."""
         self._disk = disk
         self._folder = folder
-        self._kept: defaultdict[Path, _Kept] = defaultdict(_Kept)
+        self._kept: defaultdict[Path, _FolderFiles] = defaultdict(_FolderFiles)
         self._numbers = itertools.count(1)
         self._changing = threading.Lock()
 
@@ -81,7 +81,7 @@ class Drafts:
             if not is_gone(error):
                 raise
 
-    def _second_name(self, path: Path, kept: _Kept, others: int) -> Path | None:
+    def _second_name(self, path: Path, kept: _FolderFiles, others: int) -> Path | None:
         """Give the file that will be replaced another name; None: there is none, or nothing is kept
         of it. `others` are counted with those of `kept`."""
         if not self._has_room(kept, others):
@@ -93,7 +93,7 @@ class Drafts:
             return None
         return name
 
-    def _draft(self, kept: _Kept, size_bytes: int) -> tuple[Path, FileHandle | None]:
+    def _draft(self, kept: _FolderFiles, size_bytes: int) -> tuple[Path, FileHandle | None]:
         """Return a file to write `size_bytes` to; it is open if it is there already."""
         while True:
             with self._changing:
@@ -120,7 +120,7 @@ class Drafts:
             self._disk.remove(path)
         return None
 
-    def _has_room(self, kept: _Kept, others: int = 0) -> bool:
+    def _has_room(self, kept: _FolderFiles, others: int = 0) -> bool:
         return others + len(kept.gone) + len(kept.free) < KEPT_MAX
 
     def _new_name(self) -> Path:

@@ -20,7 +20,13 @@ from typing import Final, TypeVar
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.store.damaged_file import write_damaged
-from paxosblock.datanode.store.disk_format import FetchedChunks, Found, Loaded, Records, Stored
+from paxosblock.datanode.store.disk_format import (
+    FetchedChunks,
+    Loaded,
+    LoadedReplicas,
+    Records,
+    Stored,
+)
 from paxosblock.datanode.store.drafts import Drafts
 from paxosblock.datanode.store.fetched import FetchedFile
 from paxosblock.datanode.store.files_at_rest import FilesAtRest
@@ -89,7 +95,7 @@ class FileStore:
         """Folders in which a power cut may bring back files that `_leave` removed."""
         self._settling = threading.Lock()
 
-    def load(self) -> Found:
+    def load(self) -> LoadedReplicas:
         found, alone = load(self._parts)
         self.finalized.expect(alone)
         return found

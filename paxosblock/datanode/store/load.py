@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.datanode.store.damaged_file import read_damaged, write_damaged
-from paxosblock.datanode.store.disk_format import Found, Loaded, Stored
+from paxosblock.datanode.store.disk_format import Loaded, LoadedReplicas, Stored
 from paxosblock.datanode.store.identity import VERSION, forget, read_identity
 from paxosblock.datanode.store.layout import (
     CURRENT,
@@ -69,7 +69,7 @@ class Parts:
     store_metadata: Callable[[Stored, Replica], ReplicaFiles]
 
 
-def load(store: Parts) -> tuple[Found, dict[BlockId, str]]:
+def load(store: Parts) -> tuple[LoadedReplicas, dict[BlockId, str]]:
     """Load every replica of the volume, but leave those unread that are finalized, by the names of
     their files, and that nothing is known to have happened to; return these names, too.
 
@@ -108,7 +108,7 @@ def load(store: Parts) -> tuple[Found, dict[BlockId, str]]:
     awake = {each.block for each in found_again}
     resting = [block for block in store.small if block not in awake]
     size_bytes, forgot = store.small.frame_bytes(resting), store.small.forgot
-    return Found(found_again, resting, size_bytes, sorted(alone), forgot), alone
+    return LoadedReplicas(found_again, resting, size_bytes, sorted(alone), forgot), alone
 
 
 def _load_log(store: Parts) -> list[SmallLoaded]:

@@ -21,9 +21,9 @@ from paxosblock.datanode.store.meta import Metadata, decode_metadata
 from paxosblock.datanode.store.small_segment import (
     RECORD_BYTES,
     SALT_BYTES,
-    Position,
-    Record,
     RecordKind,
+    RecordPosition,
+    SmallRecord,
 )
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
@@ -32,7 +32,7 @@ from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, read_entries
 from paxosblock.protocol.types import BlockId, Registers
 
 MAGIC: Final = b"PXI1"
-NOWHERE: Final = Position(0, 0)
+NOWHERE: Final = RecordPosition(0, 0)
 PLACE: Final = struct.Struct("<QQ")
 """Segment and offset of the chunk's record: the payload of a FINALIZED begins with it."""
 _HEAD: Final = struct.Struct("<4s8sQ")
@@ -57,9 +57,9 @@ class Row(Sizes, frozen=True, gc=False, array_like=True):
     of chunks. A finalized one without registers is dead: its metadata cannot be read.
     """
 
-    said: Position
+    said: RecordPosition
     """Its last record with metadata."""
-    chunk: Position = NOWHERE
+    chunk: RecordPosition = NOWHERE
     finalized: bool = False
     registers: RowRegisters | None = None
     chunks: bytes = b""
@@ -88,13 +88,13 @@ def decode_sizes(data: bytes) -> Sizes:
     return _SIZES.decode(data)
 
 
-def created_row(said: Position, chunk: Position, size_bytes: int) -> Row:
+def created_row(said: RecordPosition, chunk: RecordPosition, size_bytes: int) -> Row:
     """Return the row of a replica whose CREATED record has a payload of `size_bytes`."""
     return Row(RECORD_BYTES + size_bytes, 0, said, chunk)
 
 
 def finalized_row(
-    said: Position, chunk: Position, size_bytes: int, metadata: Metadata | None
+    said: RecordPosition, chunk: RecordPosition, size_bytes: int, metadata: Metadata | None
 ) -> Row:
     """Return the row of a replica whose FINALIZED record has a payload of `size_bytes`.
 
@@ -111,11 +111,11 @@ def finalized_row(
     return Row(live_bytes, frame_bytes, said, chunk, True, registers, chunks)
 
 
-def read_finalized(at: Position, record: Record) -> Row:
+def read_finalized(at: RecordPosition, record: SmallRecord) -> Row:
     """Return the row of the FINALIZED record at this place."""
     if record.payload is None:
         return finalized_row(at, NOWHERE, record.size, None)
-    place = Position(*PLACE.unpack_from(record.payload))
+    place = RecordPosition(*PLACE.unpack_from(record.payload))
     metadata: Metadata | None = None
     try:
         metadata = decode_metadata(bytes(record.payload[PLACE.size :]), record.block)
@@ -163,7 +163,7 @@ def decode_index(data: bytes, salt: bytes, end: int) -> Index | None:
     return _INDEX.decode(memoryview(data)[_HEAD.size : body_end])
 
 
-def make_index(segment: int, records: Iterable[Record]) -> Index:
+def make_index(segment: int, records: Iterable[SmallRecord]) -> Index:
     """Return the index of `segment`, which has these records."""
     gone: dict[BlockId, None] = {}
     rows: dict[BlockId, bytes] = {}
@@ -176,7 +176,7 @@ def make_index(segment: int, records: Iterable[Record]) -> Index:
                 rows.pop(block, None)
                 others.pop(block, None)
             case RecordKind.FINALIZED if (
-                row := read_finalized(Position(segment, record.offset), record)
+                row := read_finalized(RecordPosition(segment, record.offset), record)
             ).registers is not None:
                 rows[block] = row.encode()
                 others.pop(block, None)

@@ -28,11 +28,11 @@ from paxosblock.datanode.store.small_segment import (
     RECORD_BYTES,
     SALT_BYTES,
     Bounds,
-    Position,
-    Record,
     RecordKind,
-    Segment,
+    RecordPosition,
     SegmentHeader,
+    SmallRecord,
+    SmallSegment,
     decode_header,
     encode_record,
     is_of,
@@ -93,17 +93,17 @@ class SmallLog(OpenFile):
         self._boot = boot
         self._mutex = threading.Lock()
         self._rolling = threading.Lock()
-        self._segments: dict[int, Segment] = {}
-        self._removed: list[Segment] = []
+        self._segments: dict[int, SmallSegment] = {}
+        self._removed: list[SmallSegment] = []
         """Segments that are no more there, and still open."""
         self._last = 0
         """The number of the last segment; 0: there is none."""
         self._ours = 0
         """The same once this process has begun one, else 0: a segment of an earlier process is
         never appended to."""
-        self._marked = Position(0, 0)
+        self._marked = RecordPosition(0, 0)
         self._mark: Mark | None = None
-        self._durable: Position | None = None
+        self._durable: RecordPosition | None = None
         """All before it was durable once, as the mark said that an earlier process left."""
         self._known_through = NONE
         self.highest = NO_BLOCK
@@ -127,7 +127,7 @@ class SmallLog(OpenFile):
         self._known_through = known_through
         mark = read_mark(self._disk, self._folder / MARK, MARK_FORMAT)
         if mark is not None:
-            self._durable, self.highest = Position(mark[0], mark[1]), BlockId(mark[2])
+            self._durable, self.highest = RecordPosition(mark[0], mark[1]), BlockId(mark[2])
         numbers = segment_numbers(self._disk.names(self._folder))
         for number in numbers:
             self._open(number)
@@ -176,7 +176,7 @@ class SmallLog(OpenFile):
         if not header.boot:
             _log.error("the head of a segment is damaged", extra=facts(path=path))
         same_boot = is_of(header, self._boot)
-        segment = Segment(handle, header.salt, HEADER_BYTES, same_boot=same_boot)
+        segment = SmallSegment(handle, header.salt, HEADER_BYTES, same_boot=same_boot)
         self._segments[number] = segment
         self._last = number
 
@@ -202,7 +202,7 @@ class SmallLog(OpenFile):
             durable = self._durable.offset
         return Bounds(segment.salt, end, segment.same_boot, durable)
 
-    def last_records(self) -> Iterator[tuple[int, Record]]:
+    def last_records(self) -> Iterator[tuple[int, SmallRecord]]:
         """Yield every record of the last segment, with its number; all of them are durable.
 
         Raises:
@@ -244,13 +244,15 @@ class SmallLog(OpenFile):
             path = self._path(number)
             header = SegmentHeader(salt, self._boot).encode()
             draft = path.with_name(f"{path.name}.new")
-            segment = Segment(publish_open(self._disk, draft, path, [header]), salt, HEADER_BYTES)
+            segment = SmallSegment(
+                publish_open(self._disk, draft, path, [header]), salt, HEADER_BYTES
+            )
             # Votes may come while the disk syncs, but not often: each has its replica's only chunk,
             # and besides them only `tidy` appends to a full segment, a bounded part.
             while not self._follow(last, number, segment):
                 self.sync()
 
-    def _follow(self, last: Segment | None, number: int, segment: Segment) -> bool:
+    def _follow(self, last: SmallSegment | None, number: int, segment: SmallSegment) -> bool:
         """Let `segment` take the records from now on; False: not all of `last` is durable yet."""
         with self._mutex:
             if last is not None:
@@ -261,7 +263,7 @@ class SmallLog(OpenFile):
             self._last = self._ours = number
             return True
 
-    def append(self, kind: RecordKind, block: BlockId, payload: Buffer = b"") -> Position:
+    def append(self, kind: RecordKind, block: BlockId, payload: Buffer = b"") -> RecordPosition:
         """Hand a record to the operating system; does not sync.
 
         Raises:
@@ -271,11 +273,13 @@ class SmallLog(OpenFile):
         with self._mutex:
             assert self._ours, "a control step has begun a segment"
             segment = self._segments[self._last]
-            at = Position(self._last, self._write(segment, kind, block, payload))
+            at = RecordPosition(self._last, self._write(segment, kind, block, payload))
             self.highest = max(self.highest, block)
             return at
 
-    def _write(self, segment: Segment, kind: RecordKind, block: BlockId, payload: Buffer) -> int:
+    def _write(
+        self, segment: SmallSegment, kind: RecordKind, block: BlockId, payload: Buffer
+    ) -> int:
         offset = segment.end
         record = encode_record(segment.salt, kind, block, payload, segment.synced)
         try:
@@ -312,7 +316,7 @@ class SmallLog(OpenFile):
                 raise
             self._note_synced(number, segment, wanted)
 
-    def _note_synced(self, number: int, segment: Segment, end: int) -> None:
+    def _note_synced(self, number: int, segment: SmallSegment, end: int) -> None:
         """Note that a segment is durable so far. One sync is under way at a time."""
         with self._mutex:
             segment.synced = max(segment.synced, end)
@@ -344,7 +348,7 @@ class SmallLog(OpenFile):
             segment = self._segments[self._last]
             if segment.synced == segment.end and self._marked != (self._last, segment.end):
                 self._write(segment, RecordKind.MARK, NO_BLOCK, b"")
-                self._marked = Position(self._last, segment.end)
+                self._marked = RecordPosition(self._last, segment.end)
 
     def retire(self) -> None:
         """Do nothing: it is not the file of a single replica."""
@@ -363,7 +367,9 @@ class SmallLog(OpenFile):
 
     # -- reading --------------------------------------------------------------------------------
 
-    def read(self, at: Position, size_bytes: int, how: Callable[[FileHandle, int, int], T]) -> T:
+    def read(
+        self, at: RecordPosition, size_bytes: int, how: Callable[[FileHandle, int, int], T]
+    ) -> T:
         """Read `size_bytes` of the payload of the record at `at` by `how`, a method of the disk.
 
         Raises:
@@ -381,9 +387,9 @@ class SmallLog(OpenFile):
             with self._mutex:
                 segment.readers -= 1
 
-    def payload(self, at: Position, how: Callable[[FileHandle, int, int], bytes]) -> bytes:
+    def payload(self, at: RecordPosition, how: Callable[[FileHandle, int, int], bytes]) -> bytes:
         """Return the payload of the record at `at`. Raises as `read`, and CorruptionError."""
-        header = Position(at.segment, at.offset - RECORD_BYTES)
+        header = RecordPosition(at.segment, at.offset - RECORD_BYTES)
         with self._mutex:
             segment = self._segments.get(at.segment)
             salt = b"" if segment is None else segment.salt
@@ -421,7 +427,7 @@ class SmallLog(OpenFile):
 
     def records_of(
         self, number: int, lost: Callable[[int], None] | None = None
-    ) -> Iterator[Record]:
+    ) -> Iterator[SmallRecord]:
         """Yield the records of a segment that takes no more records. As `read_records`.
 
         Raises:

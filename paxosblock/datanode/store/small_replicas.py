@@ -34,7 +34,12 @@ from paxosblock.datanode.store.small_index import (
     read_finalized,
 )
 from paxosblock.datanode.store.small_log import NO_BLOCK, NONE, SegmentRemoved, SmallLog
-from paxosblock.datanode.store.small_segment import RECORD_BYTES, Position, Record, RecordKind
+from paxosblock.datanode.store.small_segment import (
+    RECORD_BYTES,
+    RecordKind,
+    RecordPosition,
+    SmallRecord,
+)
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.host.logs import facts
@@ -90,7 +95,7 @@ class SmallReplicas:
         """Held while a record is chosen and appended, so that `tidy` copies none meanwhile."""
         self._unindexed_from = 1
         """Every whole segment below this number has its index, or cannot be read."""
-        self._moving: tuple[int, Iterator[Record]] | None = None
+        self._moving: tuple[int, Iterator[SmallRecord]] | None = None
         self._stuck = False
 
     def __contains__(self, block: BlockId) -> bool:
@@ -177,21 +182,25 @@ class SmallReplicas:
         for kind, block, offset, size in index.others:
             payload: memoryview | None = memoryview(b"")
             if kind is not RecordKind.CHUNK:  # `_replay` does not look into a chunk
-                payload = self._payload(Position(number, offset))
-            self._replay(number, Record(kind, block, offset, payload, size), said, torn)
+                payload = self._payload(RecordPosition(number, offset))
+            self._replay(number, SmallRecord(kind, block, offset, payload, size), said, torn)
 
-    def _payload(self, at: Position) -> memoryview | None:
+    def _payload(self, at: RecordPosition) -> memoryview | None:
         try:
             return memoryview(self.log.payload(at, self._disk.read))
         except CorruptionError:
             return None
 
     def _replay(
-        self, segment: int, record: Record, said: dict[BlockId, bytes | None], torn: set[BlockId]
+        self,
+        segment: int,
+        record: SmallRecord,
+        said: dict[BlockId, bytes | None],
+        torn: set[BlockId],
     ) -> None:
         """Apply a record. `said` gets the metadata of replicas that are not at rest, `torn` the
         replicas whose chunk is damaged."""
-        block, at, payload = record.block, Position(segment, record.offset), record.payload
+        block, at, payload = record.block, RecordPosition(segment, record.offset), record.payload
         known = self._row(block)
         match record.kind:
             case RecordKind.CREATED:  # if the replica is known, it is a copy of its first record
@@ -420,7 +429,7 @@ class SmallReplicas:
                 record = next(records, None)
                 more = record is not None
                 if record is not None:
-                    moved = self._move(Position(number, record.offset), record)
+                    moved = self._move(RecordPosition(number, record.offset), record)
                     moved_bytes += max(moved, LOOKED_AT_BYTES)
         except NoSpaceError:
             self._moving = None  # a later call begins again, when there is room
@@ -444,7 +453,7 @@ class SmallReplicas:
             except CorruptionError as error:  # memory has its rows as long as this process lives
                 _log.error("segment is damaged", extra=facts(reason=error))
 
-    def _move(self, at: Position, record: Record) -> int:
+    def _move(self, at: RecordPosition, record: SmallRecord) -> int:
         """Copy a replica's records to the end if this one of them counts; return how many bytes
         that took.
 
@@ -478,7 +487,7 @@ class SmallReplicas:
             return len(frame) + len(data)
 
 
-def _with_chunk(row: Row, at: Position, frame_bytes: int) -> Row:
+def _with_chunk(row: Row, at: RecordPosition, frame_bytes: int) -> Row:
     """Return the row with its chunk at `at`."""
     if row.finalized or row.chunk != NOWHERE:
         return replace(row, chunk=at)  # a copy

@@ -39,7 +39,7 @@ MARK_FORMAT: Final = MarkFormat(
 _NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
 
 
-class Segment:
+class SmallSegment:
     """A file of the log. Once it is removed, it is closed as soon as nobody reads it."""
 
     __slots__ = ("end", "handle", "readers", "salt", "same_boot", "synced")
@@ -85,14 +85,14 @@ class RecordKind(enum.IntEnum):
     """Of no block: it says what is durable, as every record does."""
 
 
-class Position(NamedTuple):
+class RecordPosition(NamedTuple):
     """The place of a record."""
 
     segment: int
     offset: int
 
 
-class Record(NamedTuple):
+class SmallRecord(NamedTuple):
     """A record of a segment; `payload` is None if those bytes are not what was written."""
 
     kind: RecordKind
@@ -170,7 +170,7 @@ class Bounds:
 
 def read_records(
     name: str, data: bytes, bounds: Bounds, lost: Callable[[int], None] | None = None
-) -> Iterator[Record]:
+) -> Iterator[SmallRecord]:
     """Yield the records of the segment `name`.
 
     `lost` gets each offset from which on records cannot be read; then those behind them follow.
@@ -201,7 +201,7 @@ def read_records(
                 return
             # Nobody could say what the segment before has lost without its end.
             payload = _mended_payload(payload, crc) if kind is RecordKind.PREVIOUS else None
-        yield Record(kind, block, offset, payload, size)
+        yield SmallRecord(kind, block, offset, payload, size)
         offset += RECORD_BYTES + size
 
 

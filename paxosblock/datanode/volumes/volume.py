@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.store.disk_format import Found, ReplicaStore, Stored
+from paxosblock.datanode.store.disk_format import LoadedReplicas, ReplicaStore, Stored
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import (
     VERSION,
@@ -297,7 +297,7 @@ class Volume:
             self.doubted = True  # it answers, and the next look finds out what is wrong
         self._loop.call_soon_threadsafe(self._standstill.answered)
 
-    async def load(self, hung_after_s: float) -> Found:
+    async def load(self, hung_after_s: float) -> LoadedReplicas:
         """Load the replicas; none if the volume fails meanwhile, or hangs for `hung_after_s`.
 
         Wait for it as long as the disk answers, however much there is to load. Whatever else goes
@@ -311,7 +311,7 @@ class Volume:
             if not await answers(self.disk, self.folder, hung_after_s):
                 loading.add_done_callback(lambda late: late.cancelled() or late.exception())
                 self.fail(hangs(self.folder, hung_after_s))
-                return Found()
+                return LoadedReplicas()
         try:
             found = loading.result()
         except ConfigError:
@@ -320,7 +320,7 @@ class Volume:
             if not isinstance(error, PaxosBlockError):
                 _log.exception("volume cannot be loaded", extra=facts(folder=self.folder))
             self.fail(error)
-            return Found()
+            return LoadedReplicas()
         self.identity = replace(self.identity, forgot=found.forgot)
         self.used_bytes += found.resting_bytes
         self.unread = found.unread

@@ -75,7 +75,7 @@ class PlacedBlocks:
 
 
 @dataclass(slots=True)
-class DataNode:
+class DataNodeDescriptor:
     """One DataNode as it last described itself.
 
     `placed` is what each storage was given since then; `suspected` is True if it could not be
@@ -111,14 +111,14 @@ class DataNodes:
         self._rack_of_host: dict[str, str] = {}
         self._stale_after_s = stale_after_s
         self._dead_after_s = dead_after_s
-        self._nodes: dict[str, DataNode] = {}
+        self._nodes: dict[str, DataNodeDescriptor] = {}
         self._homes: dict[StorageId, str] = {}
         self.admin = AdminStates()
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def __iter__(self) -> Iterator[DataNode]:
+    def __iter__(self) -> Iterator[DataNodeDescriptor]:
         return iter(self._nodes.values())
 
     def register(self, request: Register, now_s: float, cluster: str = "", ended: str = "") -> None:
@@ -144,7 +144,7 @@ class DataNodes:
         if (before := self._nodes.get(request.node)) is not None:
             for storage in before.storages:
                 del self._homes[storage]
-        node = DataNode(
+        node = DataNodeDescriptor(
             node=request.node,
             address=request.address,
             incarnation=request.incarnation,
@@ -240,7 +240,7 @@ class DataNodes:
                 node.last_seen_as = seen_as
                 _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
 
-    def liveness(self, node: DataNode, now_s: float) -> Liveness:
+    def liveness(self, node: DataNodeDescriptor, now_s: float) -> Liveness:
         """Return the liveness of `node`, by the time since it was heard from."""
         silence_s = now_s - node.heard_s
         if silence_s >= self._dead_after_s:
@@ -248,11 +248,11 @@ class DataNodes:
         stale = node.suspected or silence_s >= self._stale_after_s
         return Liveness.STALE if stale else Liveness.LIVE
 
-    def dead_for_s(self, node: DataNode, now_s: float) -> float:
+    def dead_for_s(self, node: DataNodeDescriptor, now_s: float) -> float:
         """Return the seconds for which `node` has counted as dead; below 0 if it does not."""
         return now_s - node.heard_s - self._dead_after_s
 
-    def home(self, storage: StorageId) -> DataNode | None:
+    def home(self, storage: StorageId) -> DataNodeDescriptor | None:
         """Return the DataNode in which a storage was last seen."""
         name = self._homes.get(storage)
         return None if name is None else self._nodes[name]
@@ -317,7 +317,7 @@ class DataNodes:
         name = self.admin.node_of(storage) if home is None else home.node
         return AdminState.IN_SERVICE if name is None else self.admin.state(name, now_s)
 
-    def named(self, written: str) -> tuple[DataNode, ...]:
+    def named(self, written: str) -> tuple[DataNodeDescriptor, ...]:
         """Return the DataNode of this id, otherwise those at this host:port."""
         if (node := self._nodes.get(written)) is not None:
             return (node,)
@@ -397,7 +397,7 @@ class DataNodes:
             node=request.node,
         )
 
-    def before(self, request: Register) -> DataNode | None:
+    def before(self, request: Register) -> DataNodeDescriptor | None:
         """Return the other process whose place `request` wants: the last one of its name."""
         before = self._nodes.get(request.node)
         same = before is None or before.incarnation == request.incarnation

@@ -18,7 +18,7 @@ from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.history import History, describe
-from paxosblock.namenode.blocks.queues import Question, Queues
+from paxosblock.namenode.blocks.queues import QueuedQuestion, Queues
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
@@ -99,7 +99,7 @@ class Finalizer:
         if self._spreading.get(key) == generation:
             return
         self._spreading[key] = generation
-        question = Question(
+        question = QueuedQuestion(
             partial(self._finalization, record, member),
             partial(self._heard, record, member),
             partial(self._end_telling, record, member),
@@ -111,7 +111,7 @@ class Finalizer:
         if self.has_room:
             message = Delete(block, up_to)
             heard = partial(self._deleted, message, storage)
-            self._queues.add(storage, Question(lambda: message, heard))
+            self._queues.add(storage, QueuedQuestion(lambda: message, heard))
 
     def delete_everywhere(self, entry: BlockEntry, *, sent: bool = True) -> None:
         """Have the members of a block that left the catalog drop their replicas, unless nothing of

@@ -36,7 +36,7 @@ STARTED_AT_ONCE: Final = 8
 
 
 @dataclass(slots=True, eq=False)
-class Question:
+class QueuedQuestion:
     """A question that a storage is to be asked."""
 
     message: Callable[[], Message | None]
@@ -55,10 +55,10 @@ class Question:
 class _Queue:
     """The questions to one storage; those that wait are in the order in which they are due."""
 
-    waiting: list[tuple[float, int, Question]] = field(default_factory=list)
+    waiting: list[tuple[float, int, QueuedQuestion]] = field(default_factory=list)
     under_way: int = 0
     """Calls."""
-    latest: list[Question] | None = None
+    latest: list[QueuedQuestion] | None = None
     """Those that were asked together last, since `asked_s`; None: they are answered."""
     asked_s: float = 0.0
     failures: int = 0
@@ -76,7 +76,7 @@ class _Queue:
         waits = self.latest is not None and not first.alone
         return max(due_s, self.asked_s + GATHER_S) if waits else due_s
 
-    def take(self, now_s: float) -> list[Question]:
+    def take(self, now_s: float) -> list[QueuedQuestion]:
         """Take out the questions for the next call, which is under way from now on."""
         self.under_way += 1
         taken = [heappop(self.waiting)[2]]
@@ -116,14 +116,14 @@ class Queues:
         """Return the number of questions that wait or are under way."""
         return self._count
 
-    def add(self, storage: StorageId, question: Question, pause_s: float = 0.0) -> None:
+    def add(self, storage: StorageId, question: QueuedQuestion, pause_s: float = 0.0) -> None:
         """Put a question to `storage` when its turn comes, after `pause_s` seconds."""
         self._count += 1
         self._put(self._queues.setdefault(storage, _Queue()), question, pause_s)
         if self._asking is None or self._asking.done():
             self._asking = self._background.start(self._ask_all(), "questions to storages")
 
-    def _put(self, queue: _Queue, question: Question, pause_s: float = 0.0) -> None:
+    def _put(self, queue: _Queue, question: QueuedQuestion, pause_s: float = 0.0) -> None:
         heappush(queue.waiting, (_now_s() + pause_s, next(self._numbers), question))
         self._changed.set()
 
@@ -156,10 +156,12 @@ class Queues:
             next_s = min(next_s, queue.due_s)
         return None if next_s == float("inf") else max(0.0, next_s - now_s)
 
-    async def _ask(self, storage: StorageId, queue: _Queue, questions: list[Question]) -> None:
+    async def _ask(
+        self, storage: StorageId, queue: _Queue, questions: list[QueuedQuestion]
+    ) -> None:
         asked_s, alone = _now_s(), questions[0].alone
-        due: dict[Question, Message] = {}
-        again: dict[Question, float] = {}
+        due: dict[QueuedQuestion, Message] = {}
+        again: dict[QueuedQuestion, float] = {}
         try:
             due = {each: what for each in questions if (what := each.message()) is not None}
             if due:
@@ -202,14 +204,14 @@ class Queues:
         for _, _, question in waiting:
             self._end(question)
 
-    def _end(self, question: Question) -> None:
+    def _end(self, question: QueuedQuestion) -> None:
         self._count -= 1
         question.ended()
 
 
-def _asked_again(answers: dict[Question, Heard]) -> dict[Question, float]:
+def _asked_again(answers: dict[QueuedQuestion, Heard]) -> dict[QueuedQuestion, float]:
     """Take the answers; return the questions to ask again, and after how many seconds."""
-    again: dict[Question, float] = {}
+    again: dict[QueuedQuestion, float] = {}
     for question, answer in answers.items():
         if answer is None:
             question.alone, again[question] = True, 0.0

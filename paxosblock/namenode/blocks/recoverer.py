@@ -83,7 +83,7 @@ class Recoverer:
         self._finalized = finalized
         self._lives = lives
         self._jitter = jitter
-        self._running: dict[BlockId, _Run] = {}
+        self._running: dict[BlockId, _RecoveryRun] = {}
         self._stuck: dict[BlockId, _Stuck] = {}
         """The blocks under recovery that could not be ended, or not by the leader before."""
 
@@ -105,7 +105,7 @@ class Recoverer:
         """
         run = self._running.get(block)
         if run is None:
-            run = self._running[block] = _Run(_now_s() + self._timeout_s, given_up)
+            run = self._running[block] = _RecoveryRun(_now_s() + self._timeout_s, given_up)
             work = self._recover(block, run)
             run.task = self._background.start(work, f"recovery of block {block}")
             run.task.add_done_callback(lambda _: self._running.pop(block, None))
@@ -162,7 +162,7 @@ class Recoverer:
                 self._background.start(self.finalize(block), f"another recovery of block {block}")
                 await asyncio.sleep(0)  # it is running from now on
 
-    async def _recover(self, block: BlockId, run: _Run) -> BlockEntry:
+    async def _recover(self, block: BlockId, run: _RecoveryRun) -> BlockEntry:
         try:
             entry = await self._try_until(block, run)
         except NotReadyError as error:
@@ -175,7 +175,7 @@ class Recoverer:
         self._stuck.pop(block, None)
         return entry
 
-    async def _try_until(self, block: BlockId, run: _Run) -> BlockEntry:
+    async def _try_until(self, block: BlockId, run: _RecoveryRun) -> BlockEntry:
         backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
         while True:
             given_up = run.given_up
@@ -221,7 +221,7 @@ def _now_s() -> float:
 
 
 @dataclass(slots=True)
-class _Run:
+class _RecoveryRun:
     """The attempts of one call of `finalize`, and of those who joined it."""
 
     deadline_s: float

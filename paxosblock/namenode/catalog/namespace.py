@@ -20,7 +20,7 @@ from paxosblock.api.namenode import (
     Deletion,
     FileStatus,
     MakeDirectories,
-    Rename,
+    RenamePath,
 )
 from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError
 from paxosblock.namenode.catalog import keys, paths, tree
@@ -142,7 +142,7 @@ def create(
     return inode
 
 
-def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
+def rename(draft: Draft, request: RenamePath, context: Context) -> FileStatus:
     """Move a file or directory, in one step whatever hangs below it.
 
     A directory's time to live does not go with it.
@@ -158,7 +158,7 @@ def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
     return tree.status(draft, request.destination, moved)
 
 
-def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -> Inode:
+def move(draft: Draft, request: RenamePath | transaction.Rename, context: Context) -> Inode:
     """Decide a rename and return what is at the destination now; errors like `rename`."""
     source, destination = paths.split(request.source), paths.split(request.destination)
     if not source or not destination:
@@ -383,7 +383,7 @@ def _make_way(
     draft: Draft,
     inode: Inode,
     directory: int,
-    request: Rename | transaction.Rename,
+    request: RenamePath | transaction.Rename,
     context: Context,
 ) -> None:
     """Clear the destination of a rename, or raise the error that keeps it."""

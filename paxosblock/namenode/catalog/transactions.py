@@ -55,12 +55,12 @@ def transact(draft: Draft, request: Transact, context: Context) -> Slices[Transa
     safe_mode.check_names_may_change(draft)
     application = request.application
     if application is None:
-        yield from _Run(draft, request, context).all()
+        yield from _TransactionRun(draft, request, context).all()
         return TransactionOutcome(True, 0)
     last = last_applied(draft, application.app_id)
     if last is not None and last.version >= application.version:
         return TransactionOutcome(last.attempt == application.attempt, last.version)
-    yield from _Run(draft, request, context).all()
+    yield from _TransactionRun(draft, request, context).all()
     _note_applied(draft, application, last, context)
     return TransactionOutcome(True, application.version)
 
@@ -89,7 +89,7 @@ def _note_applied(
     draft.put(key, encode(Application(application.version, application.attempt, expires_ms)))
 
 
-class _Run:
+class _TransactionRun:
     """The operations of one request, one after the other."""
 
     def __init__(self, draft: Draft, request: Transact, context: Context) -> None:

@@ -30,10 +30,10 @@ from paxosblock.errors import (
 from paxosblock.host.disk import Disk, OsDisk, blamed, is_shortage
 from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
-from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
+from paxosblock.namenode.kv.folder import FolderLimits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
-from paxosblock.namenode.kv.state import StateMachine, Unopened
+from paxosblock.namenode.kv.state import StateMachine, UnopenedView
 from paxosblock.namenode.kv.table import Checkpoint, OpenTable
 
 BATCH_BYTES = 4 * MIB
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)  # not frozen, which would double the time to make it
-class _Pending:
+class _PendingEdit:
     payload: bytes
     edit: Edit
     answer: asyncio.Future[Committed | Conflict]
@@ -62,7 +62,7 @@ class _Batch:
     """Entries from index `first` on that are on their way to the journal."""
 
     first: int
-    pending: list[_Pending]
+    pending: list[_PendingEdit]
     written: asyncio.Future[int]
 
 
@@ -75,7 +75,7 @@ class SingleMemberStore:
         *,
         address: str = "local",
         disk: Disk | None = None,
-        limits: Limits | None = None,
+        limits: FolderLimits | None = None,
         open_table: OpenTable = open_rocks,
     ) -> None:
         """Name the folder; nothing happens before `start`.
@@ -90,10 +90,10 @@ class SingleMemberStore:
         self._folder = folder
         self._address = address
         self._disk = disk or OsDisk()
-        self._limits = limits or Limits()
+        self._limits = limits or FolderLimits()
         self._open_table = open_table
-        self._machine: StateMachine | Unopened = Unopened()
-        self._queue: list[_Pending] = []
+        self._machine: StateMachine | UnopenedView = UnopenedView()
+        self._queue: list[_PendingEdit] = []
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kv-journal")
         self._writing: asyncio.Task[None] | None = None
@@ -139,7 +139,7 @@ class SingleMemberStore:
         if self._full is not None:
             raise NoSpaceError(self._full.message, **self._full.details)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(payload, edit, answer))
+        self._queue.append(_PendingEdit(payload, edit, answer))
         self._arrived.set()
         return await answer
 
@@ -245,7 +245,7 @@ class SingleMemberStore:
             await self._arrived.wait()
         return bool(self._queue)
 
-    def _take(self) -> list[_Pending]:
+    def _take(self) -> list[_PendingEdit]:
         size = count = 0
         for pending in self._queue:
             count += 1
@@ -263,7 +263,7 @@ class SingleMemberStore:
             if index % ENTRIES_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _fail(self, batch: list[_Pending], error: Exception) -> None:
+    def _fail(self, batch: list[_PendingEdit], error: Exception) -> None:
         """Stop for good. Any part of `batch` may be on disk, and nothing of the queue."""
         self._failure = self._translated(error)
         self._failed.set()
@@ -281,7 +281,7 @@ class SingleMemberStore:
         self._damage = self._damage or damage
         return damage
 
-    def _refuse_changes(self, batch: list[_Pending], error: NoSpaceError) -> None:
+    def _refuse_changes(self, batch: list[_PendingEdit], error: NoSpaceError) -> None:
         """Refuse changes, but go on reading: the disk is full, and the journal has no `batch`."""
         self._full = disk_full(self._address, self._folder, error)
         _log.error("refuses changes: %s", self._full)
@@ -345,6 +345,6 @@ def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:
     )
 
 
-def _refuse(pending: _Pending, error: PaxosBlockError) -> None:
+def _refuse(pending: _PendingEdit, error: PaxosBlockError) -> None:
     if not pending.answer.done():
         pending.answer.set_exception(error)

@@ -25,7 +25,7 @@ from paxosblock.namenode.kv.table import Flush, OpenTable
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FolderLimits:
     """Sizes to which files may grow, in bytes.
 
     A flush is due when the journal has grown by `flush_bytes` since the last one. Entries that a
@@ -40,7 +40,12 @@ class StoreFolder:
     """An open folder. Its journal, `forget` and `close` belong to one thread at a time."""
 
     def __init__(
-        self, disk: Disk, folder: Path, limits: Limits, lock: FileHandle, open_table: OpenTable
+        self,
+        disk: Disk,
+        folder: Path,
+        limits: FolderLimits,
+        lock: FileHandle,
+        open_table: OpenTable,
     ) -> None:
         """Load the folder, whose `lock` is held; `open_store` calls this."""
         self._disk = disk
@@ -122,7 +127,7 @@ def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]
 
 
 def open_store(
-    disk: Disk, folder: Path, limits: Limits, open_table: OpenTable = open_rocks
+    disk: Disk, folder: Path, limits: FolderLimits, open_table: OpenTable = open_rocks
 ) -> StoreFolder:
     """Lock and load the folder, or create it; `machine` of the result has what it held.
 

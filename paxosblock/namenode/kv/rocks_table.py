@@ -59,7 +59,7 @@ from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older
 from paxosblock.namenode.kv.table import (
     SLICE_KEYS,
     Changes,
-    Copy,
+    CheckpointCopy,
     Flush,
     OnDamage,
     Tables,
@@ -280,9 +280,9 @@ class RocksTable:
         self._settle()
         return Flush(self._revision, self._flush)
 
-    def checkpoint(self) -> Copy:
+    def checkpoint(self) -> CheckpointCopy:
         self._settle()
-        return Copy(self._revision, self._copy)
+        return CheckpointCopy(self._revision, self._copy)
 
     def close(self) -> None:
         # The journal has whatever cannot be flushed.

@@ -20,7 +20,7 @@ from paxosblock.namenode.kv.interface import (
     Item,
     Versioned,
 )
-from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, OnDamage, Table
+from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, CheckpointCopy, Flush, OnDamage, Table
 
 EMPTY_KEYS = 20
 """Number of keys that one check for an empty range counts as."""
@@ -31,7 +31,7 @@ def is_long(edit: Edit) -> bool:
     return len(edit.expect) + len(edit.puts) + len(edit.deletes) >= SLICE_KEYS
 
 
-class Unopened:
+class UnopenedView:
     """The `View` of a store that is not open yet: it holds nothing."""
 
     revision = 0
@@ -157,7 +157,7 @@ class StateMachine:
         """Return the flush that makes durable all that is applied by now."""
         return self._table.flush()
 
-    def checkpoint(self) -> Copy:
+    def checkpoint(self) -> CheckpointCopy:
         """Return the copy, for another folder, of all that is applied by now."""
         return self._table.checkpoint()
 

@@ -67,7 +67,7 @@ def pieces(checkpoint: Checkpoint, size_bytes: int) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CheckpointCopy:
     """Makes a checkpoint of the table as it was after entry `revision`, or later."""
 
     revision: int
@@ -141,7 +141,7 @@ class Table(Protocol):
     def flush(self) -> Flush:
         """Return the flush that makes durable all that is written by now."""
 
-    def checkpoint(self) -> Copy:
+    def checkpoint(self) -> CheckpointCopy:
         """Return the copy of all that is written by now."""
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ NOBODYS: Final = Lineage("", born=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FolderStatus:
     """The answer of a member about its folder: the members it goes by, and either a lineage
     or a newborn's token and choice."""
 
@@ -95,15 +95,15 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AdmissionRefused:
     """The newborn is not born, nor let in, and its process ends with these words."""
 
     why: str
 
 
 def next_step(
-    address: str, own: Newborn, members: tuple[str, ...], heard: Mapping[str, Standing]
-) -> Newborn | Born | Waits | Refused:
+    address: str, own: Newborn, members: tuple[str, ...], heard: Mapping[str, FolderStatus]
+) -> Newborn | Born | Waits | AdmissionRefused:
     """Return what becomes of a newborn that asked all others once: a Newborn that has chosen, which
     must be durable before anybody hears of it, or its end.
 
@@ -124,7 +124,7 @@ def next_step(
     chosen = own.chosen or lineage_of(tokens)
     for peer, said in heard.items():
         if said.chosen not in ("", chosen):
-            return Refused(
+            return AdmissionRefused(
                 f"{peer} began with another folder of one of the NameNodes: if nothing was ever "
                 "stored in this cluster, empty the folders of all and start anew"
             )
@@ -137,14 +137,14 @@ def next_step(
 
 
 def _contrary(
-    own: Newborn, members: tuple[str, ...], heard: Mapping[str, Standing]
-) -> Refused | None:
+    own: Newborn, members: tuple[str, ...], heard: Mapping[str, FolderStatus]
+) -> AdmissionRefused | None:
     """Return why the newborn cannot be born with these others; None if it may be."""
     for peer, said in heard.items():
         if said.members != members:
-            return Refused(f"{peer} has other --peers: {','.join(said.members)}")
+            return AdmissionRefused(f"{peer} has other --peers: {','.join(said.members)}")
         if said.lineage and said.lineage != own.chosen:
-            return Refused(
+            return AdmissionRefused(
                 f"this cluster exists already, says {peer}: {LOST}; one that comes to a cluster "
                 "which had a single NameNode starts with --join"
             )
@@ -163,9 +163,9 @@ def may_join(
     members: tuple[str, ...],
     *,
     admissions: Admissions,
-    asking: Mapping[str, Standing],
+    asking: Mapping[str, FolderStatus],
     caller: str,
-) -> Refused | Elsewhere | Waits | None:
+) -> AdmissionRefused | Elsewhere | Waits | None:
     """Return None if the member at `address` may give its catalog to the folder of `caller`, once
     its token is written down as admitted.
 
@@ -179,9 +179,9 @@ def may_join(
     """
     said = asking[caller]
     if said.members != members:
-        return Refused(f"{address} has other --peers: {','.join(members)}")
+        return AdmissionRefused(f"{address} has other --peers: {','.join(members)}")
     if lineage.born or admissions.tokens.get(caller, said.token) != said.token:
-        return Refused(f"{caller} has been a member of this cluster: {LOST}")
+        return AdmissionRefused(f"{caller} has been a member of this cluster: {LOST}")
     if admissions.first != address:
         return Elsewhere(
             f"{address} is not the one that had the catalog first, which lets others in"

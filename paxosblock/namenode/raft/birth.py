@@ -24,18 +24,18 @@ from paxosblock.base.decoders import json_decoder
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.raft.admission import (
+    AdmissionRefused,
     Born,
+    FolderStatus,
     Lineage,
     Newborn,
-    Refused,
-    Standing,
     Waits,
     next_step,
 )
 from paxosblock.namenode.raft.member_folder import make_member, write_newborn
 from paxosblock.namenode.raft.question import Question
 from paxosblock.namenode.raft.secure_channel import PROOF
-from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.handshake import header_bytes
 
@@ -43,7 +43,7 @@ BIRTH_PATH: Final = "/raft/birth"
 ASK_AGAIN_S: Final = 0.1
 SILENCE_S: Final = 3.0
 _PURPOSE = b"birth"
-_STANDING = json_decoder(Standing)
+_STANDING = json_decoder(FolderStatus)
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Birth:
                     case Born(lineage):
                         await asyncio.to_thread(self._be_member, lineage)
                         self._own = lineage
-                    case Refused(why):
+                    case AdmissionRefused(why):
                         raise ConfigError(f"--new-cluster: {why}")
                     case Waits(why):
                         if why != said:
@@ -99,13 +99,13 @@ class Birth:
         return own
 
     def _be_member(self, lineage: Lineage) -> None:
-        make_member(self._disk, self._folder, self._members, lineage, Vote(0, None))
+        make_member(self._disk, self._folder, self._members, lineage, ElectionVote(0, None))
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> FolderStatus:
         own = self._own
         if isinstance(own, Newborn):
-            return Standing(self._members, token=own.token, chosen=own.chosen)
-        return Standing(self._members, lineage=own.name)
+            return FolderStatus(self._members, token=own.token, chosen=own.chosen)
+        return FolderStatus(self._members, lineage=own.name)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -117,7 +117,7 @@ class Birth:
         tag.update(body)
         return web.Response(body=body, headers={PROOF: tag.hexdigest()})
 
-    async def _ask_all(self, session: aiohttp.ClientSession) -> dict[str, Standing]:
+    async def _ask_all(self, session: aiohttp.ClientSession) -> dict[str, FolderStatus]:
         """Return what the others that answer say.
 
         Raises:
@@ -127,7 +127,7 @@ class Birth:
         answers = await asyncio.gather(*(self._ask(session, peer) for peer in others))
         return {peer: said for peer, said in zip(others, answers, strict=True) if said is not None}
 
-    async def _ask(self, session: aiohttp.ClientSession, peer: str) -> Standing | None:
+    async def _ask(self, session: aiohttp.ClientSession, peer: str) -> FolderStatus | None:
         question = Question.fresh(_PURPOSE, self._address, peer)
         try:
             async with session.get(

@@ -26,7 +26,7 @@ from paxosblock.namenode.raft.messages import (
     RequestVoteResponse,
 )
 from paxosblock.namenode.raft.options import Options
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
@@ -106,7 +106,7 @@ class HardState(FileStorage):
         before = self._votes.vote
         term, candidate = kwargs.get("term", before.term), kwargs.get("voted_for")
         assert isinstance(term, int) and not isinstance(candidate, int)  # noqa: PT018 - for mypy
-        vote = Vote(term, candidate or (before.candidate if term == before.term else None))
+        vote = ElectionVote(term, candidate or (before.candidate if term == before.term else None))
         if vote == before:
             return
         try:

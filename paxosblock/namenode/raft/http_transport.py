@@ -97,7 +97,7 @@ class HttpTransport:
         check_secret(secret)
         self.counters = TransportCounters()
         self._address, self._secret = address, secret
-        self._links = {peer: _Link(self, peer) for peer in members if peer != address}
+        self._links = {peer: _PeerLink(self, peer) for peer in members if peer != address}
         self._receivers: set[_Receiver] = set()
         self._deliver: Deliver | None = None
         self._logged: set[str] = set()
@@ -275,7 +275,7 @@ class _Receiver(asyncio.Protocol):
         self.abort()
 
 
-class _Link:
+class _PeerLink:
     """The calling end of a connection, which is made again whenever it is lost."""
 
     def __init__(self, owner: HttpTransport, peer: str) -> None:

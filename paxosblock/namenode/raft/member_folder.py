@@ -44,7 +44,7 @@ from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.admission import LOST, NOBODYS, Lineage, Newborn
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
 WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
 LINEAGE: Final = "lineage"
@@ -251,7 +251,7 @@ def write_newborn(disk: Disk, folder: Path, newborn: Newborn) -> None:
 
 
 def make_member(
-    disk: Disk, folder: Path, members: Sequence[str], lineage: Lineage, vote: Vote
+    disk: Disk, folder: Path, members: Sequence[str], lineage: Lineage, vote: ElectionVote
 ) -> None:
     """Make the folder, whose other files are durable, that of a member; durable on return.
 

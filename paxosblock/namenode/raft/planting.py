@@ -32,7 +32,7 @@ from paxosblock.namenode.raft.member_folder import (
     Limits,
     make_member,
 )
-from paxosblock.namenode.raft.vote_file import Vote
+from paxosblock.namenode.raft.vote_file import ElectionVote
 
 FIRST_TERM: Final = 1
 """The term of the entry with which a grown cluster begins; the first leader's is the next one."""
@@ -86,7 +86,7 @@ def plant(
             write_admissions(disk, folder, Admissions(UNNAMED, {}))
         _, journal = load_tail(disk, folder, table.revision, table.term, Limits().segment_bytes)
         journal.close()
-        make_member(disk, folder, members, lineage, Vote(table.term, None))
+        make_member(disk, folder, members, lineage, ElectionVote(table.term, None))
     finally:
         table.close()
 

@@ -39,10 +39,10 @@ from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
 from paxosblock.namenode.raft.admission import (
     LOST,
     NOBODYS,
+    AdmissionRefused,
     Elsewhere,
+    FolderStatus,
     Lineage,
-    Refused,
-    Standing,
     Waits,
     may_join,
 )
@@ -80,7 +80,7 @@ class Seeds:
         """Give away the result of `checkpoint`; `folder` is this member's."""
         self._folder, self._address, self._secret = folder, address, secret
         self._members = tuple(sorted(members))
-        self._asking: dict[str, Standing] = {}
+        self._asking: dict[str, FolderStatus] = {}
         self._lineage = NOBODYS
         self._checkpoint = checkpoint
         self._disk = OsDisk()
@@ -123,7 +123,9 @@ class Seeds:
     async def _give(self, request: web.Request) -> web.StreamResponse:
         others = frozenset(self._members) - {self._address}
         headers = request.headers
-        said = Standing(tuple(headers.get(_MEMBERS, "").split(",")), token=headers.get(_TOKEN, ""))
+        said = FolderStatus(
+            tuple(headers.get(_MEMBERS, "").split(",")), token=headers.get(_TOKEN, "")
+        )
         try:
             question = Question.heard(
                 _purpose(said), headers, self._secret, called=self._address, callers=others
@@ -161,7 +163,7 @@ class Seeds:
                 caller=caller,
             )
             match answer:
-                case Refused(why):
+                case AdmissionRefused(why):
                     return _refusal(409, why)
                 case Elsewhere(why):
                     return _refusal(404, why)
@@ -218,7 +220,7 @@ async def fetch_seed(
         UnavailableError: no member had the catalog within `within_s`.
     """
     others = [member for member in members if member != address]
-    own = Standing(tuple(sorted(members)), token=token)
+    own = FolderStatus(tuple(sorted(members)), token=token)
     until_s, why = asyncio.get_running_loop().time() + within_s, dict.fromkeys(others, "")
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
@@ -251,7 +253,7 @@ async def _fetch(
     session: aiohttp.ClientSession,
     question: Question,
     secret: bytes,
-    own: Standing,
+    own: FolderStatus,
     receive: Callable[[], Receiver],
 ) -> Seed | Waits:
     """Ask one member for the catalog; Waits if it gives it once others have asked, too.
@@ -297,7 +299,7 @@ def _refused(question: Question, status: int, words: str) -> ConfigError | Unava
     return UnavailableError(f"{words} ({status})")
 
 
-def _purpose(own: Standing) -> bytes:
+def _purpose(own: FolderStatus) -> bytes:
     return f"seed {own.token} {','.join(own.members)}".encode(errors="replace")
 
 

@@ -24,7 +24,7 @@ from paxosblock.host.disk import Disk, OsDisk, blamed
 from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import ROCKS
-from paxosblock.namenode.kv.state import Unopened
+from paxosblock.namenode.kv.state import UnopenedView
 from paxosblock.namenode.kv.table import Checkpoint, Tables
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
@@ -91,7 +91,7 @@ class ReplicatedStore:
         self._tables = tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-journal")
         self._node: RaftNode | None = None
-        self._machine: ReplicatedMachine | Unopened = Unopened()
+        self._machine: ReplicatedMachine | UnopenedView = UnopenedView()
         self._giving_way: asyncio.Task[None] | None = None
         self._closed = False
 

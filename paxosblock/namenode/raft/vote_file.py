@@ -41,13 +41,13 @@ RECORDS_OVERHEAD_BYTES: Final = 4 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
+class ElectionVote:
     """The latest term that a member has seen, and the candidate it voted for in it, if any."""
 
     term: int
     candidate: str | None
 
-    def follows(self, before: Vote) -> bool:
+    def follows(self, before: ElectionVote) -> bool:
         """True if a member may go from `before` to this: to a later term, or to its first vote."""
         if self.term != before.term:
             return self.term > before.term
@@ -69,7 +69,9 @@ class VoteFile:
         self._path = folder / NAME
         self.spare = KeptRoom(disk, folder / "spare", SPARE_BYTES, STEP_BYTES, synced=True)
         there = NAME in disk.names(folder)
-        self.vote = _decode(self._path, read_file(disk, self._path)) if there else Vote(0, None)
+        self.vote = (
+            _decode(self._path, read_file(disk, self._path)) if there else ElectionVote(0, None)
+        )
 
     def __repr__(self) -> str:
         return f"VoteFile({str(self._path)!r}, {self.vote})"
@@ -84,7 +86,7 @@ class VoteFile:
         but what votes need."""
         return self.spare.give(size_bytes + RECORDS_OVERHEAD_BYTES, leave_bytes=FOR_VOTES_BYTES)
 
-    def write(self, vote: Vote) -> None:
+    def write(self, vote: ElectionVote) -> None:
         """Make `vote`, which follows the one before, durable.
 
         Raises:
@@ -103,13 +105,13 @@ class VoteFile:
         self.vote = vote
 
 
-def _encode(vote: Vote) -> bytes:
+def _encode(vote: ElectionVote) -> bytes:
     candidate = (vote.candidate or "").encode()
     data = _HEAD.pack(_MAGIC, vote.term, len(candidate)) + candidate
     return data + _CRC.pack(crc32c(data))
 
 
-def _decode(path: Path, data: bytes) -> Vote:
+def _decode(path: Path, data: bytes) -> ElectionVote:
     body, stored = data[: -_CRC.size], data[-_CRC.size :]
     if len(body) < _HEAD.size or stored != _CRC.pack(crc32c(body)):
         raise CorruptionError(f"{path}: damaged", file=str(path))
@@ -118,4 +120,4 @@ def _decode(path: Path, data: bytes) -> Vote:
     candidate = body[_HEAD.size :]
     if magic != _MAGIC or len(candidate) != length:
         raise CorruptionError(f"{path}: not a vote", file=str(path))
-    return Vote(term, candidate.decode() or None)
+    return ElectionVote(term, candidate.decode() or None)

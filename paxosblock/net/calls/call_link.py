@@ -36,7 +36,7 @@ from paxosblock.net.wire import decode_error
 _ANSWER: Final = CallFrameKind.ANSWER
 
 
-class Question(msgspec.Struct, frozen=True, gc=False):
+class OutgoingCall(msgspec.Struct, frozen=True, gc=False):
     """A call, and the way to read its answer."""
 
     method: str
@@ -67,8 +67,8 @@ class Question(msgspec.Struct, frozen=True, gc=False):
         return error
 
 
-class _Pending(msgspec.Struct):
-    question: Question
+class _PendingCall(msgspec.Struct):
+    question: OutgoingCall
     answer: asyncio.Future[Any]
     sent_s: float
     due_s: float
@@ -85,7 +85,7 @@ class CallLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = CallFrames()
         self._numbers = itertools.count(1)
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingCall] = {}
         self._unsent: list[bytes] = []
         self._timer = DueTimer(self._look)
         self._heard_s = self._used_s = self._loop.time()
@@ -100,7 +100,7 @@ class CallLink(asyncio.Protocol):
             return False
         return bool(self._pending) or self._loop.time() - self._used_s < idle_s
 
-    def send(self, question: Question, due_s: float = 0) -> asyncio.Future[Any]:
+    def send(self, question: OutgoingCall, due_s: float = 0) -> asyncio.Future[Any]:
         """Send a call; return a future that gets the answer, or the error.
 
         The call is given up at `due_s` by the clock of the loop; 0: after its time-out.
@@ -116,7 +116,7 @@ class CallLink(asyncio.Protocol):
         method, name = question.method.encode(), question.name.encode()[:NAME_BYTES_MAX]
         frame = pack(CallFrameKind.CALL, number, question.body, method, name)
         due_s = due_s or now_s + question.timeout_s
-        self._pending[number] = _Pending(question, answer, now_s, due_s)
+        self._pending[number] = _PendingCall(question, answer, now_s, due_s)
         self._used_s = now_s
         self._leaving = number == NUMBER_MAX
         self._timer.set_by(due_s)
@@ -213,7 +213,9 @@ class CallLink(asyncio.Protocol):
             if not each.answer.done():
                 each.answer.set_exception(self._error(kind, each.question, why))
 
-    def _error(self, kind: type[PaxosBlockError], question: Question, why: str) -> PaxosBlockError:
+    def _error(
+        self, kind: type[PaxosBlockError], question: OutgoingCall, why: str
+    ) -> PaxosBlockError:
         return kind(f"{question.method} of {self.address}: {why}", address=self.address)
 
     # -- time-outs: one timer for all calls -------------------------------------------------------

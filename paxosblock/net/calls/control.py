@@ -221,7 +221,7 @@ def each_through(found: AsyncIterator[A]) -> Iterator[A]:
         yield each
 
 
-class NameNodes:
+class BlockingNameNodes:
     """The NameNodes of a cluster, for a command. `LeaderSearch` decides which of them a call goes
     to.
     """
@@ -237,7 +237,7 @@ class NameNodes:
 
         A single call may take `timeout_s`, all tries of a request together `retry_for_s`.
         """
-        self._search = LeaderSearch(addresses, _Shell(access), timeout_s, retry_for_s)
+        self._search = LeaderSearch(addresses, _BlockingSearch(access), timeout_s, retry_for_s)
         self._sessions = Sessions()
 
     def retry_for(self, seconds: float) -> None:
@@ -256,7 +256,7 @@ class NameNodes:
             return self.call(method, make(once))
 
 
-class _Shell:
+class _BlockingSearch:
     """The shell of a search that blocks: its coroutines never suspend."""
 
     def __init__(self, access: Access) -> None:

@@ -27,7 +27,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_link import CallLink, Question, open_link
+from paxosblock.net.calls.call_link import CallLink, OutgoingCall, open_link
 from paxosblock.net.calls.call_names import new_name
 from paxosblock.net.port.access import OPEN, Access
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class ServedMethod:
     """One call that a node answers."""
 
     method: str
@@ -60,7 +60,7 @@ class RpcRouter:
 
     def __init__(self) -> None:
         """Start without calls; calls may be registered while others are answered already."""
-        self._methods: dict[str, Registered] = {}
+        self._methods: dict[str, ServedMethod] = {}
 
     def register(
         self,
@@ -79,9 +79,9 @@ class RpcRouter:
         """
         assert method not in self._methods
         decoder = msgpack_decoder(request_type)
-        self._methods[method] = Registered(method, decoder, handler, at_once, request_bytes_max)
+        self._methods[method] = ServedMethod(method, decoder, handler, at_once, request_bytes_max)
 
-    def find(self, method: str) -> Registered:
+    def find(self, method: str) -> ServedMethod:
         """Return the row of a call.
 
         Raises:
@@ -94,7 +94,7 @@ class RpcRouter:
         return found
 
 
-async def answer(call: Registered, name: str, body: bytes | bytearray) -> bytes:
+async def answer(call: ServedMethod, name: str, body: bytes | bytearray) -> bytes:
     """Return the msgpack of the answer to a call, which is called `name` in the logs.
 
     Raises:
@@ -173,18 +173,18 @@ class RpcClient:
         """
         body = encode(request)
         name = REQUEST_ID.get(None) or new_name()
-        question = Question(method, name, body, msgpack_decoder(response_type), timeout_s)
+        question = OutgoingCall(method, name, body, msgpack_decoder(response_type), timeout_s)
         link = self._links.get(address)
         if link is not None and link.takes_calls(IDLE_S):
             return link.send(question)
         return asyncio.ensure_future(self._connect_and_send(address, question))
 
-    async def _connect_and_send(self, address: str, question: Question) -> Any:
+    async def _connect_and_send(self, address: str, question: OutgoingCall) -> Any:
         due_s = asyncio.get_running_loop().time() + question.timeout_s
         link = await self._connected(address, question)
         return await link.send(question, due_s)
 
-    async def _connected(self, address: str, question: Question) -> CallLink:
+    async def _connected(self, address: str, question: OutgoingCall) -> CallLink:
         """Return a connection; all callers meanwhile share one try, and its failure."""
         trying = self._connecting.get(address)
         if trying is None:

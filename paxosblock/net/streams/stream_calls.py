@@ -76,7 +76,7 @@ class VoteHandler(Protocol):
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingStreamCall:
     """A call under way; `chunks_left` is valid once the reply has come."""
 
     future: asyncio.Future[Any]
@@ -106,8 +106,8 @@ class CallChannel:
         self._replies = replies
         self._votes = votes
         self._numbers = itertools.count(1)
-        self._pending: dict[int, _Pending] = {}
-        self._receiving: _Pending | None = None
+        self._pending: dict[int, _PendingStreamCall] = {}
+        self._receiving: _PendingStreamCall | None = None
         self._timer = DueTimer(self._look)
 
     async def call(
@@ -136,7 +136,7 @@ class CallChannel:
         number = next(self._numbers) & 0xFFFFFFFF
         loop = asyncio.get_running_loop()
         what, due_s = type(request).__name__, loop.time() + timeout_s
-        pending = _Pending(loop.create_future(), sink, what, timeout_s, due_s)
+        pending = _PendingStreamCall(loop.create_future(), sink, what, timeout_s, due_s)
         self._pending[number] = pending
         self._timer.set_by(due_s)
         try:
@@ -159,7 +159,7 @@ class CallChannel:
         if waiting:
             self._timer.set_by(min(waiting))
 
-    def _let_go(self, pending: _Pending) -> None:
+    def _let_go(self, pending: _PendingStreamCall) -> None:
         """Forget a call that is over; chunks that still come for it are dropped."""
         pending.sink = None
         if self._receiving is pending:
@@ -232,7 +232,7 @@ class CallChannel:
             return
         count = int(header.index)
         if pending is None:
-            pending = _Pending(asyncio.get_running_loop().create_future())
+            pending = _PendingStreamCall(asyncio.get_running_loop().create_future())
         else:
             self._open_reply(pending, self._replies.decode(payload), count)
         if count:
@@ -241,7 +241,7 @@ class CallChannel:
         else:
             _succeed(pending)
 
-    def _open_reply(self, pending: _Pending, reply: object, count: int) -> None:
+    def _open_reply(self, pending: _PendingStreamCall, reply: object, count: int) -> None:
         pending.reply = reply
         if pending.sink is not None:
             try:
@@ -250,13 +250,13 @@ class CallChannel:
                 _fail(pending, error)
 
 
-def _fail(pending: _Pending, error: Exception) -> None:
+def _fail(pending: _PendingStreamCall, error: Exception) -> None:
     pending.sink = None
     if not pending.future.done():
         pending.future.set_exception(error)
 
 
-def _succeed(pending: _Pending) -> None:
+def _succeed(pending: _PendingStreamCall) -> None:
     if not pending.future.done():
         pending.future.set_result(pending.reply)
 

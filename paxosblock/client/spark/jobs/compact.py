@@ -138,7 +138,7 @@ def compact(
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _CompactPlan:
     """A directory, the groups of its files, and how many files are in no group."""
 
     path: str
@@ -146,7 +146,7 @@ class _Plan:
     left_alone: int
 
 
-def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_Plan]:
+def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_CompactPlan]:
     directories = [path]
     if options.recursive:
         below = (entry for entry in fs.walk(path) if entry.kind is Kind.DIRECTORY)
@@ -155,7 +155,7 @@ def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_Plan]:
         files = [entry for entry in fs.ls(directory) if entry.kind is Kind.FILE]
         visible = [file for file in files if not _is_hidden(file.name)]
         groups = tuple(_groups(directory, visible, options))
-        yield _Plan(directory, groups, len(visible) - sum(len(g.members) for g in groups))
+        yield _CompactPlan(directory, groups, len(visible) - sum(len(g.members) for g in groups))
 
 
 def _is_hidden(path: str) -> bool:
@@ -187,7 +187,7 @@ def _groups(
 
 
 def _publish(
-    fs: Client, plan: _Plan, job: str, merged: Sequence[Merged], options: CompactOptions
+    fs: Client, plan: _CompactPlan, job: str, merged: Sequence[Merged], options: CompactOptions
 ) -> CompactedDirectory:
     """Swap the small files of a directory for the large ones, all at once."""
     if not plan.groups:

@@ -111,11 +111,11 @@ class CopyWork:
         fs.transact(changes, once=(name, 0), keep_for_s=REMEMBERED_S)
 
 
-class _Output(Protocol):
+class _CopyTarget(Protocol):
     def write(self, data: bytes, /) -> int | None: ...
 
 
-def _pour(reader: BinaryIO, out: _Output, part: Part) -> tuple[int, int]:
+def _pour(reader: BinaryIO, out: _CopyTarget, part: Part) -> tuple[int, int]:
     """Copy the part; return its length in bytes and its CRC32C."""
     if part.start:
         reader.seek(part.start)

@@ -77,7 +77,7 @@ class CopyReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _FileToCopy:
     """One file to copy."""
 
     source: str
@@ -206,17 +206,19 @@ def _place_of(fs: Client, found: _Found, target: str) -> str:
     return target
 
 
-def _choose(fs: Client, found: _Found, target: str, existing: Existing) -> tuple[list[_File], int]:
+def _choose(
+    fs: Client, found: _Found, target: str, existing: Existing
+) -> tuple[list[_FileToCopy], int]:
     """Return the files to copy, and how many are left as they are."""
     present = _present(fs, target)
-    files: list[_File] = []
+    files: list[_FileToCopy] = []
     for name, size in sorted(found.files.items()):
         path = _below(target, name)
         there = present.get(path)
         if there is not None and there.kind is Kind.DIRECTORY:
             raise IsDirectoryError(f"'{path}': is a directory, and in the source a file", path=path)
         if there is None or _is_replaced(there, size, existing):
-            files.append(_File(_below(found.root, name), path, size, there is not None))
+            files.append(_FileToCopy(_below(found.root, name), path, size, there is not None))
     return files, len(found.files) - len(files)
 
 
@@ -237,7 +239,7 @@ def _present(fs: Client, target: str) -> dict[str, FileStatus]:
         return {}
 
 
-def _directories(found: _Found, target: str, files: Sequence[_File]) -> set[str]:
+def _directories(found: _Found, target: str, files: Sequence[_FileToCopy]) -> set[str]:
     """Return the directories that must exist before the first file does, including empty ones of
     the source.
     """

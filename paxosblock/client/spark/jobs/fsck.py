@@ -28,7 +28,7 @@ LEAST_WEIGHT: Final = MIB
 """The least cost of a file, however short it is."""
 
 
-class Verdict(enum.Enum):
+class BlockHealth(enum.Enum):
     """The state of a block that is not healthy."""
 
     SHORT = "short of replicas"
@@ -56,13 +56,13 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UnhealthyBlock:
     """A block that is not healthy. `replicas` are those that are not sound."""
 
     path: str
     block: int
     offset: int
-    verdict: Verdict
+    verdict: BlockHealth
     sound: int
     wanted: int
     replicas: tuple[ReplicaCheck, ...] = ()
@@ -76,7 +76,7 @@ class Checked:
     blocks: int
     replicas: int
     bytes_read: int
-    findings: tuple[Finding, ...]
+    findings: tuple[UnhealthyBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class FsckReport:
     replicas: int
     bytes_read: int
     seconds: float
-    findings: tuple[Finding, ...]
+    findings: tuple[UnhealthyBlock, ...]
     being_written: tuple[str, ...]
 
     @property
@@ -100,7 +100,7 @@ class FsckReport:
         """True if there is nothing to do."""
         return not self.findings
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: BlockHealth) -> int:
         """Return the blocks in this state."""
         return Counter(finding.verdict for finding in self.findings)[verdict]
 
@@ -160,7 +160,7 @@ def _check_unit(fs: Client, unit: Unit) -> Checked:
     except PaxosBlockError as error:
         return Checked(0, 0, 0, (_unread(unit, NO_BLOCK, unit.start, error),))
     checks: list[tuple[int, BlockCheck]] = []
-    findings: list[Finding] = []
+    findings: list[UnhealthyBlock] = []
     for place in places:
         try:
             checks.append((place.offset, fs.blocks.check(place.block)))
@@ -189,22 +189,24 @@ def _places(fs: Client, unit: Unit) -> list[BlockLocation]:
     ]
 
 
-def _unread(unit: Unit, block: int, offset: int, error: PaxosBlockError) -> Finding:
-    return Finding(
-        unit.path, block, offset, Verdict.UNKNOWN, 0, unit.replication, detail=str(error)
+def _unread(unit: Unit, block: int, offset: int, error: PaxosBlockError) -> UnhealthyBlock:
+    return UnhealthyBlock(
+        unit.path, block, offset, BlockHealth.UNKNOWN, 0, unit.replication, detail=str(error)
     )
 
 
-def judge(unit: Unit, offset: int, check: BlockCheck) -> Finding | None:
+def judge(unit: Unit, offset: int, check: BlockCheck) -> UnhealthyBlock | None:
     """Return the finding about a block; None if it is healthy."""
     bad = tuple(each for each in check.replicas if each.health is not ReplicaHealth.SOUND)
     if not check.sound_count:
-        verdict = Verdict.LOST
+        verdict = BlockHealth.LOST
     elif bad:
-        verdict = Verdict.IMPAIRED
+        verdict = BlockHealth.IMPAIRED
     elif check.sound_count < unit.replication:
-        verdict = Verdict.SHORT
+        verdict = BlockHealth.SHORT
     else:
         return None
     sound = check.sound_count
-    return Finding(unit.path, check.record.block, offset, verdict, sound, unit.replication, bad)
+    return UnhealthyBlock(
+        unit.path, check.record.block, offset, verdict, sound, unit.replication, bad
+    )

@@ -24,7 +24,7 @@ _RACKS_PER_BLOCK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class BalancedStorage:
     """A storage that may give and take replicas; `free_bytes` is the room for more of them."""
 
     storage: StorageId
@@ -43,11 +43,11 @@ class Volume:
         """Return the share of it that is taken."""
         return self.used_bytes / self.total_bytes
 
-    def with_more(self, size_bytes: int) -> Volume:
+    def with_more(self, size_bytes: int) -> BalancedStorage:
         """Return the volume with this many bytes more (or fewer, below 0)."""
         size_bytes = max(-self.used_bytes, min(size_bytes, self.free_bytes))
         used, free = self.used_bytes + size_bytes, self.free_bytes - size_bytes
-        return Volume(self.storage, self.node, self.rack, used, free)
+        return BalancedStorage(self.storage, self.node, self.rack, used, free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Move:
 class Evenness:
     """The volumes of a cluster at one moment, to be balanced to within `threshold` (a share)."""
 
-    def __init__(self, volumes: Iterable[Volume], threshold: float) -> None:
+    def __init__(self, volumes: Iterable[BalancedStorage], threshold: float) -> None:
         """Take all volumes that may give and take replicas; those without any room do neither."""
         assert threshold > 0, "there is no end if every use must be the mean"
         self.threshold = threshold
@@ -106,7 +106,7 @@ class Evenness:
 
     def pairs(
         self, busy: Collection[tuple[StorageId, StorageId]] = ()
-    ) -> Iterator[tuple[Volume, tuple[Volume, ...]]]:
+    ) -> Iterator[tuple[BalancedStorage, tuple[BalancedStorage, ...]]]:
         """Yield each volume that should give, the fullest first, with those that should take from
         it, the emptiest first and of equal ones those in its own rack.
 
@@ -130,7 +130,9 @@ class Evenness:
             if targets:
                 yield source, tuple(targets)
 
-    def choose(self, block: Replicated, source: Volume, targets: Iterable[Volume]) -> Move | None:
+    def choose(
+        self, block: Replicated, source: BalancedStorage, targets: Iterable[BalancedStorage]
+    ) -> Move | None:
         """Return the move of a block to the first target that may have it; None if none may."""
         if not block.size_bytes or any(each not in self.volumes for each in block.members):
             return None
@@ -149,7 +151,7 @@ class Evenness:
         volumes = (volume.with_more(more[volume.storage]) for volume in self.volumes.values())
         return Evenness(volumes, self.threshold)
 
-    def _helps(self, size_bytes: int, source: Volume, target: Volume) -> bool:
+    def _helps(self, size_bytes: int, source: BalancedStorage, target: BalancedStorage) -> bool:
         """True if the target is still below the source when each has half of the block, and after
         the move neither is further from the mean than the further one was.
         """
@@ -160,14 +162,16 @@ class Evenness:
         after = max(abs(use - self.mean) for use in (source.use - less, target.use + more))
         return after <= before
 
-    def _is_over(self, volume: Volume) -> bool:
+    def _is_over(self, volume: BalancedStorage) -> bool:
         return volume.use > self.mean + self.threshold
 
-    def _is_under(self, volume: Volume) -> bool:
+    def _is_under(self, volume: BalancedStorage) -> bool:
         return volume.use < self.mean - self.threshold
 
 
-def _may_stand(others: list[Volume], source: Volume, target: Volume) -> bool:
+def _may_stand(
+    others: list[BalancedStorage], source: BalancedStorage, target: BalancedStorage
+) -> bool:
     """True if the members that stay and the target are on as many nodes as before, and in as many
     racks, up to two.
     """

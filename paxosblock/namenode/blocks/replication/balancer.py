@@ -22,9 +22,14 @@ from paxosblock.api.care import Balance as BalanceRequest
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import LAST_BLOCK, BlockRange, BlockReport, StorageReport
 from paxosblock.errors import ExistsError
-from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes, Liveness
+from paxosblock.namenode.blocks.datanodes import DataNodeDescriptor, DataNodes, Liveness
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication.balance import Evenness, Move, Replicated, Volume
+from paxosblock.namenode.blocks.replication.balance import (
+    BalancedStorage,
+    Evenness,
+    Move,
+    Replicated,
+)
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -214,7 +219,7 @@ class Balancer:
             more[each.move.target] += 0 if self._is_seen_at_target(each) else each.move.size_bytes
             more[each.move.source] -= 0 if self._is_seen_at_source(each) else each.move.size_bytes
         volumes = (
-            Volume(
+            BalancedStorage(
                 report.storage,
                 node.node,
                 node.location.rack,
@@ -237,7 +242,7 @@ class Balancer:
         home = self._datanodes.home(storage)
         return home is None or home.heard_s > since_s + self._heartbeat_s
 
-    def _usable(self, now_s: float) -> Iterator[tuple[DataNode, StorageReport]]:
+    def _usable(self, now_s: float) -> Iterator[tuple[DataNodeDescriptor, StorageReport]]:
         """Yield the storages among which replicas may be moved, once they have reported."""
         for node in self._datanodes:
             live = self._datanodes.liveness(node, now_s) is Liveness.LIVE
@@ -290,7 +295,12 @@ class Balancer:
         return False
 
     def _look_at_page(
-        self, run: _Run, source: Volume, targets: tuple[Volume, ...], search: _Search, now_s: float
+        self,
+        run: _Run,
+        source: BalancedStorage,
+        targets: tuple[BalancedStorage, ...],
+        search: _Search,
+        now_s: float,
     ) -> None:
         usable = tuple(each for each in targets if each.storage in self._copies.targets)
         if not usable:  # they failed a moment ago, or have only just become known
@@ -311,7 +321,7 @@ class Balancer:
             search.after, search.passes = NO_BLOCK, search.passes + 1
             search.rests_until_s = now_s + REST_S
 
-    def _search(self, source: Volume) -> _Search:
+    def _search(self, source: BalancedStorage) -> _Search:
         return self._searches.setdefault(source.storage, _Search())
 
     def _is_free(self, record: BlockRecord) -> bool:

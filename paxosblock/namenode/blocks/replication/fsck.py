@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.api.fsck import CheckedFiles, Condition, Cursor, Finding
+from paxosblock.api.fsck import CheckedFiles, Condition, Finding, FsckCursor
 from paxosblock.namenode.blocks.replication.needs import Need
 from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.draft import Reads
@@ -26,8 +26,8 @@ Assess = Callable[[Demand], Need]
 
 
 def check_slice(
-    reads: Reads, path: str, after: Cursor | None, assess: Assess, page: CheckedFiles
-) -> Cursor | None:
+    reads: Reads, path: str, after: FsckCursor | None, assess: Assess, page: CheckedFiles
+) -> FsckCursor | None:
     """Look at some files after `after`; return where to go on, None at the end.
 
     Raises:
@@ -40,7 +40,7 @@ def check_slice(
         elif (left := _check_file(reads, step, assess, page)) is not None:
             return left
         if page.work >= enough:
-            return Cursor(step.path)
+            return FsckCursor(step.path)
     return None
 
 
@@ -62,7 +62,7 @@ class _Level:
     name: str = ""
 
 
-def _walk(reads: Reads, path: str, after: Cursor | None) -> Iterator[_Step]:
+def _walk(reads: Reads, path: str, after: FsckCursor | None) -> Iterator[_Step]:
     """Yield what is at `path` and below it, a directory before what is in it, behind `after`.
 
     A path may be deeper than calls may be nested, so this has a stack of its own.
@@ -82,7 +82,7 @@ def _walk(reads: Reads, path: str, after: Cursor | None) -> Iterator[_Step]:
             levels.append(_Level(target.number, here))
 
 
-def _begin(reads: Reads, path: str, after: Cursor | None) -> tuple[list[_Step], list[_Level]]:
+def _begin(reads: Reads, path: str, after: FsckCursor | None) -> tuple[list[_Step], list[_Level]]:
     """Return the first steps, and the directories that are begun. The one that `after` names, and
     all on the way to it, may be gone by now.
     """
@@ -104,7 +104,7 @@ def _begin(reads: Reads, path: str, after: Cursor | None) -> tuple[list[_Step], 
     return [_Step(target, here, after.place)] if after.place else [], levels
 
 
-def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -> Cursor | None:
+def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -> FsckCursor | None:
     """Look at a page of a file's blocks; return where its next one begins, if it has another."""
     path, number = step.path, step.target.number
     inode = tree.load(reads.get(keys.inode(number)), path)
@@ -123,7 +123,7 @@ def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -
             page.replicas += need.counted
             page.lacking_replicas += need.lacks
             page.findings += _findings(path, located.entry, need)
-    return None if blocks.next_place is None else Cursor(path, blocks.next_place)
+    return None if blocks.next_place is None else FsckCursor(path, blocks.next_place)
 
 
 def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.api.care import AdminState
-from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes
+from paxosblock.namenode.blocks.datanodes import DataNodeDescriptor, DataNodes
 from paxosblock.namenode.blocks.replication.needs import (
     NOWHERE,
     Standing,
@@ -63,7 +63,7 @@ def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int =
 
 
 def _place(
-    node: DataNode, asked: Standing, dead_s: float, patience: Patience, *, complete: bool
+    node: DataNodeDescriptor, asked: Standing, dead_s: float, patience: Patience, *, complete: bool
 ) -> StoragePlace:
     standing, live = asked, dead_s < 0
     if asked is not Standing.MAINTENANCE:
