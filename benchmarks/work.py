@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Final
 
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.base.units import MIB
 from paxosblock.client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter

@@ -43,15 +43,15 @@ FORKED: Final = (
 finds when it calls, not when it imports: that has happened."""
 IMPORTED: Final = (
     "paxosblock.cli.main",
-    "paxosblock.cli.nodes",
-    "paxosblock.datanode.server",
+    "paxosblock.cli.node_commands",
+    "paxosblock.datanode.datanode_server",
     "paxosblock.host.kernel_syncs",
     "paxosblock.host.loop",
     "paxosblock.namenode.raft.birth",
     "paxosblock.namenode.raft.http_transport",
     "paxosblock.namenode.raft.report",
     "paxosblock.namenode.raft.seed",
-    "paxosblock.namenode.server",
+    "paxosblock.namenode.namenode_server",
 )
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from paxosblock.base.checksum import crc32c
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.node import open_volumes
+from paxosblock.datanode.data_node import open_volumes
 from paxosblock.datanode.store.damaged_file import write_damaged
 from paxosblock.datanode.store.disk_format import Forgot
 from paxosblock.datanode.store.identity import forget
-from paxosblock.datanode.volumes import snapshot
+from paxosblock.datanode.volumes import volume_snapshot
 from paxosblock.datanode.volumes.first_reads import read_first
 from paxosblock.errors import ConfigError
 from paxosblock.host.disk import OsDisk
@@ -27,8 +27,8 @@ from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import open_store
 from paxosblock.namenode.kv.interface import Edit
-from paxosblock.namenode.raft.admission import Lineage
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
+from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.member_folder import check_member, make_member, open_folder
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.protocol.types import BlockId
@@ -57,7 +57,7 @@ def make_volume(folder: Path) -> None:
             forget(OsDisk(), folder, node.volumes[0].identity, Forgot(BlockId(1), 1))
         async with running(folder, upgrade=True) as node:
             await node.volumes[0].be_taken_in()
-            snapshot.finalize(OsDisk(), [folder])
+            volume_snapshot.finalize(OsDisk(), [folder])
         async with running(folder, upgrade=True) as node:
             await node.volumes[0].be_taken_in()
 

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 SAYS = """
 import json, os, sys
-from paxosblock.base.chance import CHANCE
+from paxosblock.base.jitter import CHANCE
 who = [os.getpid(), os.getppid(), os.getsid(0), CHANCE.random()]
 print(json.dumps([__name__, sys.argv[1:], os.getcwd(), os.environ.get("SAID"), *who]))
 sys.exit(int(sys.argv[1]))

@@ -193,7 +193,7 @@ def test_an_address_that_is_none_is_refused_in_one_line(checkout: Path) -> None:
 
 def test_what_is_imported_late_is_in_the_wheel_too(installed: Path, tmp_path: Path) -> None:
     program = "import paxosblock; print(paxosblock.__file__); paxosblock.Client; "
-    program += "import paxosblock.namenode.server, paxosblock.datanode.server"
+    program += "import paxosblock.namenode.namenode_server, paxosblock.datanode.datanode_server"
     out = run("-c", program, cwd=tmp_path, PYTHONPATH=str(installed))
     assert out.strip() == str(installed / "paxosblock" / "__init__.py")
 

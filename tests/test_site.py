@@ -17,8 +17,8 @@ def test_every_link_of_the_documents_leads_somewhere(capfd: pytest.CaptureFixtur
     index = (make_site.SITE / "index.html").read_text(encoding="utf-8")
     assert 'href="docs/cli/"' in index
     assert '<script src="http' not in index
-    architecture = (make_site.SITE / "docs/architecture/index.html").read_text(encoding="utf-8")
-    assert 'src="../pictures/chunk.svg"' in architecture
+    chunk = (make_site.SITE / "docs/chunk/index.html").read_text(encoding="utf-8")
+    assert 'src="../pictures/chunk.svg"' in chunk
 
 
 def test_the_report_of_the_benchmarks_is_made_of_the_records_that_are_kept(

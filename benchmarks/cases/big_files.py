@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from benchmarks.suite import LEADER, Bench, case
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     APPEND,
@@ -68,7 +68,7 @@ from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed
-from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (

@@ -37,8 +37,8 @@ from paxosblock.host.disk import FileHandle, OsDisk
 from paxosblock.host.process import boot_id
 from paxosblock.net.calls import control
 from paxosblock.net.wire import FrameKind, Header
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

@@ -41,8 +41,8 @@ from paxosblock.namenode.catalog.records import BlockEntry, encode
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.membership import alone
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     BlockId,

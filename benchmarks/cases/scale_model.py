@@ -37,7 +37,7 @@ from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volumes.volume import open_volume
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.blocks.reports import REPORTED_PER_S
+from paxosblock.namenode.blocks.block_reports import REPORTED_PER_S
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import StorageId
 

@@ -24,7 +24,7 @@ from benchmarks.host import resident_bytes
 from benchmarks.suite import LEADER, Bench, case
 from paxosblock.api.care import AdminState, Balance
 from paxosblock.api.datanode import FindChunk
-from paxosblock.api.fsck import CheckFiles, FsckCursor
+from paxosblock.api.fsck_call import CheckFiles, FsckCursor
 from paxosblock.api.reports import ALL_BLOCKS, REGISTER, Register, StorageReport
 from paxosblock.base.units import GIB, MIB
 from paxosblock.config import NameNodeConfig
@@ -45,7 +45,7 @@ from paxosblock.namenode.catalog.records import (
 )
 from paxosblock.namenode.kv.interface import Committed, Edit, KeyValueStore
 from paxosblock.namenode.membership import alone
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.operators import check_files
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (

@@ -21,7 +21,7 @@ from examples.demo.story import (
 from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.invocation import Invocation
-from paxosblock.cli.progress import Advance, progress_bar
+from paxosblock.cli.progress_bar import Advance, progress_bar
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import Settings

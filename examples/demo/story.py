@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from examples.demo.source import PIECE_BYTES, Source, digest_of_start, pieces
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockMember, BlockRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.base.units import MIB
-from paxosblock.cli.progress import Advance
+from paxosblock.cli.progress_bar import Advance
 from paxosblock.client import Client
 from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.client.writing.receipt import FlushReceipt

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import KIB
-from paxosblock.protocol.log import ENTRY_BYTES
+from paxosblock.protocol.chunk_log import ENTRY_BYTES
 
 AT_LEAST: Final = 16
 """Fewer chunks are not worth it."""

@@ -15,6 +15,7 @@ from paxosblock.api.status import (
     NameNodeStatus,
     NameNodeStatusRequest,
 )
+from paxosblock.cli.decommissioning import describe_progress
 from paxosblock.cli.descriptions import (
     describe_cluster,
     describe_datanode,
@@ -23,14 +24,13 @@ from paxosblock.cli.descriptions import (
 )
 from paxosblock.cli.group import CommandEntry, DashGroup, Verb
 from paxosblock.cli.invocation import Invocation
-from paxosblock.cli.leaving_nodes import describe_progress
 from paxosblock.cli.safemode import describe_safe_mode
 from paxosblock.cli.text import counted
 from paxosblock.errors import AccessDeniedError, PaxosBlockError
 from paxosblock.net.port.access import Access
 
 ANSWER_WITHIN_S = 2.0
-_LEAVING_NODES = "paxosblock.cli.leaving_nodes"
+_LEAVING_NODES = "paxosblock.cli.decommissioning"
 
 admin = DashGroup(
     "admin",
@@ -44,13 +44,15 @@ admin = DashGroup(
         "safemode": CommandEntry(
             "paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."
         ),
-        "balancer": CommandEntry("paxosblock.cli.balancer", "Make storages about equally full."),
+        "balancer": CommandEntry(
+            "paxosblock.cli.balancer_command", "Make storages about equally full."
+        ),
         "decommission": CommandEntry(_LEAVING_NODES, "Let DataNodes leave for good."),
         "maintenance": CommandEntry(_LEAVING_NODES, "Let DataNodes be away for a while."),
         "recommission": CommandEntry(_LEAVING_NODES, "Take back DataNodes that were to leave."),
         "leaving": CommandEntry(_LEAVING_NODES, "Show who is to leave, and what holds it up."),
         "fsck": CommandEntry(
-            "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
+            "paxosblock.cli.fsck_command", "Check the blocks of files, as the NameNode knows them."
         ),
         "token": CommandEntry("paxosblock.cli.token", "Make a token for requests over HTTP."),
         "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),

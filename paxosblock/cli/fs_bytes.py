@@ -28,7 +28,7 @@ from paxosblock.cli.fs_names import (
 )
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
-from paxosblock.cli.progress import Advance, progress_bar
+from paxosblock.cli.progress_bar import Advance, progress_bar
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.host.user import current_user

@@ -135,7 +135,7 @@ class Invocation:
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`, or no more.
         """
-        from paxosblock.api.files import GET_FILE, GetFile
+        from paxosblock.api.file_pages import GET_FILE, GetFile
 
         view = self.call(GET_FILE, GetFile(path))
         yield from view.blocks

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from paxosblock.api.leases import (
+from paxosblock.api.lease_call import (
     RECOVER_LEASE,
     GiveUp,
     LeaseRecovery,

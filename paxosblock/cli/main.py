@@ -19,16 +19,16 @@ from paxosblock.cli.invocation import Invocation
 
 ENTRIES = {
     "cluster": CommandEntry(
-        "paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."
+        "paxosblock.cli.cluster_command", "Run a cluster: up, down, status, restart, env."
     ),
     "admin": CommandEntry(
         "paxosblock.cli.admin", "Look after a cluster: report, balancer, decommission."
     ),
     "fs": CommandEntry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
     "fsck": CommandEntry(
-        "paxosblock.cli.fsck", "Check the blocks of files, as the NameNode knows them."
+        "paxosblock.cli.fsck_command", "Check the blocks of files, as the NameNode knows them."
     ),
-    "spark": CommandEntry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
+    "spark": CommandEntry("paxosblock.cli.spark_command", "Jobs on Spark: distcp, fsck, compact."),
     "explain": CommandEntry("paxosblock.cli.explain", "Show a block's votes, replica by replica."),
     "setup": CommandEntry(
         "paxosblock.cli.setup", "Install what pip does not: raft, secrets, man pages."
@@ -36,8 +36,8 @@ ENTRIES = {
     "bench": CommandEntry(
         "paxosblock.cli.bench", "Run benchmarks, and make reports of their records."
     ),
-    "namenode": CommandEntry("paxosblock.cli.nodes", "Run one NameNode."),
-    "datanode": CommandEntry("paxosblock.cli.nodes", "Run one DataNode."),
+    "namenode": CommandEntry("paxosblock.cli.node_commands", "Run one NameNode."),
+    "datanode": CommandEntry("paxosblock.cli.node_commands", "Run one DataNode."),
 }
 IN_A_CHECKOUT = {
     "bench": CommandEntry("benchmarks.command", ENTRIES["bench"].summary),

@@ -23,8 +23,12 @@ setup = LazyGroup(
     help="Install what pip does not.",
     entries={
         "secret": CommandEntry("paxosblock.cli.setup", "A new access secret for a cluster."),
-        "raft": CommandEntry("paxosblock.cli.setup", "raftos, for several NameNodes of a checkout."),
-        "completion": CommandEntry("paxosblock.cli.shell", "Completion of commands with the Tab key."),
+        "raft": CommandEntry(
+            "paxosblock.cli.setup", "raftos, for several NameNodes of a checkout."
+        ),
+        "completion": CommandEntry(
+            "paxosblock.cli.shell", "Completion of commands with the Tab key."
+        ),
         "man": CommandEntry("paxosblock.cli.shell", "Manual pages."),
     },
 )

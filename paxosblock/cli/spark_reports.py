@@ -9,8 +9,8 @@ from paxosblock.cli.text import counted, human_size
 
 if TYPE_CHECKING:
     from paxosblock.client.spark.jobs.compact import CompactReport
+    from paxosblock.client.spark.jobs.deep_fsck import FsckReport, UnhealthyBlock
     from paxosblock.client.spark.jobs.distcp import CopyReport
-    from paxosblock.client.spark.jobs.fsck import FsckReport, UnhealthyBlock
 
 
 def copy_lines(report: CopyReport) -> Iterator[str]:
@@ -57,7 +57,7 @@ def fsck_lines(report: FsckReport) -> Iterator[str]:
 
 def _finding_lines(finding: UnhealthyBlock) -> Iterator[str]:
     from paxosblock.client.check import ReplicaHealth
-    from paxosblock.client.spark.jobs.fsck import BlockHealth
+    from paxosblock.client.spark.jobs.deep_fsck import BlockHealth
 
     where = f"{finding.path}: block {finding.block} at {finding.offset}"
     sound = f"{finding.sound} of {finding.wanted} replicas are sound"

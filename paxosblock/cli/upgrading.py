@@ -62,20 +62,20 @@ def end_upgrade(
 
 def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) -> None:
     """Go back to the snapshots of a node's volumes, with the user's yes."""
-    from paxosblock.datanode.volumes import snapshot
+    from paxosblock.datanode.volumes import volume_snapshot
     from paxosblock.host.disk import OsDisk
 
     if not yes and (invocation.json or not sys.stdin.isatty()):
         raise click.UsageError("--rollback asks for a yes: where nobody can be asked, add --yes")
     disk = OsDisk()
-    snapshot.check_rollback(disk, volumes)
+    volume_snapshot.check_rollback(disk, volumes)
     made = {folder: _made(folder) for folder in volumes}
     if not yes:
         for folder, when in made.items():
             click.echo(f"{folder}: all that was written since {when} will be gone", err=True)
         if not click.confirm("Go back to the snapshots?", err=True):
             raise ConfigError("nothing was rolled back")
-    snapshot.roll_back(disk, volumes)
+    volume_snapshot.roll_back(disk, volumes)
     for folder, when in made.items():
         fact = {"volume": str(folder), "rolled_back_to": when}
         invocation.say(f"{folder}: rolled back to {when}; what was written since is gone", fact)
@@ -84,16 +84,16 @@ def _roll_back(invocation: Invocation, volumes: tuple[Path, ...], *, yes: bool) 
 
 def _finalize(invocation: Invocation, volumes: tuple[Path, ...]) -> None:
     """Remove the snapshots of a node's volumes."""
-    from paxosblock.datanode.volumes import snapshot
+    from paxosblock.datanode.volumes import volume_snapshot
     from paxosblock.host.disk import OsDisk
 
-    for folder in snapshot.finalize(OsDisk(), volumes):
+    for folder in volume_snapshot.finalize(OsDisk(), volumes):
         invocation.say(f"{folder}: the snapshot is removed", {"volume": str(folder)})
 
 
 def _made(folder: Path) -> str:
     """Return the time of a volume's snapshot, by the file that makes it whole."""
-    from paxosblock.datanode.volumes.snapshot import marker
+    from paxosblock.datanode.volumes.volume_snapshot import marker
 
     try:
         seconds = marker(folder).stat().st_mtime

@@ -51,7 +51,7 @@ from paxosblock.client.reading.length import (
     readable_file,
 )
 from paxosblock.client.reading.locations import BlockLocation, locations
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.host.user import current_user
@@ -93,7 +93,7 @@ class AsyncClient:
         """
         self.addresses = cluster_addresses(cluster)
         config = load_config(ClientConfig) if config is None else config
-        self._core = ClientCore.to(self.addresses, with_settings(config, settings))
+        self._core = SharedSession.to(self.addresses, with_settings(config, settings))
         self._blocks_writer = BlocksWriter()
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.datanode_verbs import AsyncDataNode
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import (
     InvalidRequestError,
     Outcome,
@@ -45,7 +45,7 @@ class AsyncBlockVerbs:
     are: the NameNode ends the blocks of a client that is gone.
     """
 
-    def __init__(self, core: ClientCore, writer: BlocksWriter) -> None:
+    def __init__(self, core: SharedSession, writer: BlocksWriter) -> None:
         self._core = core
         self._writer = writer
 
@@ -169,7 +169,7 @@ class BlocksWriter:
     def __init__(self) -> None:
         self.name = WriterId(uuid.uuid4().hex)
 
-    def keep_lease(self, core: ClientCore) -> None:
+    def keep_lease(self, core: SharedSession) -> None:
         """Renew the lease from now on."""
         core.leases.keep(self.name, self._lost, self._open_block, self._roll)
 

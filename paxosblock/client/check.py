@@ -17,7 +17,7 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
 from paxosblock.client.datanode_verbs import AsyncDataNode
 from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import (
     CorruptionError,
     NotFoundError,
@@ -72,7 +72,7 @@ class BlockCheck:
         return sum(check.health is ReplicaHealth.SOUND for check in self.replicas)
 
 
-async def check_block(core: ClientCore, block: BlockId) -> BlockCheck:
+async def check_block(core: SharedSession, block: BlockId) -> BlockCheck:
     """Read the whole of every replica, side by side, at most `PIECE_BYTES` of each at a time.
 
     Raises:
@@ -92,7 +92,7 @@ async def check_block(core: ClientCore, block: BlockId) -> BlockCheck:
     return BlockCheck(view.record, _compared(checks))
 
 
-async def _check_replica(core: ClientCore, extent: Extent) -> ReplicaCheck:
+async def _check_replica(core: SharedSession, extent: Extent) -> ReplicaCheck:
     (member,) = extent.members
     if not member.address:
         return ReplicaCheck(member, ReplicaHealth.UNREACHABLE, "no DataNode has reported it")
@@ -109,7 +109,7 @@ async def _check_replica(core: ClientCore, extent: Extent) -> ReplicaCheck:
         return ReplicaCheck(member, ReplicaHealth.UNREACHABLE, str(error))
 
 
-async def _read_all(core: ClientCore, extent: Extent) -> int:
+async def _read_all(core: SharedSession, extent: Extent) -> int:
     """CRC32C of all bytes of the one replica of `extent`."""
     reader, crc = BlockReader(core, extent), 0
     piece = memoryview(bytearray(min(PIECE_BYTES, extent.size_bytes)))

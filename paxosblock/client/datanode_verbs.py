@@ -14,7 +14,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.reading.block_reader import BlockReader, Extent
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.chunks import chunk_of
 from paxosblock.errors import (
     CorruptionError,
@@ -45,7 +45,7 @@ T = TypeVar("T")
 class AsyncDataNode:
     """`Write`, `Read` and `NextGS` of the seed, to one DataNode; see `fs.blocks.datanode`."""
 
-    def __init__(self, core: ClientCore, member: BlockMember) -> None:
+    def __init__(self, core: SharedSession, member: BlockMember) -> None:
         self._member = member
         self._core = core
 

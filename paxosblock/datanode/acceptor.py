@@ -1,7 +1,7 @@
 """Step 2 of a chunk's way: the acceptor of this node, which runs `protocol.register` on its disks.
 
 It knows every block and takes each request to the one that it is about (`block.py`): chunks at
-once, on the event loop, control requests by way of `steps.py`.
+once, on the event loop, control requests by way of `control_requests.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from paxosblock.api.datanode import (
     NoAnswer,
 )
 from paxosblock.datanode.block import FORGOTTEN, Block
+from paxosblock.datanode.control_requests import ControlRequests, Fetcher
 from paxosblock.datanode.listener import ReplicaListener
-from paxosblock.datanode.record_step import SentChunk
-from paxosblock.datanode.steps import ControlSteps, Fetcher
+from paxosblock.datanode.small_control import SentChunk
 from paxosblock.datanode.store.disk_format import Loaded
 from paxosblock.datanode.volumes.first_reads import read_first, read_now
 from paxosblock.datanode.volumes.volume import Volume
@@ -66,7 +66,7 @@ class Acceptor:
         """`reserved_bytes` are kept free on each volume when new replicas ask for room."""
         self._volumes = {volume.storage: volume for volume in volumes}
         self._listener = listener
-        self._steps = ControlSteps(fetcher, self._settle, reserved_bytes)
+        self._steps = ControlRequests(fetcher, self._settle, reserved_bytes)
         self._blocks: dict[BlockId, Block | Volume] = SortedDict()  # block reports go by order
         self._awake: WeakValueDictionary[BlockId, Block] = WeakValueDictionary()
         """The blocks at rest that somebody holds at this moment."""

@@ -22,7 +22,7 @@ from paxosblock.api.datanode import Answer, Control
 from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.listener import ReplicaListener
 from paxosblock.datanode.log_texts import log_texts
-from paxosblock.datanode.record_step import RecordStep, SentChunk, write_of
+from paxosblock.datanode.small_control import RecordedRequest, SentChunk, write_of
 from paxosblock.datanode.store.disk_format import FetchedChunks, Loaded, Stored, carry_out
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import Done
@@ -391,7 +391,7 @@ class Block:
 
     def begin(
         self, request: Control, reserved_bytes: int, sent: SentChunk | None = None
-    ) -> RecordStep | None:
+    ) -> RecordedRequest | None:
         """Begin a control step that takes but a record of a file that replicas share; None: `step`
         has to take it. A chunk that was `sent` along with Create becomes the record after it.
 
@@ -423,9 +423,9 @@ class Block:
                 after, reply = voted.replica, voted.reply
         file = said.file or (None if self.files is None else self.files.file)
         assert file is not None, "it is open until the replica takes no more writes"
-        return RecordStep(request, step, file, said, after, reply)
+        return RecordedRequest(request, step, file, said, after, reply)
 
-    def end(self, begun: RecordStep, error: PaxosBlockError | None) -> Reply:
+    def end(self, begun: RecordedRequest, error: PaxosBlockError | None) -> Reply:
         """End a step; return the reply, which may leave now. Raises `error`, if its records may not
         be durable."""
         before, old = self.replica, self.files

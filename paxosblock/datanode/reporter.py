@@ -34,7 +34,7 @@ from paxosblock.api.reports import (
     StorageReport,
     Timeline,
 )
-from paxosblock.base.chance import CHANCE
+from paxosblock.base.jitter import JITTER
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.errors import (
@@ -453,7 +453,7 @@ class _NameNodeLink:
 
 def _spread(pause_s: float) -> float:
     """Shorten a pause a little, so that nodes that began together report at different times."""
-    return pause_s * CHANCE.uniform(1 - SPREAD, 1)
+    return pause_s * JITTER.uniform(1 - SPREAD, 1)
 
 
 class _Standing:

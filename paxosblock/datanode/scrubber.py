@@ -31,7 +31,7 @@ from paxosblock.datanode.volumes.volume import QUIET_S, Volume
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import is_shortage
 from paxosblock.host.logs import facts
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, StorageId
 

@@ -25,7 +25,7 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import DataNodeCounters
-from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.replica_reads import Reader
 from paxosblock.errors import PaxosBlockError, ProtocolError
 from paxosblock.net.streams.beats import BeatSender
 from paxosblock.net.streams.connection import FrameConnection

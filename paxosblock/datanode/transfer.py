@@ -27,7 +27,7 @@ from paxosblock.api.datanode import (
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.base.units import MIB
 from paxosblock.datanode.store.disk_format import FetchedChunks
-from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.throttle import Throttle
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.host.logs import facts
@@ -62,14 +62,14 @@ class Transfer:
     """The `Fetcher` of a DataNode."""
 
     def __init__(
-        self, *, pace: Pace | None = None, reserved_bytes: int = 0, access: Access = OPEN
+        self, *, pace: Throttle | None = None, reserved_bytes: int = 0, access: Access = OPEN
     ) -> None:
         """Connections are opened for each transfer: recoveries are rare.
 
         `pace` is that of copies to this node; they keep `reserved_bytes` of each volume free.
         `access` has the secret that holders and this node prove to each other.
         """
-        self._pace = pace or Pace()
+        self._pace = pace or Throttle()
         self._reserved_bytes = reserved_bytes
         self._access = access
         self._repairs = asyncio.Semaphore(MAX_TRANSFERS)

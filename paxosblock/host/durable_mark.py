@@ -64,7 +64,7 @@ def read_mark(disk: Disk, path: Path, form: MarkFormat) -> tuple[int, ...] | Non
     return numbers
 
 
-class Mark:
+class Watermark:
     """The mark of a log that is being written."""
 
     def __init__(

@@ -30,7 +30,7 @@ from paxosblock.api.status import (
     NameNodeStatus,
     NameNodeStatusRequest,
 )
-from paxosblock.base.chance import CHANCE
+from paxosblock.base.jitter import JITTER
 from paxosblock.config import NameNodeConfig, load_config
 from paxosblock.errors import (
     ConfigError,
@@ -419,7 +419,7 @@ class HeldPorts:
 
     def _hold_any(self, host: str) -> int:
         while True:
-            port = CHANCE.randrange(*_FREE)
+            port = JITTER.randrange(*_FREE)
             with contextlib.suppress(OSError):
                 self._bind(host, port, exclusive=True)
                 return port

@@ -54,7 +54,7 @@ from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
 from paxosblock.namenode.kv.rocks_table import ROCKS, check_apart
 from paxosblock.namenode.kv.table import Receiver, Table, pieces
-from paxosblock.namenode.raft.admission import Lineage
+from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access, Introduction, dialled

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Raw
 
-from paxosblock.api import care, files, fsck, leases, rebuild, reports, status
+from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.base.decoders import msgpack_decoder
@@ -25,14 +25,14 @@ from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
-from paxosblock.namenode.catalog import keys, namespace, safe_mode, transactions, tree
+from paxosblock.namenode.catalog import keys, manual_safe_mode, namespace, transactions, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.kv.interface import View
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.calls.rpc import RpcRouter
 
 LIST_LIMIT: Final = 1000
@@ -122,7 +122,7 @@ def _of_names(
     """Return a decision that is refused while an operator wants safe mode."""
 
     def decision(draft: Draft, request: R, context: Context) -> Slices[A]:
-        safe_mode.check_names_may_change(draft)
+        manual_safe_mode.check_names_may_change(draft)
         return decide(draft, request, context)
 
     return decision
@@ -341,14 +341,14 @@ CALLS: Final = (
         log=lambda request, status: facts(path=request.path, file=status.file_id),
     ),
     handled(
-        leases.RECOVER_LEASE,
+        lease_call.RECOVER_LEASE,
         handlers.recover_lease,
         by=By.LEADER_IN_STEPS,
         log=lambda request, recovery: facts(
             path=request.path, stuck=len(recovery.stuck), given_up=len(request.give_up)
         ),
     ),
-    handled(files.GET_FILE, handlers.get_file, check=checks.check_get_file),
+    handled(file_pages.GET_FILE, handlers.get_file, check=checks.check_get_file),
     handled(
         api.ADD_BLOCK,
         handlers.add_block,
@@ -430,7 +430,7 @@ CALLS: Final = (
     ),
     handled(care.BALANCE, operators.balance, check=checks.check_balance),
     handled(care.LEAVING, operators.leaving),
-    handled(fsck.CHECK_FILES, operators.check_files, check=checks.check_check_files),
+    handled(fsck_call.CHECK_FILES, operators.check_files, check=checks.check_check_files),
     handled(status.CLUSTER_STATUS, handlers.cluster_status),
     handled(
         status.SAFE_MODE,

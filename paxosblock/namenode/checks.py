@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import chain
 
 from paxosblock.api.care import REPLICATION_MAX, AdminState, Balance, SetAdminState
-from paxosblock.api.files import GetFile
-from paxosblock.api.fsck import CheckFiles
-from paxosblock.api.leases import (
+from paxosblock.api.file_pages import GetFile
+from paxosblock.api.fsck_call import CheckFiles
+from paxosblock.api.lease_call import (
     RecoverLease,
 )
 from paxosblock.api.namenode import (

@@ -20,10 +20,10 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.rocks_table import ROCKS
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import Receiver, Table, Tables, pieces
 from paxosblock.namenode.raft import member_folder, vote_file
-from paxosblock.namenode.raft.admission import Lineage
+from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
 from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
 

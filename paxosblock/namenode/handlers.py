@@ -9,8 +9,8 @@ from functools import partial
 
 import msgspec
 
-from paxosblock.api.files import FileView, GetFile
-from paxosblock.api.leases import LeaseRecovery, RecoverLease
+from paxosblock.api.file_pages import FileView, GetFile
+from paxosblock.api.lease_call import LeaseRecovery, RecoverLease
 from paxosblock.api.methods import Done
 from paxosblock.api.namenode import (
     NO_FILE,
@@ -63,7 +63,7 @@ from paxosblock.namenode.catalog.creating import Made, Placed
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.repeats import Decided
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import BlockState, StorageId, WriterId
 

@@ -204,7 +204,7 @@ async def join(folder: Path, peers: Peers) -> None:
         ProtocolError, CorruptionError: the catalog was changed on its way.
         NoSpaceError, StorageError: the disk refused; try again.
     """
-    from paxosblock.namenode.raft.admission import Lineage  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.folder_admission import Lineage  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.member_folder import begin_newborn, check_owner  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.planting import clear, plant  # noqa: PLC0415 - not needed alone

@@ -13,15 +13,15 @@ from paxosblock.api.care import (
     LeavingRequest,
     SetAdminState,
 )
-from paxosblock.api.fsck import CheckedFiles, CheckFiles
+from paxosblock.api.fsck_call import CheckedFiles, CheckFiles
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.catalog.draft import in_one
-from paxosblock.namenode.catalog.nodes import Change, Known
-from paxosblock.namenode.catalog.nodes import set_admin_state as decide
+from paxosblock.namenode.catalog.node_records import Change, Known
+from paxosblock.namenode.catalog.node_records import set_admin_state as decide
 from paxosblock.namenode.catalog.repeats import Decided
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 
 WORK_MAX = 2000
 """The most names and blocks that one call looks at."""

@@ -6,7 +6,7 @@ from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import OpenBlock
 from paxosblock.namenode.blocks.placement import Wish, is_placed_fresh
 from paxosblock.namenode.catalog.records import FileInode
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from paxosblock.protocol.chunk_log import acknowledged_before
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.invariants import invariant, invariants
-from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import (

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import (
     AdoptLog,
     AppendChunk,
@@ -22,7 +23,6 @@ from paxosblock.protocol.effects import (
     SyncChunks,
 )
 from paxosblock.protocol.invariants import invariants
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Create,
     Created,

@@ -12,8 +12,8 @@ import enum
 import msgspec
 from msgspec.structs import replace
 
+from paxosblock.protocol.chunk_log import acknowledged_before
 from paxosblock.protocol.invariants import invariant
-from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import Create, Created, Grant, Vote, Write
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

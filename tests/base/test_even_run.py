@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.even_run import AT_LEAST, SHORT_BYTES, TOGETHER_BYTES, EvenRun
 from paxosblock.base.units import KIB
-from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog
+from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog
 
 HEADER = b"\x00head\xff"
 GROUPS = 7

@@ -19,7 +19,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster, WriteOptions
 from paxosblock.cli.fs_bytes import COPYING
-from paxosblock.cli.progress import speed_text
+from paxosblock.cli.progress_bar import speed_text
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from tests.children import killed_at_the_end

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.fsck import CHECK_FILES, CheckFiles
+from paxosblock.api.fsck_call import CHECK_FILES, CheckFiles
 from paxosblock.api.namenode import BlockView
 from paxosblock.cli.text import counted
 from paxosblock.local.cluster_folder import ClusterFolder

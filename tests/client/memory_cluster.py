@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from paxosblock.api.care import AdminState
-from paxosblock.api.files import GET_FILE, PAGE_BLOCKS, FileView, GetFile
+from paxosblock.api.file_pages import GET_FILE, PAGE_BLOCKS, FileView, GetFile
 from paxosblock.api.methods import Done
 from paxosblock.api.namenode import (
     ADD_BLOCK,

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.api.files import FileView, GetFile
+from paxosblock.api.file_pages import FileView, GetFile
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.reading import blocks
-from paxosblock.client.reading.blocks import all_extents
+from paxosblock.client.reading import file_blocks
+from paxosblock.client.reading.file_blocks import all_extents
 from paxosblock.client.reading.length import Consistency, ReadableFile, whole_file
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
@@ -39,7 +39,7 @@ async def stored(data: bytes = DATA) -> AsyncIterator[tuple[MemoryCluster, Async
         yield cluster, fs
 
 
-async def look(core: ClientCore, path: str) -> ReadableFile:
+async def look(core: SharedSession, path: str) -> ReadableFile:
     return await whole_file(core, path, Consistency.QUORUM)
 
 
@@ -74,7 +74,7 @@ async def test_the_end_of_a_file_of_many_pages_takes_one_page_more() -> None:
 async def test_random_places_are_read_and_few_pages_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blocks, "PAGES_KEPT", 2)
+    monkeypatch.setattr(file_blocks, "PAGES_KEPT", 2)
     rng = random.Random(7)
     async with stored() as (cluster, fs), await fs.open("/a") as file:
         for _ in range(60):

@@ -31,7 +31,7 @@ from paxosblock import (
 )
 from paxosblock.api import transaction
 from paxosblock.base.settings import settings_of
-from paxosblock.client.fsspec.options import config_of
+from paxosblock.client.fsspec.storage_options import config_of
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ConfigError,

@@ -29,7 +29,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.protocol.log import ChunkLog, entry
+from paxosblock.protocol.chunk_log import ChunkLog, entry
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

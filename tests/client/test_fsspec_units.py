@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.fsspec.appending import Addition
+from paxosblock.client.fsspec.append_mode import Addition
 from paxosblock.client.fsspec.dropping import error_since
 from paxosblock.client.fsspec.info import ukey_of
-from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
+from paxosblock.client.fsspec.storage_options import config_of, options_of_url, path_of_url
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import ConfigError, UnavailableError
 from paxosblock.protocol.types import Durability

@@ -15,7 +15,7 @@ import pytest
 
 from paxosblock.api.namenode import DELETE, DeletePath, Deletion
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus
-from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import DeadlineError, NotLeaderError, UnavailableError
 from paxosblock.net.calls.leader_search import ALIVE_FOR_S, LOOKS_EVERY_S, SILENT_AFTER_S
 from paxosblock.net.calls.rpc import RpcClient

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, Self
 
-import paxosblock.client.blocking.background
+import paxosblock.client.blocking.loop_thread
 import paxosblock.client.blocking.sync
 import paxosblock.client.blocking.sync_base
 import paxosblock.client.blocking.sync_files
@@ -28,7 +28,7 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 CODE: Final = {
     threading.__file__,  # what we call there must stand it, too
-    paxosblock.client.blocking.background.__file__,
+    paxosblock.client.blocking.loop_thread.__file__,
     paxosblock.client.blocking.sync.__file__,
     paxosblock.client.blocking.sync_base.__file__,
     paxosblock.client.blocking.sync_files.__file__,

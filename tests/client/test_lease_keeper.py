@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from paxosblock.api.namenode import RENEW_LEASES, Renewed, RenewLeases
-from paxosblock.client.session import leases
-from paxosblock.client.session.leases import LeaseKeeper
-from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session import lease_keeper
+from paxosblock.client.session.lease_keeper import LeaseKeeper
+from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import NotReadyError
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import listen
@@ -74,7 +74,7 @@ def told(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 async def test_leases_that_cannot_be_renewed_are_told_once_and_so_is_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, leases.__name__)
+    caplog.set_level(logging.INFO, lease_keeper.__name__)
     namenode = NameNode()
     async with keeping(namenode):
         for trouble in (1, 2):
@@ -93,7 +93,7 @@ async def test_leases_that_cannot_be_renewed_are_told_once_and_so_is_the_end(
 async def test_what_lasts_is_told_again_after_ever_longer_times(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "WARN_AGAIN_S", 2 * INTERVAL_S)
+    monkeypatch.setattr(lease_keeper, "WARN_AGAIN_S", 2 * INTERVAL_S)
     async with keeping(NameNode()):
         await wait_until_async(lambda: len(told(caplog, logging.WARNING)) == 5)
     began_s, *times = [record.created for record in caplog.records]

@@ -18,7 +18,7 @@ from paxosblock.api.namenode import (
     Deletion,
 )
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
-from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,

@@ -15,7 +15,7 @@ import pytest
 
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.blocking.background import BackgroundLoop
+from paxosblock.client.blocking.loop_thread import BackgroundLoop
 from paxosblock.client.blocking.sync import Client, FileWriter
 from paxosblock.errors import (
     DeadlineError,
@@ -412,7 +412,7 @@ def test_an_interrupt_that_another_thread_gets_is_heard_while_work_goes_on() -> 
     # It wakes that thread only; one that comes just before a thread sleeps wakes none.
     script = """
 import asyncio, signal, threading
-from paxosblock.client.blocking.background import BackgroundLoop
+from paxosblock.client.blocking.loop_thread import BackgroundLoop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def work_for_ever():

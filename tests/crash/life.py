@@ -14,10 +14,10 @@ from typing import Any, Final
 from paxosblock.api.datanode import CreateAndWrite, Envelope, FetchChunks
 from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.acceptor import Acceptor
-from paxosblock.datanode.node import open_volumes
-from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.data_node import open_volumes
+from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.store import small_log, small_replicas
-from paxosblock.datanode.store.records import check_records
+from paxosblock.datanode.store.chunk_records import check_records
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import PaxosBlockError
@@ -42,7 +42,7 @@ from paxosblock.protocol.messages import (
     Vote,
     Write,
 )
-from paxosblock.protocol.register import Replica, Step
+from paxosblock.protocol.register import Replica, Transition
 from paxosblock.protocol.types import (
     BlockId,
     ChunkIndex,
@@ -485,7 +485,7 @@ class Life:
         left = asyncio.Event()
         waiting = len(writes)
 
-        def heard(write: Write, step: Step, reply: Vote | Nack) -> None:
+        def heard(write: Write, step: Transition, reply: Vote | Nack) -> None:
             nonlocal waiting
             self._heard(told, step, reply, write)
             waiting -= 1
@@ -512,7 +512,11 @@ class Life:
             await left.wait()
 
     def _heard(
-        self, told: Told, step: Step, reply: Reply | PaxosBlockError, request: Write | None = None
+        self,
+        told: Told,
+        step: Transition,
+        reply: Reply | PaxosBlockError,
+        request: Write | None = None,
     ) -> None:
         """Hold an answer against what was to be answered."""
         if self._ended.is_set():

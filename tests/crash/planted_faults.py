@@ -8,7 +8,7 @@ from typing import Final
 
 from paxosblock.datanode.store import load, small_log
 from paxosblock.datanode.store.small_log import SmallLog
-from paxosblock.datanode.store.small_segment import Segment
+from paxosblock.datanode.store.small_segment import SmallSegment
 from tests.lives.world import Changes, changed
 
 
@@ -21,7 +21,7 @@ def _counts_too_much() -> Changes:
     """A sync of the log of small replicas counts what was appended while it was under way."""
     note = SmallLog._note_synced
 
-    def note_all(self: SmallLog, number: int, segment: Segment, _end: int) -> None:
+    def note_all(self: SmallLog, number: int, segment: SmallSegment, _end: int) -> None:
         note(self, number, segment, segment.end)
 
     return ((SmallLog, "_note_synced", note_all),)

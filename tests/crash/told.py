@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.messages import Nack, Reply, Request
-from paxosblock.protocol.register import Replica, Step, restarted
+from paxosblock.protocol.register import Replica, Transition, restarted
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     NO_GENERATION,
@@ -62,7 +62,7 @@ class Told:
         """The replica, if all was answered."""
         return self.maybe[-1]
 
-    def send(self, request: Request) -> Step:
+    def send(self, request: Request) -> Transition:
         """Note that a request is on its way; return what it must do."""
         before = self.replica
         self.replacing |= gives_way(self.storage, before, request)
@@ -72,7 +72,7 @@ class Told:
             self.maybe.append(step.replica)
         return step
 
-    def hear(self, step: Step, reply: Reply | Exception) -> str:
+    def hear(self, step: Transition, reply: Reply | Exception) -> str:
         """Note the answer to a request of which `step` was expected; return what is wrong with it.
 
         A replica that damage may have cost may say that it is dead, and nothing else is excused.
@@ -151,7 +151,7 @@ class Told:
         self.tell_durable()
 
 
-def _on_the_way(before: Replica | None, step: Step) -> Iterator[Replica]:
+def _on_the_way(before: Replica | None, step: Transition) -> Iterator[Replica]:
     """Yield what a step may leave that is cut off: chunks that it appends come before it is
     decided. They are those of the writer of generation 0, and count as its own."""
     effect = step.effect

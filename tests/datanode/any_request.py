@@ -12,7 +12,7 @@ from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import UnavailableError
 from paxosblock.protocol import register
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.messages import (
     Create,
     Delete,
@@ -25,7 +25,7 @@ from paxosblock.protocol.messages import (
     Request,
     Write,
 )
-from paxosblock.protocol.register import Replica, Step
+from paxosblock.protocol.register import Replica, Transition
 from paxosblock.protocol.types import (
     BlockId,
     ChunkIndex,
@@ -87,7 +87,7 @@ def says_corrupt(reply: Reply) -> bool:
     return isinstance(reply, Nack) and reply.reason is Reason.CORRUPT
 
 
-def expected(storage: StorageId, replica: Replica | None, request: Request) -> Step:
+def expected(storage: StorageId, replica: Replica | None, request: Request) -> Transition:
     """Return what `protocol.register` alone makes of a request at a node with a `DecidedHolder`."""
     step = _answered(storage, replica, request)
     if gives_way(storage, replica, request):
@@ -96,7 +96,7 @@ def expected(storage: StorageId, replica: Replica | None, request: Request) -> S
     return step
 
 
-def _answered(storage: StorageId, replica: Replica | None, request: Request) -> Step:
+def _answered(storage: StorageId, replica: Replica | None, request: Request) -> Transition:
     supplied: tuple[ChunkName, ...] = ()
     if isinstance(request, RecoveryWrite | Finalize):
         supplied = sent(request, register.wanted(storage, replica, request))

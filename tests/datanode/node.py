@@ -13,7 +13,7 @@ from pathlib import Path
 from paxosblock.api.datanode import Control, Envelope, StorageAddress
 from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.acceptor import Acceptor
-from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.datanode.volumes.group_commit import GroupCommit

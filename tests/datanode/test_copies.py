@@ -13,9 +13,9 @@ import pytest
 from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, ReadBytes, StorageAddress
 from paxosblock.base.units import MIB
 from paxosblock.datanode.acceptor import Acceptor
-from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.transfer import MAX_COPIES, MAX_KEPT, Transfer
-from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.throttle import Throttle
 from paxosblock.datanode.volumes.volume import SERVED_S
 from paxosblock.errors import NoSpaceError, UnavailableError
 from paxosblock.host.disk import Disk
@@ -217,7 +217,7 @@ async def test_a_recovery_may_use_the_reserve(tmp_path: Path) -> None:
 
 
 async def test_what_is_taken_together_keeps_to_the_pace() -> None:
-    loop, pace = asyncio.get_running_loop(), Pace(1000)
+    loop, pace = asyncio.get_running_loop(), Throttle(1000)
     begun_s = loop.time()
     await asyncio.gather(*(pace.take(50) for _ in range(5)))
     assert loop.time() - begun_s >= 0.19  # the time of all but the last
@@ -225,7 +225,11 @@ async def test_what_is_taken_together_keeps_to_the_pace() -> None:
 
 def test_while_others_are_let_by_copies_are_slower_and_never_stand_still() -> None:
     busy = True
-    paces = [Pace(64 * MIB, lambda: busy), Pace(2 * MIB, lambda: busy), Pace(1000, lambda: busy)]
+    paces = [
+        Throttle(64 * MIB, lambda: busy),
+        Throttle(2 * MIB, lambda: busy),
+        Throttle(1000, lambda: busy),
+    ]
     assert [pace.bytes_per_s for pace in paces] == [16 * MIB, MIB, 1000]
     busy = False
     assert [pace.bytes_per_s for pace in paces] == [64 * MIB, 2 * MIB, 1000]
@@ -254,7 +258,7 @@ async def test_a_client_that_writes_or_reads_is_served_before_copies_and_a_copy_
 async def test_the_target_of_copies_keeps_to_its_pace(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with beside(tmp_path, Holder(whole())) as (target, address):
-        transfer = Transfer(pace=Pace(10 * SIZE_BYTES))
+        transfer = Transfer(pace=Throttle(10 * SIZE_BYTES))
         begun_s = loop.time()
         for _ in range(3):
             draft = await transfer.fetch(target.volumes[0], copy(), range(CHUNKS), (address,))
@@ -269,7 +273,7 @@ async def test_the_source_of_copies_keeps_to_its_pace_and_sends_others_at_once(
     async with running(tmp_path) as source:
         await source.create()
         await source.write(1)
-        copies = Pace(1000)
+        copies = Throttle(1000)
         reader = Reader(source.acceptor, max_read_bytes=1 << 20, copies=copies)
         asked = FetchChunks(BLOCK, source.storage, (Generation(0),), 0, 1, copy=True)
         begun_s = loop.time()
@@ -284,7 +288,7 @@ async def test_a_holder_sends_a_second_of_its_pace_at_a_time_for_a_copy(tmp_path
     async with running(tmp_path) as source:
         await source.create()
         await source.write(4)
-        reader = Reader(source.acceptor, max_read_bytes=1 << 20, copies=Pace(250))
+        reader = Reader(source.acceptor, max_read_bytes=1 << 20, copies=Throttle(250))
 
         async def sent(start: int, *, paced: bool) -> int:
             asked = FetchChunks(BLOCK, source.storage, (Generation(0),), start, 4, paced)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.node import open_volumes
+from paxosblock.datanode.data_node import open_volumes
 from paxosblock.datanode.store.disk_format import LoadedReplicas
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.open_file import OpenFile

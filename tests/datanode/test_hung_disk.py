@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.datanode.volumes.disk_probe import LATE_S, DiskProbe
 from paxosblock.datanode.volumes.hung_disk import ASKED_AFTER_S, LONGEST_STEP_S, Standstill
-from paxosblock.datanode.volumes.look import LATE_S, Look
 from paxosblock.net.streams.beats import beat_wish
 from tests.datanode.node import frame, running
 from tests.datanode.test_served_stream import stream_to
@@ -94,7 +94,7 @@ async def test_beats_say_that_a_disk_hangs_and_nothing_of_one_that_is_slow(tmp_p
 async def test_a_volume_whose_disk_hangs_reports_no_room_until_it_answers(tmp_path: Path) -> None:
     disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
-        look = Look(node.volumes[0], reserved_bytes=0, hung_after_s=HELD)
+        look = DiskProbe(node.volumes[0], reserved_bytes=0, hung_after_s=HELD)
         await node.create()
         assert (await look.report()).free_bytes
         disk.breaks(Fault(SYNCS, delay_s=HELD))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.volumes import look as look_module
-from paxosblock.datanode.volumes.look import Look
+from paxosblock.datanode.volumes import disk_probe as look_module
+from paxosblock.datanode.volumes.disk_probe import DiskProbe
 from paxosblock.protocol.messages import LastVote, Vote
 from tests.datanode.node import Node, frame, running
 from tests.disks.faults import HELD, Fault
@@ -21,9 +21,11 @@ HUNG_AFTER_S = 0.2
 
 
 @asynccontextmanager
-async def looking(node: Node) -> AsyncIterator[list[Look]]:
+async def looking(node: Node) -> AsyncIterator[list[DiskProbe]]:
     """The looks at all volumes of `node`."""
-    looks = [Look(volume, reserved_bytes=0, hung_after_s=HUNG_AFTER_S) for volume in node.volumes]
+    looks = [
+        DiskProbe(volume, reserved_bytes=0, hung_after_s=HUNG_AFTER_S) for volume in node.volumes
+    ]
     try:
         yield looks
     finally:
@@ -42,7 +44,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_module, "LATE_S", 0.1)
 
 
-async def sound(look: Look) -> StorageReport:
+async def sound(look: DiskProbe) -> StorageReport:
     """Look until the volume has answered."""
 
     async def answered() -> StorageReport | None:
@@ -83,7 +85,7 @@ async def test_a_volume_that_is_late_gets_no_new_blocks_and_has_not_failed(
 ) -> None:
     disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
-        look = Look(node.volumes[0], reserved_bytes=0, hung_after_s=3600)
+        look = DiskProbe(node.volumes[0], reserved_bytes=0, hung_after_s=3600)
         await sound(look)
         disk.breaks(hanging(tmp_path))
 
@@ -122,5 +124,5 @@ async def test_a_failure_that_others_meet_is_told_while_the_look_hangs(tmp_path:
         disk.mend()
 
 
-async def _reported(look: Look, what: str) -> bool:
+async def _reported(look: DiskProbe, what: str) -> bool:
     return what in (await look.report()).failed

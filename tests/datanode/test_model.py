@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import FetchChunks
 from paxosblock.base.checksum import crc32c
+from paxosblock.datanode.store.chunk_records import check_records
 from paxosblock.datanode.store.layout import CURRENT, RBW
-from paxosblock.datanode.store.records import check_records
-from paxosblock.datanode.volumes.snapshot import PREVIOUS, roll_back
+from paxosblock.datanode.volumes.volume_snapshot import PREVIOUS, roll_back
 from paxosblock.host.disk import OsDisk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.protocol import register

@@ -34,7 +34,7 @@ from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net.calls import control
 from paxosblock.net.wire import FrameKind, Header, decode_error
-from paxosblock.protocol.log import read_entries
+from paxosblock.protocol.chunk_log import read_entries
 from paxosblock.protocol.messages import (
     Delete,
     Deleted,

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
-from paxosblock.datanode import reads
+from paxosblock.datanode import replica_reads
 from paxosblock.datanode.checked_pieces import PIECE_BYTES
-from paxosblock.datanode.reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
+from paxosblock.datanode.replica_reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.host.disk import FileHandle, OsDisk
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
-from paxosblock.protocol.log import ENTRY_BYTES, read_entries
+from paxosblock.protocol.chunk_log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import (
     Delete,
     Deleted,
@@ -244,7 +244,7 @@ async def test_how_many_chunks_go_into_one_reply_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MAX_CHUNKS * (HEADER_BYTES + ENTRY_BYTES) <= MIB
-    monkeypatch.setattr(reads, "MAX_CHUNKS", 3)
+    monkeypatch.setattr(replica_reads, "MAX_CHUNKS", 3)
     async with running(tmp_path) as node:
         version = await small_chunks(node, [b"a"] * 5)
         assert await read(node, 1, 10_000, version) == (Served(1, 1, 3), b"aaa")
@@ -373,7 +373,7 @@ async def test_a_finalized_file_is_opened_by_its_first_reader_and_stays_open(
 async def test_only_the_files_that_were_read_last_stay_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads, "MAX_OPEN_FILES", 2)
+    monkeypatch.setattr(replica_reads, "MAX_OPEN_FILES", 2)
     async with running(tmp_path) as node:
         blocks = [BlockId(number) for number in (11, 12, 13)]
         for block in blocks:

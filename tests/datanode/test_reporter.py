@@ -29,7 +29,7 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.data_node import DataNode, open_volumes
 from paxosblock.datanode.reporter import REFUSES
 from paxosblock.datanode.store.identity import enter_cluster, give_identity, read_identity
 from paxosblock.errors import (

@@ -9,9 +9,9 @@ import pytest
 
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.reports import Heartbeat, Register
-from paxosblock.datanode.node import DataNode
+from paxosblock.datanode.data_node import DataNode
 from paxosblock.datanode.store.layout import CURRENT
-from paxosblock.datanode.volumes.snapshot import PREVIOUS, finalize, is_kept, roll_back
+from paxosblock.datanode.volumes.volume_snapshot import PREVIOUS, finalize, is_kept, roll_back
 from paxosblock.errors import NotReadyError
 from paxosblock.host.disk import OsDisk
 from paxosblock.protocol.messages import Finalized, Nack, Read

@@ -16,9 +16,9 @@ import pytest
 
 from paxosblock.base.units import GIB
 from paxosblock.datanode.scrubber import Scrubber
+from paxosblock.datanode.store.chunk_records import check_records
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.layout import ReplicaFiles
-from paxosblock.datanode.store.records import check_records
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.register import Replica

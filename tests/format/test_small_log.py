@@ -20,7 +20,7 @@ from paxosblock.datanode.store.small_log import SegmentRemoved, SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
 from paxosblock.datanode.store.small_segment import HEADER_BYTES, RecordKind
 from paxosblock.datanode.volumes import write_out
-from paxosblock.datanode.volumes.snapshot import roll_back
+from paxosblock.datanode.volumes.volume_snapshot import roll_back
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
 from paxosblock.host.disk import FileHandle
 from paxosblock.net.wire import HEADER_BYTES as FRAME_HEADER_BYTES

@@ -19,7 +19,7 @@ from paxosblock.datanode.store.identity import (
     read_identity,
 )
 from paxosblock.datanode.volumes.cursor import SCRUB
-from paxosblock.datanode.volumes.snapshot import (
+from paxosblock.datanode.volumes.volume_snapshot import (
     PREVIOUS,
     ROLLBACK,
     finalize,

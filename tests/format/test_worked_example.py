@@ -15,7 +15,7 @@ from paxosblock.datanode.store.layout import FOLDERS
 from paxosblock.datanode.store.meta import Metadata, decode_metadata, describe
 from paxosblock.datanode.volumes.cursor import Cursor, decode_cursor
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     BlockId,

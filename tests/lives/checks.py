@@ -15,9 +15,9 @@ from pathlib import Path
 
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.store.chunk_records import record_start
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.layout import ReplicaFiles
-from paxosblock.datanode.store.records import record_start
 from paxosblock.datanode.store.small_log import SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
 from paxosblock.datanode.store.small_segment import RECORD_BYTES, RecordPosition
@@ -25,8 +25,8 @@ from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.namenode.kv.interface import View
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState, StorageId
 from tests.disks.power_cut import File
 from tests.disks.simulated import SimulatedDisk

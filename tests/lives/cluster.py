@@ -17,9 +17,9 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
-from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.data_node import DataNode, open_volumes
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.calls.rpc import RpcRouter
 from tests.disks.faults import CALLS, Fault
 from tests.disks.simulated import SimulatedDisk

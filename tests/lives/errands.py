@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import Final, Protocol
 
 from paxosblock.api.care import LEAVING, LeavingRequest
-from paxosblock.api.fsck import CHECK_FILES, CheckFiles
-from paxosblock.api.leases import RECOVER_LEASE, RecoverLease
+from paxosblock.api.fsck_call import CHECK_FILES, CheckFiles
+from paxosblock.api.lease_call import RECOVER_LEASE, RecoverLease
 from paxosblock.api.namenode import GET_BLOCK, BlockRequest
 from paxosblock.api.status import (
     CLUSTER_STATUS,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.errors import CorruptionError
-from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.raft_node import RaftNode
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.lives.namenodes import RAFT, Seat

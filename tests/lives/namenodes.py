@@ -18,10 +18,10 @@ from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore, View
 from paxosblock.namenode.kv.snapshot import Snapshot, load_snapshot
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import Receiver
-from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.namenode.raft.admission import Lineage
+from paxosblock.namenode.name_node import NameNode, over_rpc
+from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.planting import plant

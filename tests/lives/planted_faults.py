@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.reports import Timeline
-from paxosblock.client.session.leases import Fence
+from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.errors import FencedError
-from paxosblock.namenode.blocks import replicas, reports
+from paxosblock.namenode.blocks import block_reports, replicas
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
 from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
@@ -37,7 +37,7 @@ def _deletes_at_members() -> Changes:
             return Judgement(Verdict.DELETE, "planted", record.finalized_generation)
         return found
 
-    return ((reports, "judge", judge),)
+    return ((block_reports, "judge", judge),)
 
 
 def _copies_count_at_once() -> Changes:

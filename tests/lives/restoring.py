@@ -16,7 +16,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from paxosblock.api.fsck import CHECK_FILES, CheckFiles, Condition, Finding
+from paxosblock.api.fsck_call import CHECK_FILES, CheckFiles, Condition, Finding
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.api.status import (
     CLUSTER_STATUS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paxosblock.datanode.store.records import record_start
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.datanode.store.chunk_records import record_start
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.types import ChunkIndex, ChunkName
 from tests.disks.power_cut import File, Wrote
 from tests.lives.checks import kept_chunks

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.small_index import NOWHERE
 from paxosblock.datanode.store.small_segment import HEADER_BYTES, RECORD_BYTES
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.checks import Held, is_told
 from tests.lives.cluster import Machine

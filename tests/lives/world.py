@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from paxosblock.base.chance import CHANCE
-from paxosblock.client.session import core, transport
+from paxosblock.base.jitter import JITTER
+from paxosblock.client.session import shared_session, transport
 from paxosblock.client.writing import next_block
 from paxosblock.datanode.store import file_store, open_file, small_log
 from paxosblock.datanode.volumes import volume
@@ -214,7 +214,7 @@ def _simulated(world: World) -> Iterator[None]:
         (small_log, "SEGMENT_BYTES", SEGMENT_BYTES),
         (stream_calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
-        (core, "RpcClient", lambda _access: SimulatedRpc(world.network)),
+        (shared_session, "RpcClient", lambda _access: SimulatedRpc(world.network)),
         (time, "monotonic", lambda: world.loop.now),
         (time, "time", world.wall_s),
         (time, "time_ns", lambda: int(world.wall_s() * 1e9)),
@@ -233,8 +233,8 @@ def _drawn_from(seed: int) -> Iterator[None]:
         def __init__(self, seed: Any = None) -> None:
             super().__init__(rng.random() if seed is None else seed)
 
-    before = CHANCE.getstate()
-    CHANCE.seed(seed)
+    before = JITTER.getstate()
+    JITTER.seed(seed)
     changes: Changes = (
         (uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4)),
         (os, "urandom", rng.randbytes),
@@ -245,7 +245,7 @@ def _drawn_from(seed: int) -> Iterator[None]:
         with changed(changes):
             yield
     finally:
-        CHANCE.setstate(before)
+        JITTER.setstate(before)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from paxosblock.datanode.volumes import snapshot
+from paxosblock.datanode.volumes import volume_snapshot
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.checks import Held
 from tests.lives.cluster import Machine
@@ -111,14 +111,14 @@ class WrongFlags:
             return held.machine is machine
 
         if self.rng.random() < 0.5 or not self.life._may_lose(mine):
-            snapshot.finalize(machine.disk, machine.folders)
+            volume_snapshot.finalize(machine.disk, machine.folders)
             self.life.counts["upgrades finalized"] += 1
             return
         self._volumes.kill(machine)
         self.life._happens("DataNode rolled back", machine.name)
         self.life.checker.loses(mine)
         machine.strange = True
-        snapshot.roll_back(machine.disk, machine.folders)
+        volume_snapshot.roll_back(machine.disk, machine.folders)
         self.life.cluster.start(machine)
         self.life.checker.rebase()
         end_s = self.life.loop.now + REFUSED_FOR_S

@@ -6,7 +6,7 @@ import asyncio
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, StorageError
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from tests.memory_table import MemoryTable
 
 

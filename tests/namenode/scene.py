@@ -48,7 +48,7 @@ from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.namenode.kv.interface import KeyValueStore
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,

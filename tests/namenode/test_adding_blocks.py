@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     FINALIZE_BLOCK,

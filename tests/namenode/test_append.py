@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     APPEND,

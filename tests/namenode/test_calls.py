@@ -7,7 +7,16 @@ from collections import Counter
 
 import pytest
 
-from paxosblock.api import care, files, fsck, leases, namenode, rebuild, reports, status
+from paxosblock.api import (
+    care,
+    file_pages,
+    fsck_call,
+    lease_call,
+    namenode,
+    rebuild,
+    reports,
+    status,
+)
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     DELETE,
@@ -25,21 +34,21 @@ from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.host.logs import LineFormatter
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.calls import CALLS, By, Service, handled
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.calls.rpc import RpcRouter
 from tests.namenode.scene import Scene, new_scene
 
 
 def described() -> set[str]:
     """The calls that the API describes."""
-    homes = (care, files, fsck, leases, namenode, rebuild, reports, status)
+    homes = (care, file_pages, fsck_call, lease_call, namenode, rebuild, reports, status)
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}
 
 
 def test_each_call_of_the_api_is_one_row() -> None:
     rows = Counter(call.method.name for call in CALLS)
-    assert set(rows) == described() - {NAMENODE_STATUS.name}  # needs the engine: a row of server.py
+    assert set(rows) == described() - {NAMENODE_STATUS.name}
     assert set(rows.values()) == {1}
 
 

@@ -20,8 +20,8 @@ from paxosblock.namenode.catalog.records import (
 )
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Edit, Versioned
-from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.name_node import NameNode
 from tests.memory_table import MemoryTable
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     CLOSE_FILE,
@@ -46,7 +46,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.blocks.queues import CALLS_AT_ONCE
 from paxosblock.namenode.housekeeper import RETRY_S
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.messages import Create, Delete, Finalize, Nack
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
     ADD_BLOCK,

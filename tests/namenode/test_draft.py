@@ -11,7 +11,7 @@ from paxosblock.namenode.catalog.draft import Draft, inode_of
 from paxosblock.namenode.catalog.namespace import root
 from paxosblock.namenode.catalog.records import encode
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from tests.memory_table import MemoryTable
 
 KEYS = st.sampled_from([bytes([letter]) for letter in b"abcdefgh"])

@@ -8,9 +8,9 @@ import pytest
 
 from paxosblock.errors import CorruptionError
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.kv import mark
+from paxosblock.namenode.kv import journal_watermark
 from paxosblock.namenode.kv.journal import Journal, replay
-from paxosblock.namenode.kv.mark import DurableMark, read_mark
+from paxosblock.namenode.kv.journal_watermark import JournalWatermark, read_mark
 
 SEGMENT_BYTES = 400
 ENTRIES = 40
@@ -79,7 +79,7 @@ def test_a_folder_without_a_mark_that_checks_opens_and_gets_one(
 ) -> None:
     """As an older version leaves it, or a power cut while the mark was written."""
     killed(tmp_path)
-    file = tmp_path / mark.NAME
+    file = tmp_path / journal_watermark.NAME
     data = file.read_bytes()
     match damage:
         case "removed":
@@ -98,7 +98,7 @@ def test_a_folder_without_a_mark_that_checks_opens_and_gets_one(
 
 
 def test_the_bytes_of_a_mark(tmp_path: Path) -> None:
-    DurableMark(OsDisk(), tmp_path, 0x1234).close()
+    JournalWatermark(OsDisk(), tmp_path, 0x1234).close()
     expected = bytes.fromhex("50424b4d 41524b31  00000000 00001234")
-    assert (tmp_path / mark.NAME).read_bytes()[:16] == expected
-    assert len((tmp_path / mark.NAME).read_bytes()) == 20
+    assert (tmp_path / journal_watermark.NAME).read_bytes()[:16] == expected
+    assert len((tmp_path / journal_watermark.NAME).read_bytes()) == 20

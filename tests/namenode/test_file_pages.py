@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from paxosblock.api.files import GET_FILE, PAGE_BLOCKS, GetFile
+from paxosblock.api.file_pages import GET_FILE, PAGE_BLOCKS, GetFile
 from paxosblock.api.namenode import (
     NO_BLOCK,
     AppendFile,
@@ -29,7 +29,7 @@ from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import decode_place
 from paxosblock.namenode.catalog.tree import Located
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.loops import turns_beside
 from tests.memory_table import MemoryTable

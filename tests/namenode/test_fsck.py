@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.api.fsck import CheckedFiles, Condition, FsckCursor
+from paxosblock.api.fsck_call import CheckedFiles, Condition, FsckCursor
 from paxosblock.api.namenode import DeletePath, MakeDirectories
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication import fsck

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.namenode.kv import mark
+from paxosblock.namenode.kv import journal_watermark
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import FolderLimits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Edit, Versioned
@@ -210,7 +210,7 @@ def test_a_flipped_bit_in_what_a_later_write_proved_durable_is_refused() -> None
             broken[bit // 8] ^= 1 << bit % 8
             refused += is_refused({**files, path: bytes(broken)}, path, workload)
     # A durable mark that does not check is one that was being written.
-    promised = [data for path, data in files.items() if path.name != mark.NAME]
+    promised = [data for path, data in files.items() if path.name != journal_watermark.NAME]
     total = sum(len(range(0, len(data) * 8, 7)) for data in promised)
     last_mark = 36 * 8 // 7 + 1  # the mark of the clean close itself may pass for a torn tail
     assert refused >= total - last_mark

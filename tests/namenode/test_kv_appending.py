@@ -17,11 +17,11 @@ from paxosblock.base.checksum import Buffer
 from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, FileHandle, OsDisk
 from paxosblock.host.kernel_syncs import Done, KernelSyncs
-from paxosblock.namenode.kv.appending import Appending
+from paxosblock.namenode.kv.append_file import Appending
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.kv.journal import LOOP_BYTES, Journal, replay
-from paxosblock.namenode.kv.mark import read_mark
+from paxosblock.namenode.kv.journal_watermark import read_mark
 
 SEGMENT_BYTES = 1000
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sortedcontainers import SortedDict
 
-from paxosblock.namenode.kv import state
+from paxosblock.namenode.kv import state_machine
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -23,7 +23,7 @@ from paxosblock.namenode.kv.interface import (
     prefix_range,
 )
 from paxosblock.namenode.kv.snapshot import Snapshot
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
 from tests import memory_table
 from tests.memory_table import MemoryTable
@@ -209,7 +209,7 @@ def test_a_long_entry_applied_in_slices_is_seen_as_a_whole_or_not_at_all(
         machine.apply(machine.revision + 1, before)
     index, map_before = sliced.revision + 1, list(sliced.scan(*EVERYTHING))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (state, memory_table):
+        for module in (state_machine, memory_table):
             patch.setattr(module, "SLICE_KEYS", slice_keys)
         for _, _ in zip(range(given_up_after), sliced.apply_in_slices(index, change), strict=False):
             assert list(sliced.scan(*EVERYTHING)) == map_before
@@ -275,7 +275,7 @@ def test_no_slice_of_a_long_entry_is_longer_than_another(monkeypatch: pytest.Mon
         slices.append(CountedMap.work)
     assert machine.revision == 2
     assert max(after - before for before, after in pairwise(slices)) <= SLICE_KEYS
-    looking = count + 500 * state.EMPTY_KEYS
+    looking = count + 500 * state_machine.EMPTY_KEYS
     assert len(slices) > (looking + len(change.deletes) + len(change.puts)) / SLICE_KEYS - 2
 
 

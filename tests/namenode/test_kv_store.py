@@ -39,7 +39,7 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
 )
 from paxosblock.namenode.kv.rocks_table import open_rocks
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import OpenTable
 from tests.disks.faults import HELD, SYNCS, WRITES, Fault
 from tests.disks.simulated import SimulatedDisk

@@ -25,7 +25,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.host.disk import OsDisk, Room
-from paxosblock.namenode.kv import gaps, rocks_options, rocks_table, state
+from paxosblock.namenode.kv import empty_ranges, rocks_options, rocks_table, state_machine
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import FolderLimits, open_store
@@ -40,7 +40,7 @@ from paxosblock.namenode.kv.interface import (
     prefix_range,
 )
 from paxosblock.namenode.kv.rocks_table import RocksTable
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
 from tests import memory_table
 from tests.disks.cut_short import CutShort
@@ -99,11 +99,11 @@ def test_both_tables_give_the_same_answers_whatever_the_log(
 ) -> None:
     """Also when a long entry is applied in slices, when keys leave the cache, and after a flush."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (state, memory_table, rocks_table):
+        for module in (state_machine, memory_table, rocks_table):
             patch.setattr(module, "SLICE_KEYS", 2)
         patch.setattr(rocks_table, "CACHED_KEYS", cached)
-        patch.setattr(gaps, "OWNER_BYTES", owner_bytes)
-        patch.setattr(gaps, "EMPTY_MAX", 2)
+        patch.setattr(empty_ranges, "OWNER_BYTES", owner_bytes)
+        patch.setattr(empty_ranges, "EMPTY_MAX", 2)
         ours, theirs = StateMachine(MemoryTable()), StateMachine(new_table(new_path()))
         with closing(theirs):
             for index, (edit, in_slices, flushed) in enumerate(log, 1):

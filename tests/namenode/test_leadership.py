@@ -48,8 +48,8 @@ from paxosblock.namenode.blocks.recoverer import PATIENCE_FIRST_S
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
-from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.name_node import NameNode
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.memory_table import MemoryTable

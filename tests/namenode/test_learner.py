@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from paxosblock.api.fsck import CHECK_FILES, CheckFiles, Condition
+from paxosblock.api.fsck_call import CHECK_FILES, CheckFiles, Condition
 from paxosblock.api.namenode import (
     APPEND,
     FINALIZE_BLOCK,
@@ -32,7 +32,7 @@ from paxosblock.namenode.catalog import learning
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId

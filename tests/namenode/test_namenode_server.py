@@ -16,7 +16,7 @@ from typing import TypeVar
 import aiohttp
 import pytest
 
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     ADD_BLOCK,
@@ -62,7 +62,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     ProtocolError,
 )
-from paxosblock.namenode import server
+from paxosblock.namenode import namenode_server
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
 from tests.namenode.cluster import CHUNK_BYTES, acceptors
@@ -114,7 +114,9 @@ class Remote:
 async def remote(tmp_path: Path) -> AsyncIterator[Remote]:
     async with AsyncExitStack() as stack:
         namenode = await stack.enter_async_context(
-            server.running(CONFIG, listen="127.0.0.1:0", path=tmp_path / "nn", node_id="nn")
+            namenode_server.running(
+                CONFIG, listen="127.0.0.1:0", path=tmp_path / "nn", node_id="nn"
+            )
         )
         address = namenode.address
         client = await stack.enter_async_context(RpcClient())
@@ -271,7 +273,7 @@ async def test_bad_requests_get_one_line_that_names_the_mistake(remote: Remote) 
 
 async def test_without_datanodes_a_block_finds_no_place(tmp_path: Path) -> None:
     async with (
-        server.running(CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn") as node,
+        namenode_server.running(CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn") as node,
         RpcClient() as client,
     ):
         remote = Remote(node.address, client, {})
@@ -287,13 +289,13 @@ async def test_a_restarted_namenode_remembers_files_and_asks_datanodes_to_regist
         client = await stack.enter_async_context(RpcClient())
         (acceptor,) = acceptors("s1").values()
         node = await stack.enter_async_context(serving(acceptor))
-        async with server.running(
+        async with namenode_server.running(
             CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn"
         ) as namenode:
             await node.register(client, namenode.address)
             first = Remote(namenode.address, client, {acceptor.storage: node})
             view = await first.new_block("/f", (2,))
-        async with server.running(
+        async with namenode_server.running(
             CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn"
         ) as namenode:
             address = namenode.address
@@ -309,13 +311,15 @@ async def test_a_restarted_namenode_remembers_files_and_asks_datanodes_to_regist
 
 async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, remote: Remote) -> None:
     with pytest.raises(ConfigError, match=f"cannot listen at {remote.namenode}"):
-        async with server.running(CONFIG, listen=remote.namenode, path=tmp_path / "b", node_id="b"):
+        async with namenode_server.running(
+            CONFIG, listen=remote.namenode, path=tmp_path / "b", node_id="b"
+        ):
             pass
 
 
 async def test_a_folder_in_use_is_a_clear_error(tmp_path: Path, remote: Remote) -> None:
     with pytest.raises(ConfigError, match="in use"):
-        async with server.running(
+        async with namenode_server.running(
             CONFIG, listen="127.0.0.1:0", path=tmp_path / "nn", node_id="other"
         ):
             pass
@@ -325,7 +329,7 @@ SERVE = """
 import asyncio, sys
 from pathlib import Path
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode.server import serve
+from paxosblock.namenode.namenode_server import serve
 path = Path(sys.argv[1])
 asyncio.run(serve(NameNodeConfig(), listen="127.0.0.1:0", path=path, node_id="nn"))
 """

@@ -38,7 +38,7 @@ from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
 )
-from paxosblock.namenode.node import WARM_UP_HEARTBEATS
+from paxosblock.namenode.name_node import WARM_UP_HEARTBEATS
 from paxosblock.protocol.messages import Write
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

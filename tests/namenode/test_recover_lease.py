@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.api.leases import (
+from paxosblock.api.lease_call import (
     RECOVER_LEASE,
     GiveUp,
     MemberAnswer,

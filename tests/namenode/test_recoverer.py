@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import DELETE, GET_BLOCK, SEAL_BLOCK, BlockRequest, DeletePath
 from paxosblock.api.status import EXPLAIN
 from paxosblock.config import NameNodeConfig

@@ -47,7 +47,7 @@ from paxosblock.namenode.catalog import keys, reopening
 from paxosblock.namenode.catalog.records import FileInode, NodeRecord
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Versioned
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize, RecoveryWrite, Write

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, LAST_BLOCK, BlockRange, BlockReport
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.blocks import reports
-from paxosblock.namenode.blocks.reports import SLICE
+from paxosblock.namenode.blocks import block_reports
+from paxosblock.namenode.blocks.block_reports import SLICE
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize
@@ -101,7 +101,7 @@ async def test_the_more_replicas_there_are_the_later_the_next_full_report_is_wan
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene, records = case
-    monkeypatch.setattr(reports, "REPORTED_PER_S", 5)
+    monkeypatch.setattr(block_reports, "REPORTED_PER_S", 5)
     middle = records[2].block
     pages = (BlockRange(NO_BLOCK, middle), BlockRange(middle, LAST_BLOCK))
     answers = [await scene.service.call(BLOCK_REPORT, scene.written("s1", page)) for page in pages]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.namenode import (
     ADD_BLOCK,

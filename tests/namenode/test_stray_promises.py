@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from paxosblock.api.leases import RECOVER_LEASE, RecoverLease
+from paxosblock.api.lease_call import RECOVER_LEASE, RecoverLease
 from paxosblock.api.namenode import BlockView
 from paxosblock.config import NameNodeConfig
 from paxosblock.protocol.messages import LastVote, Nack, NextGS

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from paxosblock.errors import NotFoundError, OutcomeUnknownError
+from paxosblock.namenode.catalog.member_batches import TOGETHER_MAX
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.namenode.catalog.together import TOGETHER_MAX
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.namenode.memory_store import MemoryStore

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.datanode import FindChunk, FoundChunk
-from paxosblock.api.files import GetFile
+from paxosblock.api.file_pages import GetFile
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
     CLOSE_FILE,

@@ -1,4 +1,4 @@
-"""Coroutines that go on without a task (steps.py)."""
+"""Coroutines that go on without a task (inline_coroutines.py)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any
 
-from paxosblock.net.calls.steps import Steps
+from paxosblock.net.calls.inline_coroutines import InlineCoroutine
 from tests.loops import on_both_loops
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
 
-def begin(coroutine: Coroutine[Any, Any, None], ended: list[Steps]) -> Steps:
+def begin(coroutine: Coroutine[Any, Any, None], ended: list[InlineCoroutine]) -> InlineCoroutine:
     """Run the first step, which must wait."""
     context = contextvars.copy_context()
-    return Steps(coroutine, context.run(coroutine.send, None), context, ended.append)
+    return InlineCoroutine(coroutine, context.run(coroutine.send, None), context, ended.append)
 
 
 async def turns() -> None:
@@ -27,7 +27,7 @@ async def turns() -> None:
 
 @on_both_loops
 async def test_each_step_follows_when_what_it_waits_for_is_over() -> None:
-    loop, ended, said = asyncio.get_running_loop(), list[Steps](), list[object]()
+    loop, ended, said = asyncio.get_running_loop(), list[InlineCoroutine](), list[object]()
     first, second, lock = loop.create_future(), loop.create_future(), asyncio.Lock()
 
     async def work() -> None:
@@ -62,7 +62,11 @@ async def test_each_step_follows_when_what_it_waits_for_is_over() -> None:
 
 @on_both_loops
 async def test_one_that_is_cancelled_ends_where_it_waits() -> None:
-    ended, said, never = list[Steps](), list[str](), asyncio.get_running_loop().create_future()
+    ended, said, never = (
+        list[InlineCoroutine](),
+        list[str](),
+        asyncio.get_running_loop().create_future(),
+    )
 
     async def work() -> None:
         try:
@@ -80,7 +84,11 @@ async def test_one_that_is_cancelled_ends_where_it_waits() -> None:
 
 @on_both_loops
 async def test_an_error_that_nobody_expects_is_told_by_the_loop_and_ends_it() -> None:
-    ended, told, now = list[Steps](), list[Any](), asyncio.get_running_loop().create_future()
+    ended, told, now = (
+        list[InlineCoroutine](),
+        list[Any](),
+        asyncio.get_running_loop().create_future(),
+    )
 
     async def work() -> None:
         await now

@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock import Client
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.fsspec import PaxosBlockFileSystem, appending
+from paxosblock.client.fsspec import PaxosBlockFileSystem, append_mode
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import InvalidRequestError, LeaseError
 from paxosblock.local.cluster import LocalCluster
@@ -106,7 +106,7 @@ def test_a_file_that_is_gone_when_the_new_bytes_come_takes_none(
 def test_many_who_append_to_one_file_wait_for_each_other_and_tear_nothing(
     fs: PaxosBlockFileSystem, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(appending, "WAIT_S", 30.0)
+    monkeypatch.setattr(append_mode, "WAIT_S", 30.0)
     pieces = [bytes([65 + number]) * size + b"\n" for number in range(6) for size in (9, 2 * CHUNK)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda piece: append(fs, path, piece), pieces))
@@ -121,7 +121,7 @@ def test_a_file_that_somebody_else_writes_is_left_to_them(
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(appending, "WAIT_S", 0.1)
+    monkeypatch.setattr(append_mode, "WAIT_S", 0.1)
     with Client(cluster.url) as client, client.append(path) as other:
         other.write(b"theirs\n")
         with pytest.raises(LeaseError):

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord, Refused, add_block
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Finalize,
     LastVote,

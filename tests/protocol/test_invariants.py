@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.protocol import finalize
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import Generation, ReplicaState
 from tests.protocol import oracle, report_moves

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.protocol.log import ChunkLog, acknowledged_before
+from paxosblock.protocol.chunk_log import ChunkLog, acknowledged_before
 from paxosblock.protocol.types import ChunkIndex, ChunkName
 
 Entry = tuple[int, int]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import (
     AdoptLog,
     AppendChunk,
@@ -15,7 +16,6 @@ from paxosblock.protocol.effects import (
     SyncChunks,
 )
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Create,
     Created,

@@ -13,8 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord, add_block
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Create, Created, Grant, Reply, Request
 from paxosblock.protocol.read import QuorumRead
 from paxosblock.protocol.recovery import Proposer

@@ -1,10 +1,10 @@
 """Every order of our commands, used wrongly, with crashes, lost and copied folders of the members.
 
-What decides is the shipped code (`admission.py`); around it stand folders, processes and the least
-of Raft: a leader needs the votes of a majority of running members of its lineage, none of whom has
-a longer log; what it acknowledges is in the folders of a majority. All that is durable is a folder;
-a process has only what it heard in its round of questions, or who asked it. A lost folder never
-comes back, unless `saved` is put back.
+What decides is the shipped code (`folder_admission.py`); around it stand folders, processes and the
+least of Raft: a leader needs the votes of a majority of running members of its lineage, none of
+whom has a longer log; what it acknowledges is in the folders of a majority. All that is durable is
+a folder; a process has only what it heard in its round of questions, or who asked it. A lost folder
+never comes back, unless `saved` is put back.
 
 The commands that make or change a folder:
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, TypeVar
 
-from paxosblock.namenode.raft.admission import (
+from paxosblock.namenode.raft.folder_admission import (
     AdmissionRefused,
     Admissions,
     Born,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog
-from paxosblock.namenode.raft.messages import AppendEntries, Message
-from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.raft_messages import AppendEntries, Message
+from paxosblock.namenode.raft.raft_node import RaftNode
 
 
 class ViolationError(Exception):

@@ -14,14 +14,14 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.machine import Slices
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import (
     Confirm,
     Message,
     ReadIndex,
     RequestVoteResponse,
 )
-from paxosblock.namenode.raft.node import RaftNode
-from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_node import RaftNode
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MemoryReceiver, MemoryTable, open_memory

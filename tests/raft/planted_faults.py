@@ -25,7 +25,7 @@ from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import RaftLog, _Removal
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntriesResponse,
     Message,
     ReadIndex,
@@ -34,7 +34,7 @@ from paxosblock.namenode.raft.messages import (
     RequestVoteResponse,
     Send,
 )
-from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.raft_node import RaftNode
 from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.roster import Roster

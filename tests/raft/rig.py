@@ -14,12 +14,13 @@ import msgspec
 from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import Tables
-from paxosblock.namenode.raft import messages
+from paxosblock.namenode.raft import raft_messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     AppendEntriesResponse,
     Confirm,
@@ -34,8 +35,7 @@ from paxosblock.namenode.raft.messages import (
     RequestVote,
     RequestVoteResponse,
 )
-from paxosblock.namenode.raft.node import RaftNode
-from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_node import RaftNode
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import SimulatedDisk
 from tests.memory_table import MEMORY, MemoryTable
@@ -84,7 +84,7 @@ class Wire:
         self.deliver = deliver
 
     def send(self, peer: str, message: Message) -> None:
-        self.sent.append((peer, messages.decode(messages.encode(message))))
+        self.sent.append((peer, raft_messages.decode(raft_messages.encode(message))))
 
     async def close(self) -> None:
         self.deliver = None

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from paxosblock.namenode.raft import messages
-from paxosblock.namenode.raft.messages import Deliver, Message
+from paxosblock.namenode.raft import raft_messages
+from paxosblock.namenode.raft.raft_messages import Deliver, Message
 from tests.raft.virtual_time import Host, VirtualTimeLoop
 
 
@@ -37,7 +37,7 @@ class Network:
     def send(self, sender: str, peer: str, message: Message) -> None:
         self.sent += 1
         self.on_send(sender, peer, message)
-        data, weather = messages.encode(message), self.weather
+        data, weather = raft_messages.encode(message), self.weather
         for _ in range(1 + (self.rng.random() < weather.repeated)):
             if self.rng.random() >= weather.lost:
                 late = self.rng.random() < weather.late
@@ -46,7 +46,7 @@ class Network:
 
     def _arrive(self, sender: str, peer: str, data: bytes) -> None:
         if (sender, peer) not in self.cut and peer in self.listeners:
-            self.listeners[peer](sender, messages.decode(data))
+            self.listeners[peer](sender, raft_messages.decode(data))
 
     def partition(self, group: set[str], everybody: tuple[str, ...]) -> None:
         """Cut what goes between `group` and the others."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.namenode.raft.admission import (
+from paxosblock.namenode.raft.folder_admission import (
     AdmissionRefused,
     Born,
     Elsewhere,

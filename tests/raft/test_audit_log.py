@@ -13,7 +13,7 @@ from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.raft import machine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     AppendEntriesResponse,
     Confirm,

@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AnyMessage,
     AppendEntries,
     AppendEntriesResponse,

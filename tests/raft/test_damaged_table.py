@@ -14,7 +14,7 @@ from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Edit, Expect, Versioned
 from paxosblock.namenode.kv.table import Tables
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     AppendEntriesResponse,
     InstallSnapshot,

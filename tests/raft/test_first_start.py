@@ -12,7 +12,7 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.raft.admission import Lineage, Newborn
+from paxosblock.namenode.raft.folder_admission import Lineage, Newborn
 from paxosblock.namenode.raft.member_folder import check_member, make_member, write_newborn
 from paxosblock.namenode.raft.options import options_of
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile

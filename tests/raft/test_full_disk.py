@@ -10,7 +10,7 @@ from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableErro
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import ROOM_POLL_S
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntriesResponse,
     InstallSnapshotResponse,
     PreVote,

@@ -16,7 +16,7 @@ from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.interface import Edit, Versioned
 from paxosblock.namenode.membership import Peers, alone, one_of
-from paxosblock.namenode.raft.admission import Lineage
+from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.member_folder import (
     check_member,
     open_folder,

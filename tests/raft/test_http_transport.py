@@ -11,10 +11,10 @@ import pytest
 from aiohttp import ClientSession, web
 
 from paxosblock.errors import ConfigError, ProtocolError
-from paxosblock.namenode.raft import messages
+from paxosblock.namenode.raft import raft_messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
-from paxosblock.namenode.raft.messages import AppendEntries, Message, RequestVote
+from paxosblock.namenode.raft.raft_messages import AppendEntries, Message, RequestVote
 from paxosblock.namenode.raft.secure_channel import Opener, Sealer
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcRouter
@@ -288,7 +288,7 @@ def test_n2_a_short_secret_is_a_configuration_error() -> None:
 )
 def test_l21_what_is_not_in_the_table_of_messages_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="not a message between NameNodes"):
-        messages.decode(data)
+        raft_messages.decode(data)
 
 
 @on_both_loops

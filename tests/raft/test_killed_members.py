@@ -24,7 +24,7 @@ from paxosblock.namenode.kv.rocks_options import database_options
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint, Flush, pieces
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.namenode.raft.messages import AppendEntriesResponse
+from paxosblock.namenode.raft.raft_messages import AppendEntriesResponse
 from tests.disks.cut_short import CutShort
 from tests.raft.rig import OPTIONS, Rig
 from tests.raft.simulation import virtual_loop

@@ -10,7 +10,12 @@ import pytest
 from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.namenode.raft.messages import Confirm, PreVoteResponse, ReadIndex, ReadIndexResponse
+from paxosblock.namenode.raft.raft_messages import (
+    Confirm,
+    PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
+)
 from tests.raft.rig import OPTIONS, Rig, entry, rig
 
 

@@ -12,7 +12,7 @@ import pytest
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.options import RAFTOS, check_raftos
 
-KNOW_RAFTOS = {"contract.py", "state.py", "roles.py", "leader.py", "node.py"}
+KNOW_RAFTOS = {"contract.py", "state.py", "roles.py", "leader.py", "raft_node.py"}
 
 
 def test_the_version_that_is_installed_here_is_accepted() -> None:

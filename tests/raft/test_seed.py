@@ -20,13 +20,13 @@ from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint
 from paxosblock.namenode.membership import Peers, join
-from paxosblock.namenode.raft.admission import NOBODYS, Admissions, Lineage
 from paxosblock.namenode.raft.admissions_file import (
     JOINED,
     UNNAMED,
     read_admissions,
     write_admissions,
 )
+from paxosblock.namenode.raft.folder_admission import NOBODYS, Admissions, Lineage
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import (
     begin_newborn,

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from paxosblock.namenode.kv import state
+from paxosblock.namenode.kv import state_machine
 from tests.raft.linearizability import Operation, is_linearizable
 from tests.raft.simulation import DAMAGE_EVERY, FULL_DISKS_EVERY, simulate, virtual_loop
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
@@ -45,7 +45,7 @@ def test_no_rule_is_violated_while_tables_are_damaged_and_replaced() -> None:
 def test_no_rule_is_violated_when_each_edit_is_applied_over_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(state, "SLICE_KEYS", 1)
+    monkeypatch.setattr(state_machine, "SLICE_KEYS", 1)
     outcomes = [simulate(seed) for seed in range(1000, 1010)]
     assert [each for each in outcomes if each.violations] == []
     assert sum(each.counts["answered"] for each in outcomes) > 100

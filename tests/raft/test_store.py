@@ -23,8 +23,8 @@ from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Expect, KeyValueStore
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.namenode.raft.messages import TimeoutNow
 from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import TimeoutNow
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.faults import HELD, Fault
 from tests.disks.simulated import Burns, SimulatedDisk

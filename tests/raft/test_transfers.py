@@ -7,7 +7,7 @@ import pytest
 from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.table import Receiver
 from paxosblock.namenode.raft.log import ROOM_POLL_S
-from paxosblock.namenode.raft.messages import InstallSnapshotResponse
+from paxosblock.namenode.raft.raft_messages import InstallSnapshotResponse
 from paxosblock.namenode.raft.transfers import CHECKS_MAX
 from tests.raft.rig import Rig, rig, stream_after
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from paxosblock.protocol import finalize, read, recovery, register, write
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Created,
     Finalize,

@@ -39,7 +39,7 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     PathRequest,
 )
-from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.rpc import RpcClient

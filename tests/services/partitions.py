@@ -31,10 +31,10 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from paxosblock import LocalCluster
-from paxosblock.datanode import server as datanode_server
+from paxosblock.datanode import datanode_server
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
-from paxosblock.namenode import server as namenode_server
+from paxosblock.namenode import namenode_server
 from paxosblock.net import serving
 
 T = TypeVar("T")

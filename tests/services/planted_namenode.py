@@ -11,7 +11,7 @@ from paxosblock.api.namenode import STAT, FileStatus, PathRequest
 from paxosblock.cli.main import main
 from paxosblock.namenode.calls import CALLS
 from paxosblock.namenode.catalog import tree
-from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.name_node import NameNode
 
 
 async def stat_what_is_here(node: NameNode, request: PathRequest) -> FileStatus:

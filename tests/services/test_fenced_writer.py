@@ -14,7 +14,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster, WriteOptions
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockRequest
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.api.status import EXPLAIN

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView
 from paxosblock.base.units import KIB
 from paxosblock.cli.main import run

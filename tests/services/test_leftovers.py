@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import APPEND, AppendFile, BlockRequest, BlockView
 from paxosblock.api.status import EXPLAIN
 from paxosblock.config import ClientConfig

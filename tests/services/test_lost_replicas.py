@@ -15,7 +15,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView
 from paxosblock.api.status import ReplicationStatus
 from paxosblock.base.units import KIB, MIB

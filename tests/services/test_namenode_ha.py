@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import (
     DELETE,
     MKDIRS,

@@ -13,8 +13,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from paxosblock import Client, LocalCluster
 from paxosblock.base.units import KIB
 from paxosblock.cli.main import run
-from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.source import plan
+from paxosblock.client.spark.source_options import Use, parse_options
 from paxosblock.config import ClientConfig
 from paxosblock.errors import PaxosBlockError, UnavailableError
 

@@ -20,7 +20,7 @@ from paxosblock.client.spark.formats_write import (
     format_of,
     open_writer,
 )
-from paxosblock.client.spark.options import FileFormat, SparkOptions
+from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.errors import ConfigError, InvalidRequestError
 
 

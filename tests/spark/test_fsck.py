@@ -13,8 +13,8 @@ from paxosblock import Client, LocalCluster
 from paxosblock.base.units import MIB
 from paxosblock.cli.spark_reports import fsck_lines
 from paxosblock.client.check import ReplicaHealth
-from paxosblock.client.spark.jobs import fsck as job
-from paxosblock.client.spark.jobs.fsck import (
+from paxosblock.client.spark.jobs import deep_fsck as job
+from paxosblock.client.spark.jobs.deep_fsck import (
     BlockHealth,
     Checked,
     FsckReport,

@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.units import MIB
-from paxosblock.client.spark.options import (
+from paxosblock.client.spark.source_options import (
     OPTIONS,
     FileFormat,
     Layout,

@@ -24,8 +24,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.attempts import TaskAttempt
-from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.sink import SUCCESS, BatchSink, make_writer
+from paxosblock.client.spark.source_options import Use, parse_options
 from paxosblock.errors import FencedError, NotFoundError
 from tests.spark.faulty import ROWS_BEFORE
 from tests.spark.reading import Place

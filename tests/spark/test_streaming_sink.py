@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from paxosblock.client.spark.attempts import TaskAttempt
-from paxosblock.client.spark.options import Use, parse_options
+from paxosblock.client.spark.source_options import Use, parse_options
 from paxosblock.client.spark.streaming_sink import Batch, StreamWriter, make_stream_writer
 from paxosblock.errors import (
     ConfigError,

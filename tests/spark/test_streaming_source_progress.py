@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.client.spark.growing import StreamProgress, advance, files_between
+from paxosblock.client.spark.growing_folder import StreamProgress, advance, files_between
 from paxosblock.client.spark.listing import ListedFile, ResolvedPath
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import Durability

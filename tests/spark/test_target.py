@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.sink import make_writer
+from paxosblock.client.spark.source_options import Use, parse_options
 from paxosblock.errors import InvalidRequestError
 from tests.spark.reading import Place
 

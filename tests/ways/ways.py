@@ -9,9 +9,9 @@ from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
-from paxosblock.datanode import server as datanode
+from paxosblock.datanode import datanode_server as datanode
 from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
-from paxosblock.namenode import server as namenode
+from paxosblock.namenode import namenode_server as namenode
 from tests.waiting import wait_until_async
 from tests.ways.tracing import Tracer, Way, files
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.blocking.background import BackgroundLoop
+from paxosblock.client.blocking.loop_thread import BackgroundLoop
 from paxosblock.config import ClientConfig
 
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, ParamSpec, P
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import MIB
-from paxosblock.client.blocking.background import BackgroundCall, OtherLoop
+from paxosblock.client.blocking.loop_thread import BackgroundCall, OtherLoop
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from paxosblock.client.blocking.background import BackgroundCall, OtherLoop
+from paxosblock.client.blocking.loop_thread import BackgroundCall, OtherLoop
 
 WAIT_S: Final = 60.0
 """Seconds that a drop, and the program's end for all files, waits for a publication."""

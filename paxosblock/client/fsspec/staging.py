@@ -18,7 +18,7 @@ from paxosblock.api.transaction import Concat, MakeDirectory, Operation, Rename
 from paxosblock.base.path import STAGING
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.fsspec.appending import Addition, until_free
+from paxosblock.client.fsspec.append_mode import Addition, until_free
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     ExistsError,

@@ -34,7 +34,7 @@ from paxosblock.api.transaction import AssertFile, Concat, Operation, Transactio
 from paxosblock.base.path import STAGING
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency, readable_file
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     DirectoryNotEmptyError,
@@ -64,7 +64,7 @@ class _InsideChunk:
 
 
 async def transact(
-    core: ClientCore, operations: Sequence[Operation], application: ApplicationVersion | None
+    core: SharedSession, operations: Sequence[Operation], application: ApplicationVersion | None
 ) -> TransactionOutcome:
     """Send the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
 
@@ -92,7 +92,7 @@ async def transact(
 
 
 async def _sent(
-    core: ClientCore,
+    core: SharedSession,
     plan: _TruncatePlan,
     request: Transact,
     hidden: contextlib.AsyncExitStack,
@@ -151,7 +151,7 @@ def _inside_chunk(error: InvalidRequestError) -> _InsideChunk | None:
 
 
 async def _in_two(
-    core: ClientCore, inside: _InsideChunk, hidden: contextlib.AsyncExitStack
+    core: SharedSession, inside: _InsideChunk, hidden: contextlib.AsyncExitStack
 ) -> tuple[Operation, ...]:
     """Return what does the same as a Truncate, with the file as it is now."""
     path, boundary = inside.path, inside.boundary
@@ -168,7 +168,7 @@ async def _in_two(
 
 
 async def _written(
-    core: ClientCore, kept: bytes, like: FileStatus, hidden: contextlib.AsyncExitStack
+    core: SharedSession, kept: bytes, like: FileStatus, hidden: contextlib.AsyncExitStack
 ) -> str:
     """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
     directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
@@ -199,7 +199,7 @@ async def _written(
     return request.path
 
 
-async def _remove(core: ClientCore, directory: str) -> None:
+async def _remove(core: SharedSession, directory: str) -> None:
     """Delete the hidden directory, and that of all hidden names, if nobody else needs it."""
     for request in (DeletePath(directory, recursive=True), DeletePath(STAGING)):
         try:

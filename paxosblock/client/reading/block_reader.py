@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReadBytes, Run
-from paxosblock.api.files import GET_FILE, FileView, GetFile
+from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import (
     GET_BLOCK,
     REPORT_BAD_REPLICA,
@@ -21,11 +21,11 @@ from paxosblock.api.namenode import (
     BlockView,
     FileStatus,
 )
-from paxosblock.base.chance import CHANCE
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.even_run import EvenRun
+from paxosblock.base.jitter import JITTER
 from paxosblock.client.session.backoff import Backoff
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import (
     CorruptionError,
     NotFoundError,
@@ -35,7 +35,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.protocol.log import ENTRY_BYTES, read_entries
+from paxosblock.protocol.chunk_log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import (
     QuorumRead,
@@ -85,7 +85,7 @@ def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
 
 
 async def page_of(
-    core: ClientCore, file: FileStatus, *, place: int = 0, offset: int | None = None
+    core: SharedSession, file: FileStatus, *, place: int = 0, offset: int | None = None
 ) -> FileView:
     """Fetch a page of the blocks of a file looked at before, wherever it was moved since.
 
@@ -123,7 +123,7 @@ def _truncated(file: FileStatus) -> TruncatedError:
 class BlockReader:
     """Reads ranges of one extent. Several fetches may run at once."""
 
-    def __init__(self, core: ClientCore, extent: Extent, file: FileStatus | None = None) -> None:
+    def __init__(self, core: SharedSession, extent: Extent, file: FileStatus | None = None) -> None:
         """`file` is the one that was opened, if the block was found through a file."""
         self.extent = extent
         self._file = file
@@ -133,7 +133,7 @@ class BlockReader:
         self._corrupt: dict[StorageId, CorruptionError] = {}
         self._gone: set[StorageId] = set()
         """Members that have no replica of this version any more, as they said themselves."""
-        self._order = CHANCE.sample(extent.members, len(extent.members))
+        self._order = JITTER.sample(extent.members, len(extent.members))
 
     async def fetch(self, start: int, into: memoryview) -> None:
         """Fill `into` with the block's bytes from `start` on; all of it lies in the extent.
@@ -275,7 +275,7 @@ class BlockReader:
                 raise _truncated(self._file)
             raise TruncatedError(f"block {old.block}: was cut after it was opened", block=old.block)
         self.extent = Extent(old.block, version, old.offset, old.size_bytes, view.members)
-        self._order = CHANCE.sample(view.members, len(view.members))
+        self._order = JITTER.sample(view.members, len(view.members))
         self._gone.clear()
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.reading.block_reader import check_same, taken_back
-from paxosblock.client.reading.blocks import Blocks
+from paxosblock.client.reading.file_blocks import Blocks
 from paxosblock.client.reading.length import (
     Consistency,
     ReadableFile,
@@ -20,7 +20,7 @@ from paxosblock.client.reading.length import (
     readable_file,
 )
 from paxosblock.client.reading.prefetch import REQUEST_BYTES, Prefetcher
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class AsyncFileReader:
     """
 
     def __init__(
-        self, core: ClientCore, path: str, found: ReadableFile, consistency: Consistency
+        self, core: SharedSession, path: str, found: ReadableFile, consistency: Consistency
     ) -> None:
         """Read what was `found`; ask for an undecided length as `consistency` says."""
         self.path = path

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Final
 
-from paxosblock.api.files import GET_FILE, FileView, GetFile
+from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import NO_BLOCK, BlockView, FileStatus
 from paxosblock.client.reading.block_reader import (
     Extent,
@@ -22,11 +22,11 @@ from paxosblock.client.reading.block_reader import (
     taken_back,
     unfinalized_extent,
 )
-from paxosblock.client.reading.blocks import Blocks, decided
+from paxosblock.client.reading.file_blocks import Blocks, decided
 from paxosblock.client.reading.length import quorum_length
 from paxosblock.client.reading.prefetch import Prefetcher
 from paxosblock.client.session.backoff import Backoff
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.read import ReadProgress
 from paxosblock.protocol.types import BlockId, BlockState
@@ -46,7 +46,7 @@ class Follower:
     `past_close` says that it goes on where the file is closed.
     """
 
-    core: ClientCore
+    core: SharedSession
     path: str
     position: int
     past_close: bool = False
@@ -134,7 +134,7 @@ def _backoff(longest_s: float) -> Backoff:
     return Backoff(give_up_s=float("inf"), longest_s=longest_s)
 
 
-async def wait_longer(core: ClientCore, path: str, size: int, timeout_s: float) -> bool:
+async def wait_longer(core: SharedSession, path: str, size: int, timeout_s: float) -> bool:
     """Wait until a file has more than `size` bytes; False when that takes `timeout_s` or more.
 
     Even a closed file may get longer, by an append.
@@ -157,7 +157,7 @@ async def wait_longer(core: ClientCore, path: str, size: int, timeout_s: float) 
         return False
 
 
-def follower(core: ClientCore, path: str, offset: int, *, past_close: bool = False) -> Follower:
+def follower(core: SharedSession, path: str, offset: int, *, past_close: bool = False) -> Follower:
     """Make a follower from byte `offset` on. Raises InvalidRequestError when it is negative."""
     if offset < 0:
         raise InvalidRequestError(f"'{path}': negative offset {offset}")

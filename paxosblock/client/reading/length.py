@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.api.datanode import Answer, Envelope, Watch
-from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
 from paxosblock.client.reading.block_reader import Extent, finalized_extent, unfinalized_extent
 from paxosblock.client.session.backoff import Backoff
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.protocol import read as reading
 from paxosblock.protocol.messages import Read, ReadReply
@@ -62,7 +62,7 @@ class ReadableFile:
 
 
 async def readable_file(
-    core: ClientCore,
+    core: SharedSession,
     path: str,
     consistency: Consistency,
     patience_s: float | None = None,
@@ -86,7 +86,7 @@ async def readable_file(
         await backoff.pause()
 
 
-async def whole_file(core: ClientCore, path: str, consistency: Consistency) -> ReadableFile:
+async def whole_file(core: SharedSession, path: str, consistency: Consistency) -> ReadableFile:
     """`readable_file` for those who need the whole file.
 
     Raises:
@@ -109,7 +109,7 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
 
 
 async def _look(
-    core: ClientCore, path: str, consistency: Consistency, file_id: int
+    core: SharedSession, path: str, consistency: Consistency, file_id: int
 ) -> ReadableFile:
     request = GetFile(path, file_id=file_id, host=core.config.host)
     view = await core.namenodes.call(GET_FILE, request)
@@ -134,7 +134,7 @@ def _why_undecided(last: BlockView, path: str) -> str:
 
 
 async def _last_extent(
-    core: ClientCore, last: BlockView, consistency: Consistency
+    core: SharedSession, last: BlockView, consistency: Consistency
 ) -> Extent | None:
     """Return what may be read of the last block of a file, None when too few replicas answer."""
     if last.record.finalized:
@@ -147,7 +147,7 @@ async def _last_extent(
 
 
 async def quorum_length(
-    core: ClientCore,
+    core: SharedSession,
     view: BlockView,
     consistency: Consistency = Consistency.QUORUM,
     *,
@@ -183,7 +183,7 @@ async def quorum_length(
 class _Poll:
     """Asks members for their state, several at a time. A member that fails is not asked again."""
 
-    def __init__(self, core: ClientCore, view: BlockView, known: int, wait_ms: int) -> None:
+    def __init__(self, core: SharedSession, view: BlockView, known: int, wait_ms: int) -> None:
         self._core = core
         self._view = view
         self._known = known

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paxosblock.client.reading.block_reader import Extent
-from paxosblock.client.reading.blocks import all_extents
+from paxosblock.client.reading.file_blocks import all_extents
 from paxosblock.client.reading.length import Consistency, whole_file
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 
@@ -28,7 +28,7 @@ class BlockLocation:
 
 
 async def locations(
-    core: ClientCore, path: str, offset: int = 0, size: int | None = None
+    core: SharedSession, path: str, offset: int = 0, size: int | None = None
 ) -> list[BlockLocation]:
     """Return the blocks of a file in order that hold bytes of the `size` from `offset` on.
 

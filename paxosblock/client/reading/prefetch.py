@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.base.units import MIB
-from paxosblock.client.reading.blocks import Blocks
+from paxosblock.client.reading.file_blocks import Blocks
 from paxosblock.net.streams.buffers import BufferPool
 
 REQUEST_BYTES: Final = 2 * MIB

@@ -20,7 +20,7 @@ from paxosblock.api.transaction import Delete, Operation, TransactionOutcome
 from paxosblock.client.blocking.sync import Client, FileWriter
 from paxosblock.client.spark.arrow_types import fit
 from paxosblock.client.spark.formats_write import extension_of, open_writer
-from paxosblock.client.spark.options import SparkOptions
+from paxosblock.client.spark.source_options import SparkOptions
 
 TEMPORARY: Final = "_temporary"
 """Name of the directory that jobs work in; every reader of the ecosystem skips names with `_`."""

@@ -10,7 +10,7 @@ import pyarrow.csv as pc
 import pyarrow.types as kinds
 
 from paxosblock.client.spark.lines import NEWLINE, whole_lines
-from paxosblock.client.spark.options import SparkOptions
+from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.splits import Split
 from paxosblock.errors import InvalidRequestError
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from paxosblock.client.spark.options import SparkOptions, Use
+    from paxosblock.client.spark.source_options import SparkOptions, Use
 
 
 class PaxosBlockDataSource(DataSource):
@@ -38,23 +38,23 @@ class PaxosBlockDataSource(DataSource):
     @short_errors
     def schema(self) -> StructType:
         """Return the schema of the files at `path` when the user names none; for both reads."""
-        from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.source import infer_schema
+        from paxosblock.client.spark.source_options import Use
 
         return infer_schema(self._options(Use.READS))
 
     @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader for `spark.read`."""
-        from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.source import make_reader
+        from paxosblock.client.spark.source_options import Use
 
         return make_reader(schema, self._options(Use.READ))
 
     @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make the reader for `spark.readStream`."""
-        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.source_options import Use
         from paxosblock.client.spark.streaming_source import make_stream_reader
 
         return make_stream_reader(schema, self._options(Use.STREAM_READ))
@@ -62,20 +62,20 @@ class PaxosBlockDataSource(DataSource):
     @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Make the writer for `df.write`."""
-        from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.sink import make_writer
+        from paxosblock.client.spark.source_options import Use
 
         return make_writer(schema, self._options(Use.WRITE), overwrite=overwrite)
 
     @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Make the writer for `df.writeStream`."""
-        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.source_options import Use
         from paxosblock.client.spark.streaming_sink import make_stream_writer
 
         return make_stream_writer(schema, self._options(Use.STREAM_WRITE), overwrite=overwrite)
 
     def _options(self, use: Use) -> SparkOptions:
-        from paxosblock.client.spark.options import parse_options
+        from paxosblock.client.spark.source_options import parse_options
 
         return parse_options(self.options, use)

@@ -45,7 +45,6 @@ from paxosblock.client.spark.lines import (
     line_array,
     whole_lines,
 )
-from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.read_types import (
     check_readable,
     conform,
@@ -53,6 +52,7 @@ from paxosblock.client.spark.read_types import (
     with_path,
     without_path,
 )
+from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 

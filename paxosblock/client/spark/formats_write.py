@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from paxosblock.client.spark.arrow_types import columns
-from paxosblock.client.spark.options import FileFormat, SparkOptions
+from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.errors import ConfigError, InvalidRequestError
 
 CODECS: Final = {

@@ -21,8 +21,8 @@ from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.attempts import Job, TaskAttempt, WrittenFile, write_file
 from paxosblock.client.spark.formats_write import check_schema
-from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.publish import add_files, replace_files
+from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.target import check_target
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from paxosblock.client.spark.arrow_types import TIME_ZONE
-from paxosblock.client.spark.options import SparkOptions
+from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.errors import InvalidRequestError
 
 _WIDER = {

@@ -23,8 +23,8 @@ from paxosblock.base.units import DURATIONS
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Job, TaskAttempt, first_rows
 from paxosblock.client.spark.job import JobWriter, Written, written_of
-from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.short_errors import short_errors
+from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
 

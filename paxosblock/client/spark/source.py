@@ -23,7 +23,6 @@ from paxosblock.client.spark.formats_read import (
     splits_of,
 )
 from paxosblock.client.spark.listing import find
-from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.pruning import may_match
 from paxosblock.client.spark.read_types import (
     batch_schema,
@@ -32,6 +31,7 @@ from paxosblock.client.spark.read_types import (
     with_path_field,
 )
 from paxosblock.client.spark.short_errors import short_errors
+from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.client.spark.splits import Split, pack
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import InvalidRequestError, NotFoundError

@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from paxosblock.client.blocking.sync import Client
-from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.source import read_splits
+from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.target import client_of
 
 WAIT_S: Final = 1.0

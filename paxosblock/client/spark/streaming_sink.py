@@ -25,9 +25,9 @@ from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Job, TaskAttempt, WrittenFile, first_rows
 from paxosblock.client.spark.formats_write import codec_of
 from paxosblock.client.spark.job import JobWriter, Written, written_of
-from paxosblock.client.spark.options import FileFormat, Layout, SparkOptions
 from paxosblock.client.spark.publish import append_files
 from paxosblock.client.spark.short_errors import short_errors
+from paxosblock.client.spark.source_options import FileFormat, Layout, SparkOptions
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
 

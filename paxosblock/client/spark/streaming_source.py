@@ -7,10 +7,10 @@ from pyspark.sql.types import StructType
 
 from paxosblock.api.namenode import Kind
 from paxosblock.client.spark.formats_read import is_cut_by_lines
-from paxosblock.client.spark.growing import GrowingReader
+from paxosblock.client.spark.growing_folder import GrowingReader
 from paxosblock.client.spark.listing import base_of
-from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.source import check_schema
+from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.client.spark.tail import TailReader
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import ConfigError

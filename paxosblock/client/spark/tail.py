@@ -25,9 +25,9 @@ from paxosblock.client.spark.arrow_frames import ArrowOffset, last_place
 from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
-from paxosblock.client.spark.options import FileFormat, SparkOptions
 from paxosblock.client.spark.read_types import batch_schema
 from paxosblock.client.spark.short_errors import short_errors
+from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError

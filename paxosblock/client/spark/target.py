@@ -13,7 +13,7 @@ from paxosblock.client.spark.columnar_read import is_arrow_file
 from paxosblock.client.spark.formats_read import arrow_schema_of, first_fields_of
 from paxosblock.client.spark.formats_write import format_of
 from paxosblock.client.spark.listing import HIDDEN
-from paxosblock.client.spark.options import FileFormat, Layout, SparkOptions
+from paxosblock.client.spark.source_options import FileFormat, Layout, SparkOptions
 from paxosblock.errors import (
     InvalidRequestError,
     IsDirectoryError,

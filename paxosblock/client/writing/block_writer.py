@@ -24,7 +24,7 @@ from paxosblock.api.namenode import (
     BlockView,
     FinalizeBlock,
 )
-from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.transport import DataConnection
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.client.writing.chunks import Chunk, frame_header
@@ -32,8 +32,8 @@ from paxosblock.client.writing.ends import BlockFailed, Sealed
 from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol import write
+from paxosblock.protocol.chunk_log import acknowledged_before
 from paxosblock.protocol.finalize import BlockRecord, grant
-from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import Created, Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
 

@@ -7,7 +7,7 @@ import asyncio
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.namenode import GET_BLOCK, BlockMember, BlockRequest, BlockView
 from paxosblock.client.session.backoff import Backoff
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.receipt import BlockReceipt
 from paxosblock.errors import DeadlineError, PaxosBlockError
 from paxosblock.protocol.messages import Read, ReadReply
@@ -15,7 +15,7 @@ from paxosblock.protocol.quorum import read_quorum
 from paxosblock.protocol.types import BlockId, ReplicaState
 
 
-async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
+async def finalized_on_disk(core: SharedSession, block: BlockId) -> BlockReceipt:
     """Wait until a majority of the block's members finalized it: that implies a sync (D5).
 
     Members that do not answer while a majority does are waited for only until they count as hung.
@@ -42,7 +42,7 @@ async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
         await backoff.pause()
 
 
-async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> int:
+async def _count_finalized(core: SharedSession, view: BlockView, enough: int) -> int:
     """Count the members that say they finalized the block. Wait for all, but no longer than a node
     that is not hung takes once `enough` said so.
     """
@@ -60,7 +60,7 @@ async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> in
             answer.cancel()
 
 
-async def _is_finalized(core: ClientCore, view: BlockView, member: BlockMember) -> bool:
+async def _is_finalized(core: SharedSession, view: BlockView, member: BlockMember) -> bool:
     try:
         connection = await core.reading.get(member.address)
         question = Envelope(member.storage, Read(view.record.block))

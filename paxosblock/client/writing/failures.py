@@ -13,8 +13,8 @@ from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.base.replacement import Failed, OnFailure, Policy, Replacement, WriteOptions
 from paxosblock.client.session.backoff import Backoff
-from paxosblock.client.session.core import ClientCore
-from paxosblock.client.session.leases import Fence
+from paxosblock.client.session.lease_keeper import Fence
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.ends import BlockFailed, Sealed
 from paxosblock.client.writing.exclusions import Exclusions
@@ -40,7 +40,7 @@ class Failures:
 
     def __init__(
         self,
-        core: ClientCore,
+        core: SharedSession,
         status: FileStatus,
         writer: WriterId,
         options: WriteOptions,

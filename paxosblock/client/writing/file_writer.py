@@ -26,9 +26,9 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.replacement import WriteOptions
-from paxosblock.client.session.core import ClientCore
-from paxosblock.client.session.leases import Fence
-from paxosblock.client.session.tender import Tender
+from paxosblock.client.session.lease_keeper import Fence
+from paxosblock.client.session.retried_task import RetriedTask
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.writing.durable import finalized_on_disk
@@ -61,7 +61,7 @@ class AsyncFileWriter:
 
     def __init__(
         self,
-        core: ClientCore,
+        core: SharedSession,
         status: FileStatus,
         writer: WriterId,
         *,
@@ -89,7 +89,7 @@ class AsyncFileWriter:
             core, status, writer, window, self._exclusions,
             last=previous, reopens=reopens, first=first,
         )  # fmt: skip
-        self._tender = Tender(self._tend, f"'{status.path}'", core.tending)
+        self._tender = RetriedTask(self._tend, f"'{status.path}'", core.tending)
         self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
         self._retry_for_s = core.config.retry_for_s

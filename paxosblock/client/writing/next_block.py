@@ -26,7 +26,7 @@ from paxosblock.api.namenode import (
 from paxosblock.base.replacement import Failed
 from paxosblock.base.units import MIB
 from paxosblock.client.session.backoff import Backoff
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import Chunk
 from paxosblock.client.writing.ends import BlockFailed
@@ -65,7 +65,7 @@ class NextBlock:
 
     def __init__(
         self,
-        core: ClientCore,
+        core: SharedSession,
         status: FileStatus,
         writer: WriterId,
         window: int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.api.namenode import BlockView, FinalizeBlock
-from paxosblock.client.session.leases import Fence
+from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.client.writing.block_writer import BlockWriter
 
 

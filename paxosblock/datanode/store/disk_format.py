@@ -1,7 +1,8 @@
 """The interface of a disk format to a DataNode: replicas as records of chunks, never as files.
 
-`file_store.py` is the one format so far (FORMAT.md), with `load.py`, `records.py`, `meta.py`,
-`fetched.py` and `layout.py`. Another format is another `ReplicaStore` for `volume.py`.
+A volume keeps replicas in two forms (FORMAT.md). `file_store.py`, a `ReplicaStore`, gives each
+replica files of its own; `small_replicas.py` keeps those of one short chunk in a log that they
+share, and `volume.py` chooses between the two.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.removals import Removals
 from paxosblock.host.disk import Room
 from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, Transition
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
 

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 from paxosblock.base.checksum import Buffer
-from paxosblock.datanode.store.records import check_records
+from paxosblock.datanode.store.chunk_records import check_records
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.types import BlockId, ChunkName

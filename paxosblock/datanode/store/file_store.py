@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import KIB, MIB
+from paxosblock.datanode.store.chunk_records import checked, record_start
 from paxosblock.datanode.store.damaged_file import write_damaged
 from paxosblock.datanode.store.disk_format import (
     FetchedChunks,
@@ -46,7 +47,6 @@ from paxosblock.datanode.store.layout import (
 from paxosblock.datanode.store.load import Parts, load, load_finalized, stored_metadata, wake
 from paxosblock.datanode.store.meta import describe
 from paxosblock.datanode.store.open_file import OpenFile
-from paxosblock.datanode.store.records import checked, record_start
 from paxosblock.datanode.store.removals import Removals
 from paxosblock.datanode.store.small_replicas import SmallPlace, SmallReplicas
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
@@ -62,8 +62,8 @@ from paxosblock.host.disk import (
 )
 from paxosblock.host.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog, Effect
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState
 

@@ -20,7 +20,7 @@ from paxosblock.datanode.store.disk_format import Loaded
 from paxosblock.datanode.store.layout import ReplicaFiles, data_name
 from paxosblock.datanode.store.small_index import RowRegisters
 from paxosblock.net.wire import HEADER_BYTES
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Registers, ReplicaState
 

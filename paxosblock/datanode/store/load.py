@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from paxosblock.datanode.store.chunk_records import record_start, scan
 from paxosblock.datanode.store.damaged_file import read_damaged, write_damaged
 from paxosblock.datanode.store.disk_format import Loaded, LoadedReplicas, Stored
 from paxosblock.datanode.store.identity import VERSION, forget, read_identity
@@ -35,15 +36,14 @@ from paxosblock.datanode.store.layout import (
     sort_in,
 )
 from paxosblock.datanode.store.meta import Metadata, decode_metadata
-from paxosblock.datanode.store.records import record_start, scan
 from paxosblock.datanode.store.removals import Removals
 from paxosblock.datanode.store.small_replicas import SmallLoaded, SmallPlace, SmallReplicas
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, is_shortage, open_alone, opened, read_file
 from paxosblock.host.kept_room import KeptRoom
 from paxosblock.host.logs import facts
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState
 

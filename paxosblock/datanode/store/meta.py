@@ -17,7 +17,7 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.base.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.errors import CorruptionError
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Registers, ReplicaState
 

@@ -27,8 +27,8 @@ from paxosblock.datanode.store.small_segment import (
 )
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog, read_entries
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, read_entries
 from paxosblock.protocol.types import BlockId, Registers
 
 MAGIC: Final = b"PXI1"

@@ -43,7 +43,7 @@ from paxosblock.datanode.store.small_segment import (
 )
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.host.disk import Disk, FileHandle, publish, publish_open, read_file
-from paxosblock.host.durable_mark import Mark, read_mark
+from paxosblock.host.durable_mark import Watermark, read_mark
 from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.host.logs import facts
 from paxosblock.protocol.types import BlockId
@@ -102,7 +102,7 @@ class SmallLog(OpenFile):
         """The same once this process has begun one, else 0: a segment of an earlier process is
         never appended to."""
         self._marked = RecordPosition(0, 0)
-        self._mark: Mark | None = None
+        self._mark: Watermark | None = None
         self._durable: RecordPosition | None = None
         """All before it was durable once, as the mark said that an earlier process left."""
         self._known_through = NONE
@@ -239,7 +239,7 @@ class SmallLog(OpenFile):
                 path, end = self._folder / MARK, 0 if last is None else last.synced
                 draft = path.with_name(f"{MARK}.new")
                 at = (self._last, end, self.highest)
-                self._mark = Mark(self._disk, draft, path, MARK_FORMAT, *at)
+                self._mark = Watermark(self._disk, draft, path, MARK_FORMAT, *at)
             number, salt = self._last + 1, os.urandom(SALT_BYTES)
             path = self._path(number)
             header = SegmentHeader(salt, self._boot).encode()

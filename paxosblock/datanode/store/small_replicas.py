@@ -44,8 +44,8 @@ from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, Storag
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.host.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Header
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
-from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, ReplicaState
 

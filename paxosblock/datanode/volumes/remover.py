@@ -6,7 +6,7 @@ import contextlib
 from typing import Final
 
 from paxosblock.base.units import KIB
-from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.throttle import Throttle
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import StorageError
 
@@ -22,7 +22,7 @@ class Remover:
     def __init__(self, volume: Volume, bytes_per_s: float) -> None:
         """Remove `bytes_per_s` while there is room on the volume."""
         self._volume = volume
-        self._pace = Pace(bytes_per_s)
+        self._pace = Throttle(bytes_per_s)
 
     async def run(self) -> None:
         """Remove the files that an earlier process left, and those deleted from now on."""

@@ -34,7 +34,7 @@ from paxosblock.datanode.store.layout import LOCK, holds_blocks, make_folders
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import Done, GroupCommit
 from paxosblock.datanode.volumes.hung_disk import Standstill, answers, hangs
-from paxosblock.datanode.volumes.snapshot import is_kept, settle
+from paxosblock.datanode.volumes.volume_snapshot import is_kept, settle
 from paxosblock.datanode.volumes.write_out import WriteOut
 from paxosblock.errors import (
     ConfigError,

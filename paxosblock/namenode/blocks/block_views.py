@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paxosblock.api.files import FileView
+from paxosblock.api.file_pages import FileView
 from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import NodeStatus
 from paxosblock.namenode.blocks.datanodes import DataNodes

@@ -23,7 +23,7 @@ from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.placement import Wish
 from paxosblock.namenode.blocks.replacing import members_after
 from paxosblock.namenode.blocks.runner import Runner, copy_s
-from paxosblock.namenode.catalog import refusals
+from paxosblock.namenode.catalog import protocol_errors
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize, recovery
@@ -85,7 +85,7 @@ class Rebuilder:
         entry = await self._catalog.get_block(request.block)
         granted = finalize.granted(entry.record, request.writer, request.generation)
         if isinstance(granted, Refused):
-            raise refusals.refusal(granted)
+            raise protocol_errors.refusal(granted)
         return entry
 
     async def _try_until(self, request: RebuildBlock, now_s: float) -> None:
@@ -111,7 +111,7 @@ class Rebuilder:
                 ),
             )
             if isinstance(done, Refused):
-                raise refusals.refusal(done)
+                raise protocol_errors.refusal(done)
             attempt = self._runner.attempt(recovery.rebuild(done.record, targets))
             proposer = await attempt.run(deadline_s + copy_s(block_size))
             if proposer.phase is Phase.DECIDED and await self._install(proposer):

@@ -23,7 +23,7 @@ from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.runner import Attempt, Heard, Runner
-from paxosblock.namenode.catalog import refusals
+from paxosblock.namenode.catalog import protocol_errors
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import recovery
@@ -183,7 +183,7 @@ class Recoverer:
                 block, forced=bool(given_up), above=run.promised
             )
             if isinstance(entry, Refused):  # it is finalized, or it is not known what became of it
-                refusals.check_learned(entry.record)
+                protocol_errors.check_learned(entry.record)
                 return await self._catalog.get_block(block)
             if run.given_up != given_up:
                 continue  # a forced recovery came meanwhile, and this record does not show it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from paxosblock.api.leases import (
+from paxosblock.api.lease_call import (
     MemberAnswer,
     MemberStanding,
     StuckBlock,

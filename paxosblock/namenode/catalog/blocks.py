@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from paxosblock.api.files import GetFile
+from paxosblock.api.file_pages import GetFile
 from paxosblock.api.namenode import (
     NO_BLOCK,
     NO_FILE,
@@ -27,7 +27,14 @@ from paxosblock.errors import (
     NotFoundError,
     NotReadyError,
 )
-from paxosblock.namenode.catalog import keys, paths, refusals, reserving, safe_mode, tree
+from paxosblock.namenode.catalog import (
+    keys,
+    manual_safe_mode,
+    paths,
+    protocol_errors,
+    reserving,
+    tree,
+)
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
@@ -190,7 +197,7 @@ def add(
     last = tree.last_block(draft, request.file_id)
     assert last is None or last.entry.record.finalized, "only the last block may be undecided"
     if last is not None:
-        refusals.check_learned(last.entry.record)  # the new block begins where it ends
+        protocol_errors.check_learned(last.entry.record)  # the new block begins where it ends
         give_up_append(draft, last.entry)
     entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
     place = keys.place(request.file_id, entry.sequence)
@@ -230,7 +237,7 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
 
     done = change(draft, request.block, rule)
     if isinstance(done, Refused):
-        raise refusals.refusal(done)
+        raise protocol_errors.refusal(done)
     if request.following != NO_BLOCK:
         inode = open_file(draft, done.file, request.writer)
         reserving.attach(draft, inode, done, request.following)
@@ -403,9 +410,9 @@ def _check_opened_by(inode: FileInode, request: AppendFile) -> None:
 def _reopened(
     draft: Draft, inode: FileInode, request: AppendFile, appended_from: int, last: BlockId
 ) -> FileInode:
-    safe_mode.check_names_may_change(draft)
+    manual_safe_mode.check_names_may_change(draft)
     if last != NO_BLOCK:
-        refusals.check_learned(get(draft, last).record)
+        protocol_errors.check_learned(get(draft, last).record)
     if inode.writer == request.writer:  # a late copy of the request
         raise _not_held(inode, request.path, request.writer)
     opened = msgspec.structs.replace(

@@ -1,8 +1,9 @@
 """Files, blocks and generations: the typed operations of the NameNode on its key-value store.
 
-A plain function (`namespace.py`, `blocks.py`, `garbage.py`) decides an operation without awaiting,
-and the result is committed as one edit that expects what was read. If another change came
-first, the operation is decided again. Operations that only read use a linearizable view.
+Plain functions in the modules of this folder decide the operations: each reads and changes a
+`Draft`, and never awaits (a long one yields in places where it may be interrupted). The draft is
+committed as one edit that expects what was read. If another change came first, the operation is
+decided again. Operations that only read use a linearizable view.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from paxosblock.api.files import PAGE_BLOCKS, GetFile
+from paxosblock.api.file_pages import PAGE_BLOCKS, GetFile
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
     NO_BLOCK,
@@ -35,11 +36,11 @@ from paxosblock.namenode.catalog import (
     deadlines,
     garbage,
     keys,
+    manual_safe_mode,
     members,
     namespace,
-    nodes,
+    node_records,
     reopening,
-    safe_mode,
     timelines,
     tree,
     without_file,
@@ -50,6 +51,7 @@ from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
 from paxosblock.namenode.catalog.ids import FILES_RANGE, IdPool, block_id, was_allocated
+from paxosblock.namenode.catalog.member_batches import MemberBatches
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
@@ -63,7 +65,6 @@ from paxosblock.namenode.catalog.records import (
     encode,
 )
 from paxosblock.namenode.catalog.repeats import Decided, answered, decide_once
-from paxosblock.namenode.catalog.together import Together
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -115,7 +116,7 @@ class Catalog:
         self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
         self._cluster = ClusterRecord(0, 0)
         self._changes = Changes(store)
-        self._together = Together(self._changes)
+        self._together = MemberBatches(self._changes)
 
     async def start(self, new_tag: int, new_id: str) -> None:
         """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
@@ -390,11 +391,11 @@ class Catalog:
     async def enter_safe_mode(self) -> None:
         """Refuse changes of names from now on, whoever leads."""
         now_ms = self._clock_ms()
-        await self._change(lambda draft: safe_mode.enter(draft, now_ms))
+        await self._change(lambda draft: manual_safe_mode.enter(draft, now_ms))
 
     async def leave_safe_mode(self) -> None:
         """Accept changes of names again."""
-        await self._change(safe_mode.leave)
+        await self._change(manual_safe_mode.leave)
 
     @property
     def in_safe_mode(self) -> bool:
@@ -422,7 +423,7 @@ class Catalog:
 
     async def node_records(self) -> tuple[tuple[str, NodeRecord], ...]:
         """Return the records of the DataNodes that are to leave, by their names."""
-        return tuple(nodes.records(await self._store.barrier()))
+        return tuple(node_records.records(await self._store.barrier()))
 
     def now_ms(self) -> int:
         """Return the time by which deadlines end, in milliseconds since the epoch."""

@@ -18,8 +18,8 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, namespace, paths, tree
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.protocol_errors import check_learned
 from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
-from paxosblock.namenode.catalog.refusals import check_learned
 
 
 def concat(

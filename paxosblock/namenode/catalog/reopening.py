@@ -13,7 +13,7 @@ import msgspec
 
 from paxosblock.api.namenode import NO_BLOCK, Appendable, AppendFile, ReopenBlock
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import blocks, refusals, tree
+from paxosblock.namenode.catalog import blocks, protocol_errors, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
@@ -69,7 +69,7 @@ def requested(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode
             f"block {request.block}: is not the last block of file {request.file_id}",
             block=request.block,
         )
-    refusals.check_learned(entry.record)
+    protocol_errors.check_learned(entry.record)
     return entry, inode
 
 

@@ -28,7 +28,7 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, namespace, paths, safe_mode, tree
+from paxosblock.namenode.catalog import keys, manual_safe_mode, namespace, paths, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -52,7 +52,7 @@ def transact(draft: Draft, request: Transact, context: Context) -> Slices[Transa
         SafeModeError: an operator entered safe mode.
         PaxosBlockError: the first operation that cannot be done raises it; its text says which.
     """
-    safe_mode.check_names_may_change(draft)
+    manual_safe_mode.check_names_may_change(draft)
     application = request.application
     if application is None:
         yield from _TransactionRun(draft, request, context).all()

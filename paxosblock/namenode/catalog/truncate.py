@@ -16,6 +16,7 @@ from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.protocol_errors import check_learned
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
     FileInode,
@@ -23,7 +24,6 @@ from paxosblock.namenode.catalog.records import (
     decode_place,
     encode,
 )
-from paxosblock.namenode.catalog.refusals import check_learned
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import Refused

@@ -28,12 +28,12 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.host.disk import Disk, OsDisk, blamed, is_shortage
-from paxosblock.namenode.kv.appending import Appending
+from paxosblock.namenode.kv.append_file import Appending
 from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
 from paxosblock.namenode.kv.folder import FolderLimits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import open_rocks
-from paxosblock.namenode.kv.state import StateMachine, UnopenedView
+from paxosblock.namenode.kv.state_machine import StateMachine, UnopenedView
 from paxosblock.namenode.kv.table import Checkpoint, OpenTable
 
 BATCH_BYTES = 4 * MIB

@@ -20,7 +20,7 @@ from paxosblock.namenode.kv.files import remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.segment import ALONE_BYTES
-from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import Flush, OpenTable
 
 

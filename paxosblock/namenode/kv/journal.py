@@ -17,7 +17,7 @@ from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, FileHandle, cut_file, opened, read_file
 from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.files import numbered, numbers, publish_open
-from paxosblock.namenode.kv.mark import DurableMark, read_mark
+from paxosblock.namenode.kv.journal_watermark import JournalWatermark, read_mark
 from paxosblock.namenode.kv.segment import (
     HEADER_BYTES,
     SALT_BYTES,
@@ -125,7 +125,7 @@ class Journal:
         self._failed = False
         self._firsts = [first for first in self._on_disk() if first < next_index]
         self._file = self._begin()
-        self._mark = DurableMark(disk, folder, next_index - 1)
+        self._mark = JournalWatermark(disk, folder, next_index - 1)
 
     def __repr__(self) -> str:
         return f"Journal(next_index={self._next_index}, segments={self._firsts})"

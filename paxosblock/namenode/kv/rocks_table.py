@@ -44,8 +44,8 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.host.disk import Disk
+from paxosblock.namenode.kv.empty_ranges import EmptyRanges
 from paxosblock.namenode.kv.files import numbered, numbers
-from paxosblock.namenode.kv.gaps import Gaps
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 from paxosblock.namenode.kv.journal import check_formats
 from paxosblock.namenode.kv.rocks_files import (
@@ -140,7 +140,7 @@ class RocksTable:
         """Changes of the entries since the last batch, which go into the next one."""
         self._miscounted = False
         """A change met damage in the middle, so `_keys` may not be what the entries have made."""
-        self._gaps = Gaps()
+        self._gaps = EmptyRanges()
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
 

@@ -2,7 +2,7 @@
 
 `store.py` is the `KeyValueStore` that the rest of the NameNode sees. RAFT.md beside this file
 describes how the parts work together, and AUDIT.md lists the defects of raftos and the class that
-mends each. Only `contract.py`, `roles.py`, `leader.py` and `node.py` import raftos.
+mends each. Only `contract.py`, `roles.py`, `leader.py` and `raft_node.py` import raftos.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.host.disk import Disk
-from paxosblock.namenode.raft.admission import Admissions
+from paxosblock.namenode.raft.folder_admission import Admissions
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
 
 JOINED: Final = "joined"

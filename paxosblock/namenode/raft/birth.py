@@ -1,7 +1,7 @@
 """The empty folders of a new cluster become its members: `GET /raft/birth` of the others.
 
     request   those of question.py
-    answer    a Standing (admission.py) as JSON, X-Raft-Proof
+    answer    a FolderStatus (folder_admission.py) as JSON, X-Raft-Proof
 
 Every newborn asks all others, all members answer, and `next_step` decides. What a newborn chose is
 durable before it is told, and it has no vote before it is born.
@@ -23,7 +23,7 @@ from aiohttp import web
 from paxosblock.base.decoders import json_decoder
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.raft.admission import (
+from paxosblock.namenode.raft.folder_admission import (
     AdmissionRefused,
     Born,
     FolderStatus,

@@ -19,13 +19,13 @@ from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog, Tail
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import (
     Message,
     Outdated,
     RequestVote,
     RequestVoteResponse,
 )
-from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
 Handler = TypeVar("Handler", bound=Callable[..., None])

@@ -27,8 +27,8 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.namenode.raft import messages
-from paxosblock.namenode.raft.messages import Deliver, Message
+from paxosblock.namenode.raft import raft_messages
+from paxosblock.namenode.raft.raft_messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Opener, Sealer
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port import upgrade, upgrade_server
@@ -122,7 +122,7 @@ class HttpTransport:
             link.start()
 
     def send(self, peer: str, message: Message) -> None:
-        if not self._links[peer].send(messages.encode(message)):
+        if not self._links[peer].send(raft_messages.encode(message)):
             self.counters.messages_dropped += 1
 
     async def close(self) -> None:
@@ -182,7 +182,7 @@ class HttpTransport:
         Raises:
             ProtocolError: the message is malformed.
         """
-        message = messages.decode(body)
+        message = raft_messages.decode(body)
         if self._deliver is not None:
             self._deliver(sender, message)
 

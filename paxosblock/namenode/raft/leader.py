@@ -19,7 +19,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     AppendEntriesResponse,
     Confirm,

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 from paxosblock.namenode.kv.codec import decode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
-from paxosblock.namenode.kv.state import StateMachine, is_long
+from paxosblock.namenode.kv.state_machine import StateMachine, is_long
 from paxosblock.namenode.kv.table import SLICE_KEYS, Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 

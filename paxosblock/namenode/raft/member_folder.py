@@ -2,8 +2,8 @@
 
 folder/lock                     locked while a process has the folder open
 folder/members                  its format, and the addresses of all members, one in each line
-folder/newborn                  of a folder that is on its way into a cluster (admission.py)
-folder/lineage                  the name that the folders of the cluster share (admission.py)
+folder/newborn                  of a folder that is on its way into a cluster (folder_admission.py)
+folder/lineage                  the name that the folders of the cluster share (folder_admission.py)
 folder/joined                   in a cluster that grew: whom this one let in, or heard of (seed.py)
 folder/vote                     term and vote (vote_file.py)
 folder/spare                    room for the next votes on a full disk (vote_file.py)
@@ -34,14 +34,14 @@ from paxosblock.errors import (
     StorageError,
 )
 from paxosblock.host.disk import Disk, FileHandle, OsDisk, read_file
-from paxosblock.namenode.kv import mark
+from paxosblock.namenode.kv import journal_watermark
 from paxosblock.namenode.kv.files import publish, remove_drafts
 from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.journal import Journal, check_formats
 from paxosblock.namenode.kv.rocks_table import ROCKS, databases
 from paxosblock.namenode.kv.table import Receiver, Table, Tables
 from paxosblock.namenode.raft import vote_file
-from paxosblock.namenode.raft.admission import LOST, NOBODYS, Lineage, Newborn
+from paxosblock.namenode.raft.folder_admission import LOST, NOBODYS, Lineage, Newborn
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
@@ -216,7 +216,7 @@ def check_owner(disk: Disk, folder: Path, address: str) -> None:
 
 def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool) -> Newborn:
     """Return what a folder without a vote says of its birth, which begins if the cluster is new."""
-    of_a_member = ("journal-", "snapshot-", mark.NAME)
+    of_a_member = ("journal-", "snapshot-", journal_watermark.NAME)
     names = list(disk.names(folder)) if folder.exists() else []
     if any(name.startswith(of_a_member) for name in names) or databases(names):
         if new_cluster:

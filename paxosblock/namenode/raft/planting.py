@@ -6,7 +6,7 @@ docs/operations.md makes by hand when the members change. The vote is written la
 it is not that of a member, and is begun anew.
 
 Members know each other by a key that is made from the secret and the cluster's lineage
-(admission.py), so that no folder of another lineage takes part.
+(folder_admission.py), so that no folder of another lineage takes part.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from paxosblock.namenode.kv.rocks_files import remove_database
 from paxosblock.namenode.kv.rocks_table import NAME as DATABASE
 from paxosblock.namenode.kv.table import Receiver, Table
 from paxosblock.namenode.raft import vote_file
-from paxosblock.namenode.raft.admission import Admissions, Lineage
 from paxosblock.namenode.raft.admissions_file import UNNAMED, write_admissions
+from paxosblock.namenode.raft.folder_admission import Admissions, Lineage
 from paxosblock.namenode.raft.log import load_tail
 from paxosblock.namenode.raft.member_folder import (
     NEWBORN,

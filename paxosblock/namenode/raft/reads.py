@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 from paxosblock.errors import PaxosBlockError, UnavailableError
 from paxosblock.namenode.raft.contract import MemberLog
-from paxosblock.namenode.raft.messages import ReadIndex, ReadIndexResponse, Send
+from paxosblock.namenode.raft.raft_messages import ReadIndex, ReadIndexResponse, Send
 from paxosblock.namenode.raft.state import RaftState
 
 T = TypeVar("T")

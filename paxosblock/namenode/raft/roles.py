@@ -14,7 +14,7 @@ from raftos.timer import Timer
 
 from paxosblock.namenode.raft.contract import HardState, MemberLog, validate_term
 from paxosblock.namenode.raft.entry import Entry
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     AppendEntriesResponse,
     Confirm,

@@ -4,9 +4,9 @@
     answer    X-Raft-Lineage; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
 
 Only the member that had the catalog first gives it, to one folder of each other member, once all of
-them have asked: it writes the folder's token down before (admission.py). A member with another
-token, and one that was heard of, has lost its folder, and with it votes and entries that the others
-count on.
+them have asked: it writes the folder's token down before (folder_admission.py). A member with
+another token, and one that was heard of, has lost its folder, and with it votes and entries that
+the others count on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.table import Checkpoint, Receiver, pieces
-from paxosblock.namenode.raft.admission import (
+from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
+from paxosblock.namenode.raft.folder_admission import (
     LOST,
     NOBODYS,
     AdmissionRefused,
@@ -46,7 +47,6 @@ from paxosblock.namenode.raft.admission import (
     Waits,
     may_join,
 )
-from paxosblock.namenode.raft.admissions_file import UNNAMED, read_admissions, write_admissions
 from paxosblock.namenode.raft.question import Question
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.http_server import slot_of

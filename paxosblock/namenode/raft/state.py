@@ -16,7 +16,8 @@ from raftos.state import Candidate, Follower, Leader, State
 from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, message_of
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     Confirm,
     InstallSnapshot,
@@ -26,7 +27,6 @@ from paxosblock.namenode.raft.messages import (
     Received,
     Send,
 )
-from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roster import Roster
 
 T = TypeVar("T")

@@ -24,14 +24,14 @@ from paxosblock.host.disk import Disk, OsDisk, blamed
 from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.rocks_table import ROCKS
-from paxosblock.namenode.kv.state import UnopenedView
+from paxosblock.namenode.kv.state_machine import UnopenedView
 from paxosblock.namenode.kv.table import Checkpoint, Tables
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
-from paxosblock.namenode.raft.messages import Transport
-from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import Transport
+from paxosblock.namenode.raft.raft_node import Counters, RaftNode
 from paxosblock.namenode.raft.roles import RaftFollower
 from paxosblock.namenode.raft.roster import Roster
 

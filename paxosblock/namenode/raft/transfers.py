@@ -25,7 +25,7 @@ from paxosblock.namenode.kv.table import Checkpoint, Receiver
 from paxosblock.namenode.raft.contract import MemberLog
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.messages import InstallSnapshot, Received, Send
+from paxosblock.namenode.raft.raft_messages import InstallSnapshot, Received, Send
 from paxosblock.namenode.raft.roles import RaftFollower
 from paxosblock.namenode.raft.state import RaftState
 

@@ -24,8 +24,8 @@ from paxosblock.net.calls.call_frames import (
     CallFrames,
     pack,
 )
+from paxosblock.net.calls.inline_coroutines import InlineCoroutine
 from paxosblock.net.calls.rpc import RpcRouter, answer
-from paxosblock.net.calls.steps import Steps
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
@@ -107,7 +107,7 @@ class ServedCalls(asyncio.Protocol):
         self._last = 0
         """The number of the last call that was taken."""
         self._used_s = self._loop.time()
-        self._under_way: set[asyncio.Task[None] | Steps] = set()
+        self._under_way: set[asyncio.Task[None] | InlineCoroutine] = set()
         self._answers: list[bytes] = []
         self._answers_bytes = 0
         self._flush_waits = False
@@ -270,7 +270,7 @@ class ServedCalls(asyncio.Protocol):
                 waits_for = context.run(answering.send, None)
             except StopIteration:
                 return
-            self._under_way.add(Steps(answering, waits_for, context, self._ended))
+            self._under_way.add(InlineCoroutine(answering, waits_for, context, self._ended))
         else:
             task = self._loop.create_task(answering)
             self._under_way.add(task)
@@ -278,7 +278,7 @@ class ServedCalls(asyncio.Protocol):
         if self._slot.spare:
             self._say_goodbye(UnavailableError("the node has as many connections as it takes"))
 
-    def _ended(self, call: asyncio.Task[None] | Steps) -> None:
+    def _ended(self, call: asyncio.Task[None] | InlineCoroutine) -> None:
         was_full = len(self._under_way) == UNDER_WAY_MAX
         self._under_way.discard(call)
         if was_full:

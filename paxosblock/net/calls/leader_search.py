@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
-from paxosblock.base.chance import CHANCE
+from paxosblock.base.jitter import JITTER
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -107,7 +107,7 @@ class LeaderSearch:
         self._timeout_s = timeout_s
         self.retry_for_s = retry_for_s
         self._leads = self._addresses[0]
-        self._shows = CHANCE.choice(self._addresses)
+        self._shows = JITTER.choice(self._addresses)
         self.closed = False
         """Set to True to refuse every further try."""
 
@@ -284,7 +284,7 @@ def pauses_s(longest_s: float) -> Iterator[float]:
     """
     pause_s = FIRST_PAUSE_S
     while True:
-        yield pause_s * (1 - CHANCE.random() / 4)
+        yield pause_s * (1 - JITTER.random() / 4)
         pause_s = min(2 * pause_s, longest_s)
 
 

@@ -74,8 +74,8 @@ class RpcRouter:
         """Let `handler` answer the calls of `method`; it gets a `request_type`.
 
         A request of more than `request_bytes_max` is refused before anything is made of it.
-        `at_once`: begin it where its frame is read, and run it without a task (`steps.py` says what
-        it must not do then).
+        `at_once`: begin it where its frame is read, and run it without a task
+        (`inline_coroutines.py` says what it must not do then).
         """
         assert method not in self._methods
         decoder = msgpack_decoder(request_type)

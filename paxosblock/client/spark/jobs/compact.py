@@ -21,7 +21,7 @@ from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
-from paxosblock.client.spark.jobs.folder import unfinished_folder
+from paxosblock.client.spark.jobs.job_folder import unfinished_folder
 from paxosblock.client.spark.jobs.merging import (
     SUFFIXES,
     Group,

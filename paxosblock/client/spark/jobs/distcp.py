@@ -28,7 +28,7 @@ from paxosblock.client.spark.jobs.copying import (
     Source,
     in_one_line,
 )
-from paxosblock.client.spark.jobs.folder import unfinished_folder
+from paxosblock.client.spark.jobs.job_folder import unfinished_folder
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.errors import (
     ConfigError,

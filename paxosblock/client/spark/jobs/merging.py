@@ -17,7 +17,7 @@ from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client, FileReader, FileWriter
 from paxosblock.client.spark.formats_write import RowGroups
 from paxosblock.client.spark.jobs.copying import in_one_line, size_and_crc
-from paxosblock.client.spark.jobs.folder import unfinished
+from paxosblock.client.spark.jobs.job_folder import unfinished
 from paxosblock.errors import CorruptionError, InvalidRequestError
 
 ROW_GROUP_BYTES: Final = 64 * MIB

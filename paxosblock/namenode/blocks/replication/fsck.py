@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.api.fsck import CheckedFiles, Condition, Finding, FsckCursor
+from paxosblock.api.fsck_call import CheckedFiles, Condition, Finding, FsckCursor
 from paxosblock.namenode.blocks.replication.needs import Need
 from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.draft import Reads

@@ -24,7 +24,7 @@ class _Waiting:
     answer: asyncio.Future[Any]
 
 
-class Together:
+class MemberBatches:
     """Commits decisions that come while others are being committed in the next edit.
 
     Each decision builds on those before it, is judged by itself, and has its own answer. A decision

@@ -9,7 +9,7 @@ import threading
 import weakref
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.blocking.background import STOP_WITHIN_S, OtherLoop
+from paxosblock.client.blocking.loop_thread import STOP_WITHIN_S, OtherLoop
 from paxosblock.client.fsspec.staging import StagingArea
 from paxosblock.config import ClientConfig
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from paxosblock.api.namenode import RENEW_LEASES, OpenBlock, RenewLeases
-from paxosblock.client.session.namenode import NameNodes
+from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import BlockId, WriterId
 

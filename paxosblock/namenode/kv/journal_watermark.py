@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.host.disk import Disk
-from paxosblock.host.durable_mark import Mark, MarkFormat
+from paxosblock.host.durable_mark import MarkFormat, Watermark
 from paxosblock.host.durable_mark import read_mark as read_numbers
 from paxosblock.namenode.kv.files import draft_of
 
@@ -28,7 +28,7 @@ def read_mark(disk: Disk, folder: Path) -> int:
     return 0 if numbers is None else numbers[0]
 
 
-class DurableMark(Mark):
+class JournalWatermark(Watermark):
     """The mark of a journal that is being written, at the index of an entry."""
 
     def __init__(self, disk: Disk, folder: Path, index: int) -> None:

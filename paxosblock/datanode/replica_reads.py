@@ -23,12 +23,12 @@ from paxosblock.datanode.checked_pieces import CheckedPieces
 from paxosblock.datanode.damage import is_damaged
 from paxosblock.datanode.store.disk_format import Records, Stored
 from paxosblock.datanode.store.open_file import OpenFile
-from paxosblock.datanode.volumes.pace import Pace
+from paxosblock.datanode.volumes.throttle import Throttle
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.streams.buffers import BufferPool
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
-from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, entry, read_entries
+from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog, entry, read_entries
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, nack
@@ -53,7 +53,7 @@ class Reader:
     """Answers the calls of a data stream that read."""
 
     def __init__(
-        self, acceptor: Acceptor, *, max_read_bytes: int, copies: Pace | None = None
+        self, acceptor: Acceptor, *, max_read_bytes: int, copies: Throttle | None = None
     ) -> None:
         """`max_read_bytes` of user data go into one reply, or one chunk if that is longer.
 
@@ -61,7 +61,7 @@ class Reader:
         """
         self._acceptor = acceptor
         self._max_read_bytes = min(max_read_bytes, MAX_CHUNK_BYTES)
-        self._copies = copies or Pace()
+        self._copies = copies or Throttle()
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._buffers = BufferPool(MAX_BUFFERS)
         self._open: OrderedDict[BlockId, Block] = OrderedDict()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from paxosblock.client.session.leases import LeaseKeeper
-from paxosblock.client.session.namenode import NameNodes
-from paxosblock.client.session.tender import Tending
+from paxosblock.client.session.lease_keeper import LeaseKeeper
+from paxosblock.client.session.namenodes import NameNodes
+from paxosblock.client.session.retried_task import RunningTasks
 from paxosblock.client.session.transport import DataConnections
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.config import ClientConfig
@@ -15,7 +15,7 @@ from paxosblock.net.port.access import Access
 
 
 @dataclass(slots=True)
-class ClientCore:
+class SharedSession:
     """`writing` and `reading` are separate connections: votes and beats must not wait behind bulk
     data."""
 
@@ -24,11 +24,11 @@ class ClientCore:
     writing: WritingConnections
     reading: DataConnections
     leases: LeaseKeeper
-    tending: Tending
+    tending: RunningTasks
     rpc: RpcClient
 
     @classmethod
-    def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> ClientCore:
+    def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> SharedSession:
         """Return those of a client of the cluster whose NameNodes have these addresses; nothing is
         connected yet.
 
@@ -45,11 +45,11 @@ class ClientCore:
             WritingConnections(config, access),
             DataConnections(config.connect_timeout_s, access),
             LeaseKeeper(namenodes, config.lease_interval_s),
-            Tending(),
+            RunningTasks(),
             rpc,
         )
 
-    def within(self, seconds: float) -> ClientCore:
+    def within(self, seconds: float) -> SharedSession:
         """Return the same parts, for calls that try for so long."""
         config = replace(self.config, retry_for_s=seconds)
         return replace(self, config=config, namenodes=self.namenodes.within(seconds))

@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from paxosblock.api.files import FileView
+from paxosblock.api.file_pages import FileView
 from paxosblock.api.namenode import FileStatus
 from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent, page_of
 from paxosblock.client.reading.length import ReadableFile
-from paxosblock.client.session.core import ClientCore
+from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import ProtocolError
 
 PAGES_KEPT: Final = 8
@@ -48,7 +48,7 @@ class Blocks:
     """The blocks of the first `size_bytes` bytes of a file; finds the one that holds an offset."""
 
     def __init__(
-        self, core: ClientCore, file: FileStatus, extents: Sequence[Extent], size_bytes: int
+        self, core: SharedSession, file: FileStatus, extents: Sequence[Extent], size_bytes: int
     ) -> None:
         """`extents` are those that are known; the last one of them reaches up to `size_bytes`, or
         what is not known is finalized.
@@ -115,7 +115,7 @@ class Blocks:
 
 
 async def all_extents(
-    core: ClientCore, found: ReadableFile, offset: int = 0
+    core: SharedSession, found: ReadableFile, offset: int = 0
 ) -> AsyncIterator[Extent]:
     """Yield the blocks of a file `found` whole, in order; those before `offset` may be missing.
 

@@ -19,7 +19,7 @@ EMPTY_MAX: Final = 4096
 """Number of owners whose empty ranges are remembered."""
 
 
-class Gaps:
+class EmptyRanges:
     """The known gaps between the keys of a table."""
 
     def __init__(self) -> None:

@@ -31,13 +31,13 @@ from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder
-from paxosblock.namenode.raft.messages import (
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.raft_messages import (
     AppendEntriesResponse,
     Message,
     Send,
     Transport,
 )
-from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.roster import Roster
 from paxosblock.namenode.raft.state import RaftState

@@ -15,7 +15,7 @@ from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import ClusterFolder, NodeKind
 from paxosblock.local.node_process import Node
 
-_HERE = "paxosblock.cli.cluster"
+_HERE = "paxosblock.cli.cluster_command"
 DEFAULT_FOLDER = "paxosblock-cluster"
 NAMENODES = ("1", "3", "5")
 

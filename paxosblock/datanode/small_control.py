@@ -26,7 +26,7 @@ class SentChunk(NamedTuple):
     frame: memoryview
 
 
-class RecordStep(NamedTuple):
+class RecordedRequest(NamedTuple):
     """A step that was begun: its records are said, but may not be durable yet."""
 
     request: Control

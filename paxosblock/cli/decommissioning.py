@@ -22,7 +22,7 @@ from paxosblock.api.care import (
 )
 from paxosblock.cli.group import Verb, seconds
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.cli.progress import count_bar
+from paxosblock.cli.progress_bar import count_bar
 from paxosblock.cli.text import counted
 
 LOOK_AGAIN_S: Final = 0.5

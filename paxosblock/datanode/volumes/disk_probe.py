@@ -30,7 +30,7 @@ same holds when no sync comes back from its disk (`Volume.stands_s`)."""
 _log = logging.getLogger(__name__)
 
 
-class Look:
+class DiskProbe:
     """The looks at one volume, one after the other."""
 
     def __init__(self, volume: Volume, *, reserved_bytes: int, hung_after_s: float) -> None:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 Attempt = Callable[[], Awaitable[bool]]
 
 
-class Tending:
+class RunningTasks:
     """The tasks of all tenders of one client: none of them outlives it."""
 
     def __init__(self) -> None:
@@ -44,13 +44,13 @@ class Tending:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Tender:
+class RetriedTask:
     """Runs `attempt`, a method, in a task until it returns True; its object may be collected.
 
     An error that says that it may succeed later is logged once; any other ends the task.
     """
 
-    def __init__(self, attempt: Attempt, name: str, tending: Tending) -> None:
+    def __init__(self, attempt: Attempt, name: str, tending: RunningTasks) -> None:
         """`name` says in logs what is tended."""
         self._attempt = WeakMethod(attempt)
         self._tending = tending

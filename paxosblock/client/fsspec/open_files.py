@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import KIB
-from paxosblock.client.blocking.background import OtherLoop
+from paxosblock.client.blocking.loop_thread import OtherLoop
 from paxosblock.client.blocking.sync import FileReader
 from paxosblock.client.blocking.sync_files import FileWriterBase
 from paxosblock.client.fsspec.dropping import (

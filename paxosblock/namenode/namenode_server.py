@@ -27,7 +27,7 @@ from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
-from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token

@@ -10,5 +10,5 @@ import os
 import random
 from typing import Final
 
-CHANCE: Final = random.Random()
-os.register_at_fork(after_in_child=CHANCE.seed)  # parent and child would come in step
+JITTER: Final = random.Random()
+os.register_at_fork(after_in_child=JITTER.seed)  # parent and child would come in step

@@ -26,19 +26,19 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import DataNodeCounters
-from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.served_stream import ServedStream
 from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.transfer import Transfer
+from paxosblock.datanode.volumes.disk_probe import DiskProbe
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.datanode.volumes.hung_disk import LostVolume
-from paxosblock.datanode.volumes.look import Look
-from paxosblock.datanode.volumes.pace import Pace
 from paxosblock.datanode.volumes.remover import Remover
-from paxosblock.datanode.volumes.snapshot import refuse_half_rolled_back
+from paxosblock.datanode.volumes.throttle import Throttle
 from paxosblock.datanode.volumes.volume import Volume, open_volume
+from paxosblock.datanode.volumes.volume_snapshot import refuse_half_rolled_back
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -73,7 +73,7 @@ class DataNode:
         self._entering = asyncio.Lock()
         self._hung_after_s = config.volume_hung_after_s
         self._looks = tuple(
-            Look(
+            DiskProbe(
                 volume,
                 reserved_bytes=config.reserved_space_bytes,
                 hung_after_s=config.volume_hung_after_s,
@@ -82,7 +82,7 @@ class DataNode:
         )
         self._reporter = Reporter(node, namenodes, self, client, config)
         self._transfer = Transfer(
-            pace=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
+            pace=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
             reserved_bytes=config.reserved_space_bytes,
             access=client.access,
         )
@@ -95,7 +95,7 @@ class DataNode:
         self.reader = Reader(
             self.acceptor,
             max_read_bytes=config.max_read_bytes,
-            copies=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
+            copies=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
         )
         self.counters = DataNodeCounters(self.acceptor, self.volumes)
         self._scrubbers = tuple(

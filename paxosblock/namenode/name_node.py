@@ -11,6 +11,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, RpcAcceptors
+from paxosblock.namenode.blocks.block_reports import Reports
 from paxosblock.namenode.blocks.block_views import BlockViews
 from paxosblock.namenode.blocks.cutter import Cutter
 from paxosblock.namenode.blocks.datanodes import DataNodes
@@ -32,7 +33,6 @@ from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.standing import Patience
-from paxosblock.namenode.blocks.reports import Reports
 from paxosblock.namenode.blocks.runner import Runner
 from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
@@ -51,7 +51,7 @@ WARM_UP_HEARTBEATS = 2
 
 
 class NameNode:
-    """One NameNode on a started store, without the network (`server.py`)."""
+    """One NameNode on a started store, without the network (`namenode_server.py`)."""
 
     def __init__(
         self,

@@ -11,7 +11,14 @@ from typing import Final
 import click
 import msgspec
 
-from paxosblock.api.fsck import CHECK_FILES, CheckedFiles, CheckFiles, Condition, Counts, Finding
+from paxosblock.api.fsck_call import (
+    CHECK_FILES,
+    CheckedFiles,
+    CheckFiles,
+    Condition,
+    Counts,
+    Finding,
+)
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb

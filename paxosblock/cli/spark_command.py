@@ -15,14 +15,14 @@ import click
 from paxosblock.cli.fs_names import status_of
 from paxosblock.cli.group import CommandEntry, DashGroup, Verb
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.cli.progress import progress_bar
+from paxosblock.cli.progress_bar import progress_bar
 from paxosblock.cli.spark_reports import compact_lines, copy_lines, fsck_lines
 from paxosblock.errors import ConfigError, NotFoundError, Outcome, UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HERE = "paxosblock.cli.spark"
+_HERE = "paxosblock.cli.spark_command"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 spark = DashGroup(
@@ -146,7 +146,7 @@ def fsck(invocation: Invocation, path: str, deep: bool, master: str) -> None:
     path = invocation.path(path)
     _check_there(invocation, path)
     with _spark("fsck", master) as start:
-        from paxosblock.client.spark.jobs.fsck import fsck as run
+        from paxosblock.client.spark.jobs.deep_fsck import fsck as run
 
         report = run(start, invocation.addresses, path, _bar("fsck", invocation))
     _tell(invocation, fsck_lines(report), report)

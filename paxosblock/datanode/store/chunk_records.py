@@ -19,7 +19,7 @@ from paxosblock.datanode.store.meta import Metadata
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
-from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, acknowledged_before, read_entries
+from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog, acknowledged_before, read_entries
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 
 PIECE_BYTES: Final = 4 * MIB

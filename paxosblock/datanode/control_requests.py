@@ -2,7 +2,7 @@
 
 Each becomes one `Block.step`, which goes on even if its caller has gone. Chunks that a recovery or
 finalization needs are fetched before it, and the request is checked again afterwards. What takes
-but a record of a small replica is begun and ended without a task (`record_step.py`).
+but a record of a small replica is begun and ended without a task (`small_control.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from paxosblock.api.datanode import Answer, Control, StorageAddress
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.record_step import RecordStep, SentChunk
+from paxosblock.datanode.small_control import RecordedRequest, SentChunk
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.transfer import is_copy
 from paxosblock.datanode.volumes.volume import Volume
@@ -47,7 +47,7 @@ class Fetcher(Protocol):
         """Return a draft in `volume` with `chunks` of the log that `request` decides."""
 
 
-class ControlSteps:
+class ControlRequests:
     """Takes the control steps of every block of a node."""
 
     def __init__(
@@ -89,7 +89,7 @@ class ControlSteps:
     def _end(
         self,
         block: Block,
-        begun: RecordStep,
+        begun: RecordedRequest,
         replied: asyncio.Future[Reply],
         error: PaxosBlockError | None,
     ) -> None:

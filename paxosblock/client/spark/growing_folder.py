@@ -25,9 +25,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.listing import ListedFile, ResolvedPath, base_of, find
-from paxosblock.client.spark.options import SparkOptions
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source import plan
+from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
 

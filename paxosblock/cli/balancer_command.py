@@ -16,7 +16,7 @@ from paxosblock.api.care import BALANCE, Balance, BalanceStatus, Balancing
 from paxosblock.base.units import parse_rate
 from paxosblock.cli.group import Verb, read_option
 from paxosblock.cli.invocation import Invocation
-from paxosblock.cli.progress import progress_bar
+from paxosblock.cli.progress_bar import progress_bar
 from paxosblock.cli.text import counted, human_size
 from paxosblock.errors import PaxosBlockError
 

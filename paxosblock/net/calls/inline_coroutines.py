@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class Steps:
+class InlineCoroutine:
     """A coroutine that was begun; each of its steps runs when what it waits for is over."""
 
     __slots__ = ("_context", "_coroutine", "_ended", "_waits_for")
@@ -22,7 +22,7 @@ class Steps:
         coroutine: Coroutine[Any, Any, None],
         waits_for: Any,
         context: contextvars.Context,
-        ended: Callable[[Steps], None],
+        ended: Callable[[InlineCoroutine], None],
     ) -> None:
         """Go on with it in `context`; its first step yielded `waits_for`.
 

@@ -15,7 +15,7 @@ LEAST_BYTES_PER_S: Final = MIB
 """The lowest rate: at a lower one pieces of a copy would take longer than anybody waits."""
 
 
-class Pace:
+class Throttle:
     """Makes callers of `take` wait for each other, so that together they keep to a rate, which is
     lower while `gives_way()`.
 

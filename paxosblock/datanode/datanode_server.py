@@ -24,7 +24,7 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.data_node import DataNode, open_volumes
 from paxosblock.datanode.volumes.hung_disk import find_hung
 from paxosblock.errors import StorageError
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit

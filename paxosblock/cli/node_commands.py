@@ -147,7 +147,7 @@ def namenode(
         from paxosblock.client.names.url import cluster_addresses
         from paxosblock.config import NameNodeConfig, load_config
         from paxosblock.namenode.membership import read_peers
-        from paxosblock.namenode.server import serve
+        from paxosblock.namenode.namenode_server import serve
 
     name = node_id or _default_name(listen, path)
     invocation.serves = True
@@ -234,7 +234,7 @@ def datanode(
     with quick_imports():
         from paxosblock.client.names.url import cluster_addresses
         from paxosblock.config import DataNodeConfig, load_config
-        from paxosblock.datanode.server import serve
+        from paxosblock.datanode.datanode_server import serve
 
     name = node_id or _default_name(listen, volumes[0])
     invocation.serves = True
