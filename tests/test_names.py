@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from pathlib import PurePath
 
 from tests.test_house_rules import MADE_BY_A_COMMAND, sources
 
@@ -24,3 +25,14 @@ def test_a_class_name_stands_once_in_the_package() -> None:
     several = {name: places for name, places in homes.items() if len(places) > 1}
     assert {name: several[name] for name in several.keys() - CLASSES_TWICE.keys()} == {}
     assert CLASSES_TWICE.keys() <= several.keys()
+
+
+def test_a_file_name_stands_once_in_the_package() -> None:
+    homes = defaultdict(list)
+    for source in sources("paxosblock"):
+        homes[PurePath(source.name).name].append(source.name)
+    assert {
+        name: places
+        for name, places in homes.items()
+        if len(places) > 1 and name not in {"__init__.py", "__main__.py"}
+    } == {}
