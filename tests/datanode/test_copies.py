@@ -12,6 +12,7 @@ import pytest
 
 from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, ReadBytes, StorageAddress
 from paxosblock.base.units import MIB
+from paxosblock.datanode import transfer as transfer_module
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.transfer import MAX_COPIES, MAX_KEPT, Transfer
@@ -206,6 +207,17 @@ async def test_unfinished_copies_are_few_and_go_when_the_node_stops(tmp_path: Pa
         assert len(list((tmp_path / "tmp").iterdir())) == MAX_KEPT
         await transfer.close()
         assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_an_unfinished_copy_is_not_kept_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_module, "KEPT_S", 0.01)
+    async with beside(tmp_path, LaterHolder(5, 7)) as (target, address):
+        transfer = Transfer()
+        with pytest.raises(UnavailableError):
+            await transfer.fetch(target.volumes[0], copy(), range(CHUNKS), (address,))
+        await wait_until_async(lambda: not list((tmp_path / "tmp").iterdir()))
 
 
 async def test_a_recovery_may_use_the_reserve(tmp_path: Path) -> None:
