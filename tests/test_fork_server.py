@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.host.process import Child, identify
+from paxosblock.host.process import Child, identify, spawn
 from tests.children import killed_at_the_end
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.waiting import wait_until
@@ -66,6 +67,21 @@ def run(server: ForkServer, log: Path, code: int = 0) -> tuple[Child, list[objec
     child = server.spawn([sys.executable, "-m", "says", str(code), "more"], log)
     assert child.exit_code(wait=True) == code
     return child, said(log)
+
+
+def test_its_log_is_as_private_as_that_of_one_that_is_started(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    """Whatever the user lets others read: a node's log names files."""
+    before = os.umask(0)
+    try:
+        for number, begin in enumerate((server.spawn, spawn)):
+            log = tmp_path / f"log-{number}"
+            child = begin([sys.executable, "-m", "says", "0"], log)
+            assert child.exit_code(wait=True) == 0
+            assert stat.S_IMODE(log.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_it_is_a_process_of_its_own_with_what_its_starter_has(
