@@ -185,8 +185,8 @@ async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answ
         (first,) = cluster.files["/a"].blocks
         assert cluster.records[first].finalized
         cluster.nodes[0].cut()
-        block = out._step.block
-        assert block is not None
+        assert out._left is not None
+        block = out._left.block
         await wait_until_async(lambda: block._failure is not None)
         with pytest.raises(DeadlineError, match="on stable storage"):
             await out.hsync()

@@ -1508,14 +1508,14 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a block that failed is ended by the next call only",
         "writing/file_writer.py",
-        "        self._exclusions.add(failed)\n        self._wake()\n",
+        "        self._exclusions.add(failed)\n        self._tender.wake()\n",
         "        self._exclusions.add(failed)\n",
         LOST_DATANODES,
     ),
     _client(
         "a short block is ended by the next call only",
         "writing/file_writer.py",
-        "            self._rolling = block\n            self._wake()\n",
+        "            self._rolling = block\n            self._tender.wake()\n",
         "            self._rolling = block\n",
         LOST_DATANODES,
     ),
@@ -1614,14 +1614,14 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "what the next block got is acknowledged before the end of the one before",
         "writing/file_writer.py",
-        "        block = self._step.block or self._block\n",
+        "        block = self._left.block if self._left else self._block\n",
         "        block = self._block\n",
         "tests/client/test_look_ahead.py",
     ),
     _client(
         "a flush does not wait for the end of the block before",
         "writing/file_writer.py",
-        "            await self._push()\n            await self._end_step()\n",
+        "            await self._push()\n            await self._recorded()\n",
         "            await self._push()\n",
         "tests/client/test_look_ahead.py",
     ),

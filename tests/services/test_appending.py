@@ -102,7 +102,7 @@ STEPS = {
     "before it asked for the block": "next_block.NextBlock.ask",
     "before it reached the members": "block_writer.BlockWriter.open",
     "before it sent a chunk": "block_writer.BlockWriter.send",
-    "before it recorded the length": "block_writer.BlockWriter.end",
+    "before it recorded the length": "block_writer.BlockWriter.close_request",
 }
 KILLED = """
 import os, signal, sys

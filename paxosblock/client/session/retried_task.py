@@ -24,6 +24,8 @@ class RunningTasks:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
+        """True once the client ends: nothing is tended any more."""
 
     def __len__(self) -> int:
         """Return how many work, or wait for their next try."""
@@ -38,6 +40,7 @@ class RunningTasks:
 
     async def close(self) -> None:
         """Cancel all that is under way, and wait until it has ended."""
+        self.closed = True
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -58,8 +61,8 @@ class RetriedTask:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """There is something to do. While a task runs, it is that which finds it."""
-        if self._task is None or self._task.done():
+        """There is something to do. While a task runs, that one finds it."""
+        if not self._tending.closed and (self._task is None or self._task.done()):
             self._task = self._tending.start(_until_done(self._attempt, self._name))
 
     def stop(self) -> None:

@@ -391,9 +391,9 @@ class BlockWriter:
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 
-    async def end(self, following: BlockId = NO_BLOCK) -> FinalizeBlock:
-        """W6: wait for the votes; return what records the length, after which comes `ended`, or
-        for `record`; a block made ahead may be `following`.
+    async def close_request(self, following: BlockId = NO_BLOCK) -> FinalizeBlock:
+        """W6: wait for the votes; return the request that records the length, for `record`, or for
+        CloseFile, after which comes `closed`. A block made ahead may be `following`.
 
         Raises:
             BlockFailed: the votes did not come; `seal` comes next.
@@ -405,15 +405,15 @@ class BlockWriter:
         length = self.sent, self.sent_bytes
         return FinalizeBlock(self.block, self._identity, self.generation, *length, following)
 
-    def ended(self) -> None:
-        """W6: what `end` returned was recorded."""
+    def closed(self) -> None:
+        """W6: what `close_request` returned was recorded with the file's own end."""
         self._writer = write.on_finalized(self._writer, self._writer.sent, ours=True)
         self.release()
 
     async def record(
         self, request: FinalizeBlock, *, retry_for_s: float | None = None
     ) -> BlockView:
-        """W6: have the length recorded as `end` says; None: as long as for every request.
+        """W6: have the length recorded; try for `retry_for_s`, None: as long as for every request.
 
         Raises:
             FencedError: the block belongs to another writer.
@@ -424,8 +424,8 @@ class BlockWriter:
         return view
 
     async def close(self) -> BlockView:
-        """W6: `end`, then `record`. Raises what these do."""
-        return await self.record(await self.end())
+        """W6: `close_request`, then `record`. Raises what these do."""
+        return await self.record(await self.close_request())
 
     async def seal(self, *, retry_for_s: float | None = None) -> Sealed:
         """W7: have the block recovered, take the length decided then; `retry_for_s` as in `record`.

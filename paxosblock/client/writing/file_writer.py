@@ -12,7 +12,7 @@ import asyncio
 import logging
 import warnings
 from collections import deque
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -22,10 +22,12 @@ from paxosblock.api.namenode import (
     BlockView,
     CloseFile,
     FileStatus,
+    FinalizeBlock,
     OpenBlock,
 )
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.replacement import WriteOptions
+from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.client.session.retried_task import RetriedTask
 from paxosblock.client.session.shared_session import SharedSession
@@ -36,10 +38,16 @@ from paxosblock.client.writing.ends import BlockFailed
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.failures import Failures
 from paxosblock.client.writing.next_block import Ending, NextBlock, is_small
-from paxosblock.client.writing.progress import Progress, Shortfall
+from paxosblock.client.writing.progress import Shortfall
 from paxosblock.client.writing.receipt import FlushReceipt, Ledger
-from paxosblock.client.writing.step import Step
-from paxosblock.errors import CorruptionError, InvalidRequestError, PaxosBlockError, in_doubt
+from paxosblock.errors import (
+    CorruptionError,
+    InvalidRequestError,
+    NoSpaceError,
+    PaxosBlockError,
+    UnavailableError,
+    in_doubt,
+)
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
@@ -48,6 +56,15 @@ TEND_FOR_S: Final = 1.0
 ABORT_FOR_S: Final = 2.0  # a fail-over takes less, and what is left undone the lease's end does
 
 _log = logging.getLogger(__name__)
+
+
+class _Left(NamedTuple):
+    """The block before the one that is being written: all of it is acknowledged, and its end is
+    being recorded."""
+
+    block: BlockWriter
+    request: FinalizeBlock
+    recording: asyncio.Task[BlockView]
 
 
 class AsyncFileWriter:
@@ -92,10 +109,11 @@ class AsyncFileWriter:
         self._tender = RetriedTask(self._tend, f"'{status.path}'", core.tending)
         self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
-        self._retry_for_s = core.config.retry_for_s
-        self._progress = Progress(status.path)
         self._fence = Fence(status.path)
-        self._step = Step(self._fence)
+        self._left: _Left | None = None
+        self._retry_for_s = core.config.retry_for_s
+        self._failed: Backoff | None = None  # since the first failure without progress
+        self._acknowledged_then = -1  # bytes, at that failure
         self._closing = self._closed = False
         self._failures = Failures(
             core, status, writer, options or WriteOptions(),
@@ -119,7 +137,7 @@ class AsyncFileWriter:
     @property
     def acknowledged(self) -> int:
         """Bytes of the file that no failure can take away."""
-        block = self._step.block or self._block
+        block = self._left.block if self._left else self._block
         return self._finished_bytes + (block.acknowledged_bytes if block else 0)
 
     @property
@@ -178,7 +196,7 @@ class AsyncFileWriter:
             self._check_usable()
             if self._buffer:
                 self._enqueue(self._buffer.take())
-            await self._settle(synced=False)
+            await self._reach_all(synced=False)
             return self._receipt(self.status.durability)
 
     async def flush(self) -> None:
@@ -197,10 +215,14 @@ class AsyncFileWriter:
         """
         async with self._lock:
             self._check_usable()
-            in_memory = self.status.durability is Durability.MEMORY
-            if self._buffer or (in_memory and self._has_unsynced_chunks()):
+            in_memory, block = self.status.durability is Durability.MEMORY, self._block
+            if self._pending:
+                synced = self._pending[-1].sync
+            else:
+                synced = block is None or block.acknowledged_synced == block.sent
+            if self._buffer or (in_memory and not synced):
                 self._enqueue(self._buffer.take(), sync=in_memory)
-            await self._settle(synced=True)
+            await self._reach_all(synced=True)
             while unsynced := self._ledger.unsynced:
                 self._ledger.synced(await finalized_on_disk(self._core, unsynced[0]))
             return self._receipt(Durability.DISK)
@@ -222,7 +244,7 @@ class AsyncFileWriter:
                 self._closing = True
                 if self._buffer:
                     self._enqueue(self._buffer.take())
-                await self._close_file(await self._end_whole() or await self._end_last())
+                await self._close_file(await self._last_ending())
             finally:
                 self._release()
 
@@ -234,10 +256,10 @@ class AsyncFileWriter:
         async with self._lock:
             if self._closed:
                 return
-            self._begin(min(ABORT_FOR_S, self._core.config.retry_for_s))
+            self._try_for(min(ABORT_FOR_S, self._core.config.retry_for_s))
             try:
                 if not self._fence.is_up:
-                    await self._end_step()
+                    await self._recorded()
                     if self._block is not None:
                         await self._block.seal(retry_for_s=self._retry_for_s)
                     await self._close_file(None)
@@ -249,13 +271,12 @@ class AsyncFileWriter:
     def _check_usable(self) -> None:
         if self._closed:
             raise InvalidRequestError(f"'{self.status.path}': the file is closed")
-        self._begin(self._core.config.retry_for_s)
+        self._try_for(self._core.config.retry_for_s)
         self._fence.check()
 
-    def _begin(self, retry_for_s: float) -> None:
-        """Begin a call, or an attempt between two calls, that tries for this long."""
-        self._retry_for_s = retry_for_s
-        self._progress.begin(retry_for_s)
+    def _try_for(self, seconds: float) -> None:
+        """Let a call, or an attempt between two calls, that begins now try for so long."""
+        self._retry_for_s, self._failed = seconds, None
 
     def _enqueue(self, piece: Buffer, *, sync: bool = False) -> None:
         self._cut_bytes += len(piece)
@@ -268,8 +289,8 @@ class AsyncFileWriter:
         call = self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
         status = self.status = await self._fence.guard(call)
         if block is not None:
-            block.ended()
-            self._finish(block)
+            block.closed()
+            self._note_closed(block)
             self._block = None
         if status.size != self.acknowledged:
             what = f"closed with {status.size} bytes, but {self.acknowledged} are acknowledged"
@@ -278,14 +299,16 @@ class AsyncFileWriter:
     def _release(self) -> None:
         self._closed = True
         self._tender.stop()
-        self._step.forget()
+        if self._left is not None:
+            self._left.recording.cancel()
+            self._left.block.release()
         self._next.forget()
         self._core.leases.drop(self._writer)
         self._pending.clear()
         self._ledger.unsynced.clear()
-        block, self._block = self._block, None
-        if block is not None:
-            block.release()
+        if self._block is not None:
+            self._block.release()
+        self._left = self._block = None
 
     # -- blocks ---------------------------------------------------------------------------------
 
@@ -296,48 +319,64 @@ class AsyncFileWriter:
             try:
                 with in_doubt():
                     block = await self._block_with_room(self._pending[0].size_bytes)
-                    await block.room()
                 block.send(self._pending[0])
                 self._pending.popleft()
-                if self._step.answered:
-                    await self._end_step()
-                if self._step.block is None:
+                if self._left is not None and self._left.recording.done():
+                    await self._recorded()
+                if self._left is None:
                     self._next.look_ahead(block, self._block_failed)
             except BlockFailed as failure:
                 await self._recover(failure)
 
-    async def _settle(self, *, synced: bool) -> None:
+    async def _reach_all(self, *, synced: bool) -> None:
         """Send all pending chunks and wait until they are acknowledged."""
-        settled = False
-        while not settled:
+        while True:
             await self._push()
-            await self._end_step()
+            await self._recorded()
             try:
                 if self._block is not None:
                     await self._block.settled(synced=synced)
-                    self._note(self._block)
-                settled = True
+                    self._note_acknowledged(self._block)
+                break
             except BlockFailed as failure:
                 await self._recover(failure)
         invariant(self.acknowledged == self._cut_bytes, "W3 what is written is acknowledged", self)
 
     async def _block_with_room(self, size_bytes: int) -> BlockWriter:
         block = self._block
-        rolls = block is not None and block.block == self._rolling
-        if block is not None and (rolls or self._next.is_full(block, size_bytes)):
-            await self._end(block, None if rolls else await self._next.ahead())
-        if self._block is None:
-            self._block = await self._open_block()
-        return self._block
+        if block is not None:
+            rolls = block.block == self._rolling
+            if rolls or self._next.is_full(block, size_bytes):
+                await self._leave(block, None if rolls else await self._next.ahead())
+        block = self._block or await self._open_block()
+        await block.room()
+        return block
 
     async def _open_block(self) -> BlockWriter:
-        """K1, W1: a new block whose members all have an empty replica."""
-        await self._end_step()
-        return await self._next.opened(self._try_to_open_block, self._retry_for_s)
+        """K1, W1: a new block whose members all have an empty replica.
+
+        Raises:
+            NoSpaceError: too few DataNodes have room.
+            UnavailableError: those that were chosen do not take it.
+            PaxosBlockError: there is none, or nobody could say in time.
+        """
+        await self._recorded()
+        backoff, path = Backoff(self._retry_for_s), self.status.path
+        while True:
+            try:
+                return await self._try_to_open_block()
+            except NoSpaceError:
+                if backoff.exhausted:
+                    raise
+                self._exclusions.end_rest()
+            except BlockFailed as failure:
+                if backoff.exhausted:
+                    raise UnavailableError(f"'{path}': {failure.reason}", path=path) from failure
+            await backoff.pause()
 
     async def _try_to_open_block(self) -> BlockWriter:
         self._fence.check()
-        self._wake()  # if this call does not live to open the block, the background does
+        self._tender.wake()  # if this call does not live to open the block, the background does
         with self._next.unopened.asking():
             view = await self._fence.guard(
                 self._next.ask(self._pending[0].size_bytes, self._retry_for_s)
@@ -346,67 +385,99 @@ class AsyncFileWriter:
         try:
             await block.open(small=self._closing and is_small(self._pending))
         except BlockFailed as failure:
-            # Whoever does not hear that it is sealed seals it again: it may be the last block now.
-            self._begin_in(block)
-            self._block = block
+            # If the reply is lost, sealing is repeated: it may be the file's last block now.
+            self._enter(block)
             if await self._failures.handled(block, failure, self._retry_for_s) is not None:
                 self._finished_bytes += block.acknowledged_bytes
                 self._block = None
                 raise
         else:
-            self._begin_in(block)
+            self._enter(block)
         self._next.after = None
         self._shortfall.note(block.view)
         return block
 
-    def _begin_in(self, block: BlockWriter) -> None:
-        """Count from what the block had when it was opened; a new one had nothing."""
-        self._next.begun(block)
+    def _enter(self, block: BlockWriter) -> None:
+        """Go on in a block; count from what it had when it was opened: a new one had nothing."""
+        self._block = block
+        self._next.entered(block)
         self._finished_bytes -= block.acknowledged_bytes
 
-    async def _end_whole(self) -> Ending | None:
-        """W6 for a file of one chunk, in the block made with it; None: it goes as all others."""
-        if len(self._pending) != 1:
-            return None
-        return await self._next.written_whole(self._pending[0], self._block_failed)
+    async def _leave(self, block: BlockWriter, ahead: BlockWriter | None = None) -> None:
+        """W6: wait for the votes, and have the length recorded. If a block was made `ahead`, go on
+        there meanwhile: it becomes one of the file in the change that ends the one before, so its
+        members vote for what it gets, but nothing of it is acknowledged until that is answered.
 
-    async def _end_last(self) -> Ending | None:
-        """W6 for the last block, whatever happens to its members; None if it is ended already."""
-        await self._settle(synced=False)
-        while self._block is not None:
-            try:
-                return self._block, await self._block.end()
-            except BlockFailed as failure:
-                await self._recover(failure)
-                await self._settle(synced=False)
-        return None
-
-    async def _end(self, block: BlockWriter, ahead: BlockWriter | None = None) -> None:
-        """W6: wait for the votes, and record the length: meanwhile go on in the block made `ahead`,
-        if there is one. Raises BlockFailed as `BlockWriter.end` does."""
-        await self._end_step()
-        request = await block.end(NO_BLOCK if ahead is None else ahead.block)
-        self._step.begin(block, request, self._retry_for_s)
-        self._block = ahead
+        Raises BlockFailed as `BlockWriter.close_request` does.
+        """
+        await self._recorded()
+        request = await block.close_request(NO_BLOCK if ahead is None else ahead.block)
+        self._left, self._block = self._record(block, request), None
         if ahead is None:
-            await self._end_step()
+            await self._recorded()
         else:
-            self._begin_in(ahead)
+            self._enter(ahead)
             self._shortfall.note(ahead.view)
 
-    async def _end_step(self) -> None:
-        """Wait until the end of the block before is recorded, if there is one."""
-        if (block := await self._step.over(self._retry_for_s)) is not None:
-            self._finish(block)
+    def _record(self, block: BlockWriter, request: FinalizeBlock) -> _Left:
+        record = self._fence.guard(block.record(request, retry_for_s=self._retry_for_s))
+        recording = asyncio.create_task(record)
+        # `_recorded` raises the error; where nobody calls that, the file was given up.
+        recording.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return _Left(block, request, recording)
+
+    async def _recorded(self) -> None:
+        """Wait until the end of the block that was left is recorded, if there is one. Where no
+        NameNode recorded it in time, ask once more.
+
+        Raises:
+            FencedError: the file is not the writer's any more.
+            PaxosBlockError: no NameNode could record it in time; a later call asks again.
+        """
+        if self._left is None:
+            return
+        if self._left.recording.done() and self._left.recording.exception() is not None:
+            self._left = self._record(self._left.block, self._left.request)
+        await asyncio.wait((self._left.recording,))  # a cancelled call leaves it under way
+        self._left.recording.result()
+        block, self._left = self._left.block, None
+        self._note_closed(block)
+
+    async def _last_ending(self) -> Ending | None:
+        """W6 for the last block, whatever happens to its members; None if it is ended already.
+
+        The only chunk of a file goes into the block that was made with the file, if that works.
+        """
+        if len(self._pending) == 1:
+            whole = await self._next.written_whole(self._pending[0], self._block_failed)
+            if whole is not None:
+                return whole
+        while True:
+            await self._reach_all(synced=False)
+            if self._block is None:
+                return None
+            try:
+                return self._block, await self._block.close_request()
+            except BlockFailed as failure:
+                await self._recover(failure)
 
     async def _recover(self, failure: BlockFailed) -> None:
-        """W4: the block is rebuilt (W5), or sealed, and what it did not keep goes on (W7)."""
+        """W4: the block is rebuilt (W5), or sealed, and what it did not keep goes on (W7).
+
+        Blocks that fail without a byte of progress are not tried for ever, nor without a pause.
+        """
         block = self._block
         if block is None:
             raise failure
         with in_doubt():
-            await self._end_step()
-            pause = self._progress.failed(self.acknowledged, failure.reason)
+            await self._recorded()
+            again, progress = self._failed, self.acknowledged > self._acknowledged_then
+            if again is None or progress:
+                self._failed, again = Backoff(self._retry_for_s), None
+                self._acknowledged_then = self.acknowledged
+            elif again.exhausted:
+                text = f"'{self.status.path}': no block takes chunks: {failure.reason}"
+                raise UnavailableError(text, path=self.status.path)
             sealed = await self._failures.handled(block, failure, self._retry_for_s)
         if sealed is None:
             self._shortfall.note(replace(block.view, shortfall=failure.reason))
@@ -415,12 +486,12 @@ class AsyncFileWriter:
             self._ledger.sealed(block, sealed.view.record, failure.failed)
             self._finished_bytes += block.acknowledged_bytes
             self._block = None
-        if pause is not None:
-            await pause.pause()
+        if again is not None:
+            await again.pause()
 
-    def _finish(self, block: BlockWriter) -> None:
+    def _note_closed(self, block: BlockWriter) -> None:
         """Note that the block is closed with everything that was sent in it."""
-        self._note(block)
+        self._note_acknowledged(block)
         self._finished_bytes += block.acknowledged_bytes
         self._ledger.closed(block)
 
@@ -429,11 +500,7 @@ class AsyncFileWriter:
     def _block_failed(self, failed: tuple[StorageId, ...]) -> None:
         """W4 of the current block. A call that waits for it acts; if there is none, we do."""
         self._exclusions.add(failed)
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._core.namenodes.closed:
-            self._tender.wake()
+        self._tender.wake()
 
     async def _tend(self) -> bool:
         """Do what a call would do first. True if no failed or unopened block is in readers' way.
@@ -445,7 +512,7 @@ class AsyncFileWriter:
         async with self._lock:
             if self._closed or self._fence.is_up or self._core.namenodes.closed:
                 return True
-            self._begin(min(TEND_FOR_S, self._core.config.retry_for_s))
+            self._try_for(min(TEND_FOR_S, self._core.config.retry_for_s))
             try:
                 await self._go_on()
             except PaxosBlockError as error:
@@ -469,7 +536,7 @@ class AsyncFileWriter:
                 if not block.failure and self._failures.grows(block):
                     self._rolling = NO_BLOCK
                     raise block.give_up("it gets another member")
-                await self._end(block)
+                await self._leave(block)
             except BlockFailed as failure:
                 await self._recover(failure)
         await self._push()
@@ -477,7 +544,7 @@ class AsyncFileWriter:
     def _open_block_told(self) -> OpenBlock | None:
         """Return the current block if it takes chunks, and so may be followed by another one."""
         block = self._block
-        if block is None or block.failure is not None or self._step.block is not None:
+        if block is None or block.failure is not None or self._left is not None:
             return None
         return OpenBlock(block.block, self._failures.is_short(block), self._exclusions.excluded())
 
@@ -485,21 +552,16 @@ class AsyncFileWriter:
         """Leave the block: the NameNode has better members for a new one (HDFS-6867)."""
         if self._block is not None and self._block.block == block:
             self._rolling = block
-            self._wake()
+            self._tender.wake()
 
     # -- what is known --------------------------------------------------------------------------
-
-    def _has_unsynced_chunks(self) -> bool:
-        if self._pending:
-            return not self._pending[-1].sync
-        return self._block is not None and self._block.acknowledged_synced < self._block.sent
 
     def _receipt(self, durability: Durability) -> FlushReceipt:
         if self._block is not None:
             self._block.flushed = True
         return self._ledger.receipt(self.acknowledged, durability, self._block)
 
-    def _note(self, block: BlockWriter) -> None:
+    def _note_acknowledged(self, block: BlockWriter) -> None:
         if block.sent:
             self._exclusions.forgive(block.members)
             self._ledger.reached(block)

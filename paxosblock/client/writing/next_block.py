@@ -1,14 +1,14 @@
 """The block in which a file goes on: its last one opened again (K4), or a new one (K1).
 
 A writer that fills its blocks quickly has the next one made while it writes, so that it goes on
-there at once (`look_ahead`, `step.py`).
+there at once (`look_ahead`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,14 +25,13 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base.replacement import Failed
 from paxosblock.base.units import MIB
-from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import Chunk
 from paxosblock.client.writing.ends import BlockFailed
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.progress import Unopened
-from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
+from paxosblock.errors import PaxosBlockError
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, StorageId, WriterId
 
 AHEAD_FROM_BYTES: Final = 16 * MIB
@@ -114,29 +113,6 @@ class NextBlock:
             self._reopens = False
         return await namenodes.call_anew(ADD_BLOCK, self._wanted, retry_for_s=retry_for_s)
 
-    async def opened(
-        self, attempt: Callable[[], Awaitable[BlockWriter]], retry_for_s: float
-    ) -> BlockWriter:
-        """Return the block that an `attempt` opened, the last one after `retry_for_s` seconds.
-
-        Raises:
-            NoSpaceError: too few DataNodes have room.
-            UnavailableError: those that were chosen do not take it.
-            PaxosBlockError: as the attempt says.
-        """
-        backoff, path = Backoff(retry_for_s), self._status.path
-        while True:
-            try:
-                return await attempt()
-            except NoSpaceError:
-                if backoff.exhausted:
-                    raise
-                self._exclusions.end_rest()
-            except BlockFailed as failure:
-                if backoff.exhausted:
-                    raise UnavailableError(f"'{path}': {failure.reason}", path=path) from failure
-            await backoff.pause()
-
     async def written_whole(self, chunk: Chunk, on_failed: OnFailed) -> Ending | None:
         """Write the only chunk of a file into the block that was made with the file.
 
@@ -157,7 +133,7 @@ class NextBlock:
             else:
                 await block.open()
                 block.send(chunk)
-            return block, await block.end()
+            return block, await block.close_request()
         except BlockFailed as failure:
             _log.info(
                 "'%s': not in the block that was made with it: %s", self._status.path, failure
@@ -166,12 +142,12 @@ class NextBlock:
         finally:
             block.release()  # a member that has voted says no more
 
-    def begun(self, block: BlockWriter) -> None:
-        """Note that the block was opened, or failed and is to be sealed like any other."""
+    def entered(self, block: BlockWriter) -> None:
+        """Note that the block was opened, or failed and must be sealed like any other."""
         self._previous, self._reopens = block.block, False
         self._begun_s, self._begun_bytes = asyncio.get_running_loop().time(), block.sent_bytes
         self.forget()
-        self.unopened.end()
+        self.unopened.opened()
 
     def is_full(self, block: BlockWriter, size_bytes: int) -> bool:
         """True if the block has no room for a chunk of `size_bytes`, or may be closed already."""

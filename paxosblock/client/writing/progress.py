@@ -7,42 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paxosblock.api.namenode import BlockView
-from paxosblock.client.session.backoff import Backoff
-from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
+from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError
 
 _log = logging.getLogger(__name__)
-
-
-class Progress:
-    """Blocks that fail without a byte of progress are not tried for ever, nor without a pause."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._retry_for_s = 0.0
-        self._backoff: Backoff | None = None
-        self._acknowledged = -1
-
-    def begin(self, retry_for_s: float) -> None:
-        """Begin a call, which tries for this many seconds."""
-        self._retry_for_s, self._backoff = retry_for_s, None
-
-    def failed(self, acknowledged: int, reason: str) -> Backoff | None:
-        """Note that a block failed, for `reason`, when this many bytes of the file were
-        acknowledged.
-
-        Returns:
-            What to wait for before the next one; None behind the first, which is begun at once.
-
-        Raises:
-            UnavailableError: it is time to give up.
-        """
-        if self._backoff is None or acknowledged > self._acknowledged:
-            self._backoff, self._acknowledged = Backoff(self._retry_for_s), acknowledged
-            return None
-        if self._backoff.exhausted:
-            text = f"'{self._path}': no block takes chunks: {reason}"
-            raise UnavailableError(text, path=self._path)
-        return self._backoff
 
 
 class Unopened:
@@ -69,8 +36,8 @@ class Unopened:
             self._maybe = not no_room and (known or error.outcome is Outcome.UNKNOWN)
             raise
 
-    def end(self) -> None:
-        """Note that the block was opened, or failed and is to be sealed like any other."""
+    def opened(self) -> None:
+        """Note that the block was opened, or failed and must be sealed like any other."""
         self._maybe = False
 
 
