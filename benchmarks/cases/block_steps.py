@@ -15,8 +15,8 @@ from paxosblock.client import AsyncClient
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import Chunk
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.net.wire import Header
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.messages import Vote
+from paxosblock.protocol.types import BlockId
 
 TAKEN_OVER_MIB: Final = (1, 4, 16, 64, 128)
 
@@ -37,9 +37,9 @@ class Watch:
             watch.sent.setdefault(block.block, []).append(watch.last_sent_s)
             watch._send(block, chunk)
 
-        def on_vote(block: BlockWriter, storage: StorageId, header: Header) -> None:
+        def on_vote(block: BlockWriter, vote: Vote) -> None:
             before = block.acknowledged_bytes
-            watch._on_vote(block, storage, header)
+            watch._on_vote(block, vote)
             if block.acknowledged_bytes > before:
                 watch.voted.setdefault(block.block, []).append(time.perf_counter())
 

@@ -28,9 +28,9 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.types import BlockState, Durability, Generation, Reason
+from paxosblock.protocol.messages import Vote
+from paxosblock.protocol.types import BlockState, ChunkIndex, Durability, Generation, Reason
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 
@@ -321,7 +321,9 @@ async def test_a_member_lost_right_behind_the_vote_that_made_room_costs_no_chunk
             assert block is not None
             await wait_until_async(lambda: bool(block._waiters))
             for storage in block.members:
-                block.on_vote(storage, Header(FrameKind.VOTE, Flags.SYNC, block=block.block))
+                block.on_vote(
+                    Vote(block.block, block.generation, ChunkIndex(0), storage, synced=True)
+                )
             block.on_lost(block.members[0], UnavailableError("its DataNode died"))
             for node in cluster.nodes:
                 node.votes_may_go.set()

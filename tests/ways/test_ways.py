@@ -22,10 +22,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 FILES_AND_CALLS: Final = {
-    "mkdirs": (42, 208),
-    "stat": (23, 84),
-    "chunk": (32, 366),
-    "pread": (25, 148),
+    "mkdirs": (42, 205),
+    "stat": (23, 82),
+    "chunk": (29, 357),
+    "pread": (23, 143),
 }
 AT_MOST: Final = {"take_over": (88, 4700)}
 """In a recovery NameNode, DataNodes and their reports are at work at once, and who comes first

@@ -6,6 +6,7 @@ slow or is damaged is left for the next one; a damaged one is reported to the Na
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Any, Final
@@ -144,12 +145,14 @@ class BlockReader:
             NotFoundError: the block was deleted meanwhile.
             TruncatedError: it was cut, or cut off from its file.
         """
-        target = _Target(self.extent.block, start, into)
-        backoff, refreshed = Backoff(self._core.config.retry_for_s), False
-        while True:
-            error = await self._try_all(target)
-            if error is None:
-                return
+        target, loop = _Target(self.extent.block, start, into), asyncio.get_running_loop()
+        begun_s = loop.time()
+        error = await self._try_all(target)
+        if error is None:
+            return
+        backoff = Backoff(self._core.config.retry_for_s - (loop.time() - begun_s))
+        refreshed = False
+        while error is not None:
             if self._order and all(member.storage in self._corrupt for member in self._order):
                 raise error
             if backoff.exhausted:
@@ -163,6 +166,7 @@ class BlockReader:
                 await backoff.pause()
             await self._refresh()
             refreshed = True
+            error = await self._try_all(target)
 
     async def fetch_once(self, start: int, into: memoryview) -> None:
         """Like `fetch`, from the members that the extent names and no others, each asked once.
@@ -178,9 +182,11 @@ class BlockReader:
     async def _try_all(self, target: _Target) -> PaxosBlockError | None:
         """Ask one replica after the other; None when the target is complete, else why not."""
         error: PaxosBlockError | None = None
+        fetching = self._core.reading.fetching
         for member in self._candidates():
+            fetching[member.address] += 1
             try:
-                await self._read_from(member, target)
+                await self._fetch_from(member, target)
             except CorruptionError as corruption:
                 error = corruption
                 await self._report(member, corruption)
@@ -193,6 +199,8 @@ class BlockReader:
                 _log.info("block %d: %s: %s", target.block, member.storage, failure)
             else:
                 return None
+            finally:
+                fetching[member.address] -= 1
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
     def _candidates(self) -> list[BlockMember]:
@@ -214,14 +222,6 @@ class BlockReader:
                 reading.fetching[at.address],
             ),
         )
-
-    async def _read_from(self, member: BlockMember, target: _Target) -> None:
-        fetching = self._core.reading.fetching
-        fetching[member.address] += 1
-        try:
-            await self._fetch_from(member, target)
-        finally:
-            fetching[member.address] -= 1
 
     async def _fetch_from(self, member: BlockMember, target: _Target) -> None:
         connection = await self._core.reading.get(member.address)

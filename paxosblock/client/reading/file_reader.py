@@ -194,7 +194,7 @@ class AsyncFileReader:
         self._check_open()
         if offset < 0 or size < 0:
             raise InvalidRequestError(f"'{self.path}': pread({offset}, {size}) is negative")
-        if size:
+        if size and self._undecided:
             await self.decide(offset + size - 1)
         into = memoryview(bytearray(max(0, min(size, self.decided_size - offset))))
         if len(into) <= REQUEST_BYTES:

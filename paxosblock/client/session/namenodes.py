@@ -66,7 +66,8 @@ class NameNodes:
         """Ask until a NameNode answers. See `LeaderSearch.run` for what may be asked and what is
         raised; `retry_for_s` None takes that of the constructor.
         """
-        return await self.call_anew(method, lambda: request, retry_for_s=retry_for_s)
+        patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
+        return await self._search.run(method, lambda: request, patience_s)
 
     async def call_anew(
         self,

@@ -223,7 +223,7 @@ class BlockWriter:
         connection = await self._pool.get(address)
         create = write.create_message(self._writer, self._durability, small=True)
         request = CreateAndWrite(storage, create, frame)
-        self._voted(await connection.vote(request, self._pool.votes.seconds))
+        self.on_vote(await connection.vote(request, self._pool.votes.seconds))
 
     # -- W2 -------------------------------------------------------------------------------------
 
@@ -281,12 +281,8 @@ class BlockWriter:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    def on_vote(self, storage: StorageId, header: Header) -> None:
+    def on_vote(self, vote: Vote) -> None:
         """W3: a member voted."""
-        synced = header.flags & _SYNC != 0
-        self._voted(Vote(header.block, header.generation, header.index, storage, synced))
-
-    def _voted(self, vote: Vote) -> None:
         storage = vote.storage
         if not write.vote_is_sound(self._writer, vote):
             self._fail((storage,), f"{storage} voted for a chunk that was never sent (I5)")
@@ -490,7 +486,9 @@ class _Listener:
     storage: StorageId
 
     def on_vote(self, header: Header) -> None:
-        self.writer.on_vote(self.storage, header)
+        synced = header.flags & _SYNC != 0
+        vote = Vote(header.block, header.generation, header.index, self.storage, synced)
+        self.writer.on_vote(vote)
 
     def on_nack(self, nack: Nack) -> None:
         self.writer.on_nack(self.storage, nack)

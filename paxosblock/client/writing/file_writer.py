@@ -317,8 +317,7 @@ class AsyncFileWriter:
         while self._pending:
             self._fence.check()
             try:
-                with in_doubt():
-                    block = await self._block_with_room(self._pending[0].size_bytes)
+                block = await self._block_with_room(self._pending[0].size_bytes)
                 block.send(self._pending[0])
                 self._pending.popleft()
                 if self._left is not None and self._left.recording.done():
@@ -344,11 +343,12 @@ class AsyncFileWriter:
 
     async def _block_with_room(self, size_bytes: int) -> BlockWriter:
         block = self._block
-        if block is not None:
-            rolls = block.block == self._rolling
-            if rolls or self._next.is_full(block, size_bytes):
-                await self._leave(block, None if rolls else await self._next.ahead())
-        block = self._block or await self._open_block()
+        if block is None or block.block == self._rolling or self._next.is_full(block, size_bytes):
+            with in_doubt():
+                if block is not None:
+                    rolls = block.block == self._rolling
+                    await self._leave(block, None if rolls else await self._next.ahead())
+                block = self._block or await self._open_block()
         await block.room()
         return block
 
