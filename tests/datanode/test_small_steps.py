@@ -203,6 +203,7 @@ async def test_what_is_no_chunk_of_the_block_makes_no_replica(tmp_path: Path, se
 async def test_a_damaged_chunk_that_comes_with_create_is_not_voted_for(tmp_path: Path) -> None:
     damaged = frame(0)[1][:-1] + b"!"
     async with running(tmp_path) as node:
+        await node.create(FIRST, small=True)  # the first record of a log is no single step
         answer = await sent_whole(node, both(node, damaged))
         assert refusal(answer) is Reason.CORRUPT
         assert seen(node) == (ReplicaState.RBW, 0)
@@ -240,6 +241,20 @@ async def test_a_replica_and_its_chunk_wait_for_one_sync_and_let_nobody_in(
         assert promised.tail == (name(0),)
         assert kernel.taken == []
     async with running(tmp_path) as node:
+        assert seen(node) == (ReplicaState.RBW, 1)
+
+
+async def test_a_second_record_is_not_begun_beside_one_under_way(tmp_path: Path) -> None:
+    """It would begin from the replica before the first, and forget the vote."""
+    async with held(tmp_path) as (node, kernel):
+        voting = begun(sent_whole(node, both(node, frame(0)[1])))
+        creating = begun(node.create(small=True))
+        await turns()
+        while kernel.taken:
+            kernel.taken.pop()(None)
+            await turns()
+        assert isinstance(await voting, Vote)
+        assert isinstance(await creating, Created), "nothing was promised since (D1)"
         assert seen(node) == (ReplicaState.RBW, 1)
 
 
