@@ -19,11 +19,11 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 LIVES ?= 50
-# What a nightly run sets to --every-pair: it fails if two services never were at one block at once.
+# With --every-pair `make lives` fails if two services never were at one block at once, or two faults.
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives crash mutants chaos soak bench clean
+.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives lives-nightly crash mutants chaos soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -102,6 +102,11 @@ simulate: $(STAMP) ## run the replicated store in virtual time, with every fault
 
 lives: $(STAMP) ## random lives of a cluster on simulated disks, in virtual time: SEED=1 LIVES=50
 	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES) $(EVERY_PAIR)
+
+# Of each of the three kinds, five to ten seconds of a core each.
+lives-nightly: LIVES := 200
+lives-nightly: EVERY_PAIR := --every-pair
+lives-nightly: lives ## two hundred lives of each kind; fails if two services, or two faults, never met: SEED=1
 
 crash: $(STAMP) ## random crashes of a DataNode on a simulated disk: power cuts, kills, two volumes, damaged files: SEED=1 SECONDS=60
 	$(BIN)/python -m tests.crash --seed $(SEED) --seconds $(SECONDS)

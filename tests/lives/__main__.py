@@ -55,7 +55,7 @@ def main() -> int:
         *table(SERVICES, services),
         "faults at once:",
         *table(TROUBLES, faults),
-        "never at once: " + ("; ".join(map(" + ".join, missing)) or "none that can be"),
+        "never at once: " + ("; ".join(map(" + ".join, missing)) or "none"),
     )
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 1 if failed or (options.every_pair and missing) else 0

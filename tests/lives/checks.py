@@ -8,16 +8,19 @@ volume, a machine that is gone) is told by the world, never found out.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from paxosblock.api.reports import BLOCK_REPORT
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.store.chunk_records import record_start
 from paxosblock.datanode.store.file_store import FileStore
-from paxosblock.datanode.store.layout import ReplicaFiles
+from paxosblock.datanode.store.layout import ReplicaFiles, meta_name
 from paxosblock.datanode.store.small_log import SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
 from paxosblock.datanode.store.small_segment import RECORD_BYTES, RecordPosition
@@ -32,6 +35,7 @@ from tests.disks.power_cut import File
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
 from tests.lives.world import World
+from tests.raft.virtual_time import Host, running_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class Held:
     """The file with its bytes, which others share if it is the log of small replicas."""
     place: range
     """The part of it where they are, if damage there can be told from a torn write."""
+    meta: File | None
+    """The file with its metadata, unless it is in the log of small replicas."""
     known_dead: bool
     """Its DataNode knows that it is damaged."""
     accepted: Generation
@@ -69,7 +75,8 @@ class Wanted:
 
 
 HEARD_WITHIN_S = 2.0
-"""After a DataNode counts as dead: until the NameNode has looked at it again."""
+"""After a DataNode counts as dead, or a replica is said to be: until the NameNode has looked at it
+again, and what it decided before is done."""
 
 Where = Callable[[Held], bool]
 _Version = tuple[bool, Generation, int]
@@ -85,7 +92,10 @@ class Checker:
     blocks: dict[BlockId, Wanted] = field(default_factory=dict)
     held: dict[BlockId, dict[StorageId, Held]] = field(default_factory=dict)
     damaged: set[tuple[File, BlockId]] = field(default_factory=set)
-    """Replicas that the world damaged, each by its file and block."""
+    """Replicas whose bytes the world damaged, each by its file and block."""
+    damaged_meta: dict[tuple[File, BlockId], bytes] = field(default_factory=dict)
+    """Those whose metadata it damaged, and what that was afterwards: it is replaced as a whole, and
+    its file may be written again."""
     counts: Counter[str] = field(default_factory=Counter)
     unclear: bool = False
     """A backup was brought back, and not all blocks are known again: nothing may be lost now."""
@@ -101,8 +111,13 @@ class Checker:
     """The times at which the world took storages away."""
     _sound: dict[BlockId, tuple[_Version, frozenset[StorageId]]] = field(default_factory=dict)
     _unnoticed: dict[BlockId, frozenset[StorageId]] = field(default_factory=dict)
-    """Damaged replicas that nobody has found yet: who decides counts them."""
+    """Damaged replicas of which the NameNode that decides had not heard at the last look."""
+    _told: dict[tuple[BlockId, StorageId], dict[Host | None, float]] = field(default_factory=dict)
+    """The times at which NameNodes heard of damaged replicas."""
     _wanted: dict[BlockId, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.world.network.promises.hears.append(self._hear)
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -206,20 +221,46 @@ class Checker:
     def _remember(self, whole: dict[BlockId, frozenset[StorageId]]) -> None:
         """Keep the members with whole replicas that are not damaged: those may not get fewer."""
         self._sound, self._unnoticed, self._wanted = {}, {}, {}
+        leading = self.cluster.namenodes.leading()
+        decides = None if leading is None else leading.host
         for block, wanted in self.blocks.items():
             damaged = frozenset(one for one in whole[block] if self.is_damaged(block, one))
-            self._unnoticed[block] = damaged
+            self._unnoticed[block] = frozenset(self._unheard(block, decides))
             self._wanted[block] = wanted.replication
             record = wanted.record
             if record.finalized and not record.restored:
                 sound = (whole[block] - damaged) & frozenset(record.members)
                 self._sound[block] = _version(record), sound
 
+    def _hear(self, _asking: Host | None, method: str, request: Any) -> None:
+        """A NameNode is told of replicas that are dead."""
+        if method == BLOCK_REPORT.name:
+            for dead in request.dead:
+                told = self._told.setdefault((dead.block, request.storage), {})
+                told.setdefault(running_host(), self.world.loop.now)
+
+    def _unheard(self, block: BlockId, decides: Host | None) -> Iterator[StorageId]:
+        """Yield its damaged replicas of which the NameNode that `decides` has not heard, or only
+        just: what it is about to decide counts them. That is K13: its guard counts reports."""
+        heard_by_s = self.world.loop.now - HEARD_WITHIN_S
+        for storage, held in self.held.get(block, {}).items():
+            if not self._is_hurt(held, block):
+                self._told.pop((block, storage), None)  # it was healed, and may be hurt again
+            elif self._told.get((block, storage), {}).get(decides, math.inf) > heard_by_s:
+                yield storage
+
     # -- what the world may do --------------------------------------------------------------------
 
     def is_damaged(self, block: BlockId, storage: StorageId) -> bool:
         """True if the world damaged this very replica."""
-        return (self.held[block][storage].file, block) in self.damaged
+        return self._is_hurt(self.held[block][storage], block)
+
+    def _is_hurt(self, held: Held, block: BlockId) -> bool:
+        meta = held.meta
+        spoiled = None if meta is None else self.damaged_meta.get((meta, block))
+        if meta is not None and spoiled is not None and spoiled == bytes(meta.data):
+            return True
+        return (held.file, block) in self.damaged
 
     def kill(self, machine: Machine, *, power_cut: bool) -> None:
         """End a process: what is damaged on its disk stays so."""
@@ -244,6 +285,9 @@ class Checker:
         self.damaged |= {
             (now.names_now[path], block) for path, block in places if path in now.names_now
         }
+        for (file, block), spoiled in tuple(self.damaged_meta.items()):
+            if file in paths and paths[file] in now.names_now:
+                self.damaged_meta[now.names_now[paths[file]], block] = spoiled
 
     def loses(self, lost: Where) -> None:
         """The world took this away."""
@@ -270,7 +314,7 @@ class Checker:
                 sound = [
                     each
                     for each in left
-                    if _is_whole(each, record) and (each.file, block) not in self.damaged
+                    if _is_whole(each, record) and not self._is_hurt(each, block)
                 ]
                 if not sound:
                     return False
@@ -370,7 +414,7 @@ class Checker:
                 return f"is not whole at {member}"
             if held[member].state is not ReplicaState.FINALIZED:
                 return f"is {held[member].state.value} at {member}"
-            if (held[member].file, block) in self.damaged:
+            if self._is_hurt(held[member], block):
                 return f"is damaged at {member}"
             if held[member].machine.name not in racks and not held_up:
                 return f"is at {held[member].machine.name}, which is to be left"
@@ -391,7 +435,7 @@ class Checker:
         members = "no record" if wanted is None else ", ".join(wanted.record.members)
         there = ", ".join(
             f"{each.machine.name}/{one}: {each.state.value} {each.length}"
-            f"{' damaged' if (each.file, block) in self.damaged else ''}"
+            f"{' damaged' if self._is_hurt(each, block) else ''}"
             f"{' dead' if each.known_dead else ''}"
             for one, each in sorted(self.held.get(block, {}).items())
         )
@@ -442,6 +486,7 @@ def _held(machine: Machine, block: Block) -> Held | None:
         replica.log.size_bytes,
         file,
         place,
+        _meta_of(machine, block),
         bool(block.corrupt),
         replica.registers.accepted_generation,
         is_open and replica.registers.durability is Durability.MEMORY,
@@ -476,6 +521,12 @@ def _bytes_of(machine: Machine, block: Block) -> tuple[File | None, range]:
     return file, range(start, start + row.frame_bytes * is_told(log, row.chunk))
 
 
+def _meta_of(machine: Machine, block: Block) -> File | None:
+    if not isinstance(block.files, ReplicaFiles):
+        return None
+    return machine.disk.names_now.get(block.files.folder / meta_name(block.id))
+
+
 def is_told(log: SmallLog, record: RecordPosition) -> bool:
     """True if the next segment, or a mark, which gets durable with damage there, says that no crash
     has torn a record."""
@@ -490,7 +541,13 @@ def _version(record: BlockRecord) -> _Version:
 
 
 def _is_to_be_cut(held: Held, record: BlockRecord) -> bool:
-    """True if a replica has all chunks and more: it has not heard yet of the last cut (K8)."""
+    """True if a replica has all chunks and more: it has not heard yet of the last cut (K8).
+
+    Such a member is as good as one that has: it was finalized in the present epoch, and within an
+    epoch a finalized block only gets shorter (R-fin), so its first chunks are those that are left
+    (I3). The NameNode counts it, too: whoever reported Finalized of any generation from the writer
+    generation on is whole (PROTOCOL.md, end of R). In the end it must have cut (`_problem`).
+    """
     before_the_cut = record.writer_generation <= held.accepted < record.cut_generation
     finalized = held.state is ReplicaState.FINALIZED
     return finalized and before_the_cut and held.length > record.length

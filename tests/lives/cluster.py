@@ -69,6 +69,8 @@ class Machine:
     host: Host | None = None
     node: DataNode | None = None
     """Its replicas are loaded."""
+    scrub_period_s: float = DATANODE_CONFIG.scrub_period_s
+    """Another one on each machine: passes of one period would all begin at one time."""
     leaving: bool = False
     """An operator wants it to leave, and shall be obeyed in the end."""
     maintained_until_s: float = 0.0
@@ -125,7 +127,9 @@ class Cluster:
 
     def add_machine(self, rack: str) -> Machine:
         """A new, empty machine, its process begins."""
-        machine = Machine(f"dn{next(self._numbers)}", rack)
+        number = next(self._numbers)
+        machine = Machine(f"dn{number}", rack)
+        machine.scrub_period_s -= 1.3 * (number % 9)
         self.machines.append(machine)
         self.start(machine)
         return machine
@@ -151,7 +155,8 @@ class Cluster:
         self, machine: Machine, host: Host, name: str, folders: tuple[Path, ...], *, upgrade: bool
     ) -> None:
         client = SimulatedRpc(self.world.network)
-        config, boot = replace(DATANODE_CONFIG, rack=machine.rack), f"boot-{machine.boots}"
+        boot = f"boot-{machine.boots}"
+        config = replace(DATANODE_CONFIG, rack=machine.rack, scrub_period_s=machine.scrub_period_s)
         try:
             opened = open_volumes(machine.disk, folders, name, config, boot, upgrade=upgrade)
             node = DataNode(name, opened, self.namenodes.addresses, client, config)

@@ -1,21 +1,27 @@
-"""Blows to the folders of NameNodes: bits that flip, files that are cut, maps that are damaged, and
-power that goes in the middle of what a NameNode does first.
+"""Blows to the folders of NameNodes: bits that flip, files that are cut, maps that are damaged,
+folders that are lost, copied, swapped and rolled back and then started with any flag, and power
+that goes in the middle of what a NameNode does first.
 
 A member that is down whose vote, journal or table is damaged refuses to start, or has forgotten
-nothing. Then an operator replaces the folders of all as `docs/operations.md` says: the one that
-leads is stopped last, once all others that answered showed its term, and has what all get.
+nothing. One with a lost folder, or that of another member, refuses, whatever its flag, or waits; it
+never helps to elect anybody. Then an operator replaces the folders of all as `docs/operations.md`
+says: the one that leads is stopped last, once all others that answered showed its term, and has
+what all get. An old folder of a member is put back only when all others have what it had: else it
+is a loss that nobody promises to notice.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.errors import CorruptionError
+from paxosblock.namenode.raft.member_folder import OWNER
 from paxosblock.namenode.raft.raft_node import RaftNode
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.lives.first_starts import Flag
 from tests.lives.namenodes import RAFT, Seat
 from tests.raft.members import node_of
 
@@ -26,6 +32,11 @@ DAMAGED: Final = ("vote", "journal-", "snapshot-")
 """Beginnings of the names of the files that a member needs to have forgotten nothing."""
 WITHIN_S: Final = 30.0
 """Of one blow: that a member is back, or its map is there again."""
+STRANGE_FOR_S: Final = 4.0
+"""Seconds for which a folder that is none of the cluster's may wait for others, and try to come in.
+"""
+SETTLED_S: Final = 5.0
+"""After so long no message is on its way any more that was sent before."""
 
 
 class Folders:
@@ -38,16 +49,18 @@ class Folders:
 
     async def run(self, until_s: float) -> None:
         """Let them fall now and then."""
-        blows = [self._cut_power_again]
+        blows: list[Callable[[Seat], Awaitable[None]]] = [self._cut_power_again]
         if len(self.namenodes.seats) > 1:
-            blows += [self._find_damage, self._damage]
+            blows += [self._find_damage, self._damage, self._lose, self._swap, self._roll_back]
+        deck: list[Callable[[Seat], Awaitable[None]]] = []
         while self.life.loop.now < until_s:
-            await self.life.loop.pass_time(self.rng.uniform(3, 20))
+            await self.life.loop.pass_time(self.rng.uniform(1, 15))
             leading = self.namenodes.leading()
             if leading is not None and not self.life._namenode_suffers:
                 self.life._namenode_suffers = True
                 seat = self.rng.choice((leading, *self.namenodes.seats))
-                await self.rng.choice(blows)(seat)
+                deck = deck or self.rng.sample(blows, len(blows))  # so that each has its turn
+                await deck.pop()(seat)
                 self.life._let_it_be_known()
                 self.life._namenode_suffers = False
 
@@ -146,6 +159,112 @@ class Folders:
         file.settle()
         return f"{path.name} {what}"
 
+    # -- folders that are none of the cluster's ---------------------------------------------------
+
+    async def _lose(self, lost: Seat) -> None:
+        """Lose its folder, and start it with each flag: beside one that was down for a while, when
+        all others are down, and when they are up. Then replace the folders of all."""
+        others = [each for each in self.namenodes.seats if each is not lost]
+        stale, *fresh = self.rng.sample(others, len(others))
+        if any(_node(each) is None for each in self.namenodes.seats):
+            return
+        self._kill(stale)
+        await self.life.loop.pass_time(self.rng.uniform(0.5, 5))
+        self.life._happens("NameNode's folder lost", lost.address)
+        for each in (lost, *fresh):
+            self._kill(each)
+        lost.disk = SimulatedDisk()
+        self.namenodes.start(stale)
+        await self._start_wrongly(lost, alone=True)
+        for each in fresh:
+            self.namenodes.start(each)
+        await self._until(lambda: self.namenodes.leading() is not None, "the others lead")
+        await self._start_wrongly(lost, alone=False)
+        await self._replace(lost)
+
+    async def _start_wrongly(self, lost: Seat, *, alone: bool) -> None:
+        """Start it with each flag. If `alone` with members that are no majority nobody may lead."""
+        for flag in self.rng.sample((*Flag,), len(Flag)):
+            self.life.world.note(f"{lost.address} without its folder starts {flag.value}")
+            await self._must_stay_out(lost, flag, "its folder was lost", alone=alone)
+            if lost.host is not None:
+                self._kill(lost)
+
+    async def _must_stay_out(
+        self, seat: Seat, flag: Flag, why: str, *, alone: bool = False
+    ) -> None:
+        """Start it for a while, or until it refuses, as it must unless others are waited for."""
+        seat.may_refuse = True
+        self.namenodes.start(seat, flag)
+        end_s = self.life.loop.now + (STRANGE_FOR_S if alone else WITHIN_S)
+        while not seat.refusal and self.life.loop.now < end_s:
+            await self.life.loop.pass_time(0.1)
+            if seat.node is not None or (alone and self.namenodes.leading() is not None):
+                self.life.world.mistake(f"{seat.address}, {why}: comes in with {flag}")
+                break
+        if not (alone or seat.refusal):
+            self.life.world.mistake(f"{seat.address}, {why}: does not refuse {flag}")
+        self.life.counts["NameNodes refused to start"] += bool(seat.refusal)
+        seat.may_refuse = False
+
+    async def _swap(self, seat: Seat) -> None:
+        """Start it with a copy of the folder of another one, which goes on; or let the two have
+        each other's folder."""
+        other = self.rng.choice([each for each in self.namenodes.seats if each is not seat])
+        if _node(seat) is None or _node(other) is None:
+            return
+        pair = [seat, *([other] if self.rng.random() < 0.5 else [])]
+        for each in pair:
+            self._kill(each)
+        own = [each.disk for each in pair]
+        files = seat.disk.files(), other.disk.files()
+        what = "NameNode folders swapped" if len(pair) > 1 else "NameNode's folder copied"
+        self.life._happens(what, seat.address, other.address)
+        for each, theirs in zip(pair, reversed(files), strict=False):
+            each.disk = SimulatedDisk(theirs)
+            await self._must_stay_out(each, self.rng.choice((*Flag,)), "has another one's folder")
+        for each, disk in zip(pair, own, strict=True):
+            if each.host is not None:
+                self._kill(each)
+            each.disk = disk
+            self.namenodes.start(each)
+        await self._until(lambda: all(each.node is not None for each in pair), "both start")
+
+    async def _roll_back(self, seat: Seat) -> None:
+        """Put back an old folder, when all others have what it lacks, and replace all by the book.
+
+        Until another one leads it lacks that: to a leader its answers look like late ones (L9).
+        """
+        if _node(seat) is None:
+            return
+        self._kill(seat)
+        old = seat.disk.files()
+        self.namenodes.start(seat)
+        await self.life.loop.pass_time(self.rng.uniform(2, 15))
+        if not self._others_have_all(seat):
+            return
+        self._kill(seat)
+        end_s = self.life.loop.now + SETTLED_S
+        while self.life.loop.now < end_s:
+            await self.life.loop.pass_time(0.5)
+        self.life._happens("NameNode's folder rolled back", seat.address)
+        seat.disk = SimulatedDisk(old)
+        self.namenodes.start(seat)
+        await self._until(lambda: seat.node is not None, f"{seat.address} starts")
+        await self.life.loop.pass_time(self.rng.uniform(0, 10))
+        await self._replace(seat)
+
+    def _others_have_all(self, seat: Seat) -> bool:
+        """True if each other one knows its term, and that all of its entries are decided."""
+        node = _node(seat)
+        others = [_node(each) for each in self.namenodes.seats if each is not seat]
+        return node is not None and all(
+            each is not None
+            and each.hard_state.term >= node.hard_state.term
+            and each.log.commit_index >= node.log.last_log_index
+            for each in others
+        )
+
     # -- replacing folders ------------------------------------------------------------------------
 
     async def _replace(self, lost: Seat) -> None:
@@ -179,7 +298,11 @@ class Folders:
             files = leader.disk.files()
             for each in self.namenodes.seats:
                 each.disk = SimulatedDisk(
-                    {path: data for path, data in files.items() if path.is_relative_to(RAFT)}
+                    {
+                        path: data
+                        for path, data in files.items()
+                        if path.is_relative_to(RAFT) and path.name != OWNER
+                    }
                 )
         for each in self.namenodes.seats:
             if each.host is None and (same or each is not lost):

@@ -21,7 +21,8 @@ from tests.lives.one_file import OneFile
 from tests.lives.pairs import Pair
 from tests.lives.restoring import Restore
 from tests.lives.rivals import Rivals
-from tests.lives.strangers import OF_DATANODES, OF_NAMENODES, try_door
+from tests.lives.seams import Seams
+from tests.lives.strangers import OF_DATANODES, OF_NAMENODES, try_door, try_stream
 from tests.lives.trouble import Trouble
 from tests.lives.users import PATIENCE_S, Users
 from tests.lives.volumes import Volumes
@@ -38,6 +39,8 @@ FOLDERS_EVERY: Final = 3
 """In one of so many lives folders of NameNodes are damaged."""
 VOLUMES_EVERY: Final = 3
 """In one of so many lives volumes of DataNodes are emptied, swapped, copied and damaged."""
+SEAMS_EVERY: Final = 2
+"""In one of so many lives somebody starts services on blocks at which others are at work."""
 FLAGS_EVERY: Final = 5
 """In one of so many lives DataNodes are started with wrong options."""
 WHOLE_WITHIN_S: Final = 200.0
@@ -90,11 +93,16 @@ class Life(Trouble):
         super().__init__(seed, world)
         self.users = make_users(world, self.cluster, random.Random(world.rng.random()))
         self._admin = world.new_host()
+        self._restores = not isinstance(self.users, OneFile) and seed % RESTORE_EVERY == 0
+        self.may_cut = not self._restores
+        """Own files may be cut and joined: a backup that was taken before shows others."""
+        if isinstance(self.users, Rivals):
+            self.users.cuts = self.may_cut
+        self._seams = Seams(self) if seed % SEAMS_EVERY == 0 else None
 
     async def run(self) -> Outcome:
         """Live to the end."""
-        for seat in self.cluster.namenodes.seats:
-            self.cluster.namenodes.start(seat)
+        self.cluster.namenodes.begin()
         self.users.start(writers=2, readers=2)
         watching = self.loop.create_task(self._watch())
         others = [self.loop.create_task(each) for each in self._others()]
@@ -103,6 +111,8 @@ class Life(Trouble):
             await other
         await self._heal()
         await self.users.end()
+        if self._seams is not None:
+            await self._seams.end()
         await self._say_again()
         unfinished = await self._become_whole()
         watching.cancel()
@@ -124,8 +134,11 @@ class Life(Trouble):
 
     def _others(self) -> Iterator[Coroutine[None, None, None]]:
         """Yield what takes longer than a blow, and happens in some lives only."""
-        if isinstance(self.users, Users | Rivals) and self.seed % RESTORE_EVERY == 0:
+        if self._restores:
+            assert not isinstance(self.users, OneFile)
             yield Restore(self, self.users).run()
+        if self._seams is not None:
+            yield self._seams.run(TROUBLE_S)
         if self.seed % FOLDERS_EVERY == 1:
             yield Folders(self).run(TROUBLE_S)
         if self.seed % VOLUMES_EVERY == 2:
@@ -145,7 +158,7 @@ class Life(Trouble):
             (3, self._end_process),
             (3, self._cut_power),
             (3, self._destroy),
-            (2, self._break_volume),
+            (4, self._break_volume),
             (3, self._damage),
             (1, self._fill_disk),
             (2, self._pause),
@@ -175,7 +188,8 @@ class Life(Trouble):
             while self.truce:
                 await self.loop.pass_time(0.5)
             self.checker.look()
-            deck.pop()()
+            happen = self.owed_now() or deck.pop()
+            happen()
             self.checker.rebase()
 
     # -- what an operator asks for ----------------------------------------------------------------
@@ -251,6 +265,7 @@ class Life(Trouble):
             host.run(try_door(network, seat.address, OF_NAMENODES))
         for machine in self._up():
             host.run(try_door(network, machine.address, OF_DATANODES))
+            host.run(try_stream(network, machine.address))
 
     def _run_errands(self) -> None:
         """Somebody looks at the cluster, and asks it for small things."""

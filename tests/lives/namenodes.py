@@ -28,6 +28,7 @@ from paxosblock.namenode.raft.planting import plant
 from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.net.calls.rpc import RpcRouter
 from tests.disks.simulated import SimulatedDisk
+from tests.lives.first_starts import FirstStart, Flag
 from tests.lives.network import Listener, SimulatedRpc
 from tests.lives.world import World
 from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
@@ -54,7 +55,7 @@ class Seat:
     """Its store is open. None while it is not."""
     transport: SimulatedTransport | None = None
     may_refuse: bool = False
-    """Somebody damaged its folder."""
+    """Somebody damaged its folder, put another one into its place, or starts it wrongly."""
     refusal: str = ""
     """The reason for which it did not start; "" if it did, or is about to."""
 
@@ -67,7 +68,8 @@ class NameNodes:
         self._world = world
         self._config = config
         self._rng = random.Random(world.rng.random())
-        self._network = Network(world.loop, random.Random(world.rng.random()))
+        self._networks: dict[str, Network] = {}
+        """By lineage: its members know each other by a key of their own."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -94,21 +96,31 @@ class NameNodes:
 
     # -- processes --------------------------------------------------------------------------------
 
-    def start(self, seat: Seat) -> None:
-        """Begin the process of a NameNode that has none."""
+    def begin(self) -> None:
+        """Begin all of them, in a new cluster."""
+        for seat in self.seats:
+            self.start(seat, Flag.NEW_CLUSTER)
+
+    def start(self, seat: Seat, flag: Flag = Flag.NONE) -> None:
+        """Begin the process of a NameNode that has none; a cluster's only one has no flags."""
         assert seat.host is None
         seat.refusal = ""
         seat.host = self._world.new_host()
-        self._world.begin(seat.host, self._run(seat, seat.host))
+        self._world.begin(seat.host, self._run(seat, seat.host, flag))
 
-    async def _run(self, seat: Seat, host: Host) -> None:
-        reach = over_rpc(SimulatedRpc(self._world.network), self._config.recovery_timeout_s)
+    async def _run(self, seat: Seat, host: Host, flag: Flag) -> None:
+        client = SimulatedRpc(self._world.network)
+        reach = over_rpc(client, self._config.recovery_timeout_s)
         store = self._store(seat, host)
         node = NameNode(seat.address, self._config, store, self._world.loop.time, reach)
         router = RpcRouter()
         Service(node).add_to(router)
         self._world.network.listen(seat.address, Listener(host, router))
         try:
+            if seat.transport is not None:
+                first = FirstStart(seat.disk, RAFT, seat.address, self.addresses)
+                lineage = await first.lineage(flag, router, client)
+                seat.transport.network = self._network_of(lineage.name)
             await store.start()
         except PaxosBlockError as error:
             if seat.host is host and not seat.disk.dead:  # else it was killed before
@@ -126,7 +138,7 @@ class NameNodes:
     def _store(self, seat: Seat, host: Host) -> KeyValueStore:
         if len(self.seats) == 1:
             return SingleMemberStore(ALONE, disk=seat.disk, open_table=MEMORY.open)
-        seat.transport = SimulatedTransport(self._network, seat.address, host)
+        seat.transport = SimulatedTransport(self._network_of(""), seat.address, host)
         return ReplicatedStore(
             RAFT,
             seat.address,
@@ -137,6 +149,12 @@ class NameNodes:
             rng=random.Random(self._rng.random()),
             tables=MEMORY,
         )
+
+    def _network_of(self, lineage: str) -> Network:
+        if lineage not in self._networks:
+            rng = random.Random(self._rng.random())
+            self._networks[lineage] = Network(self._world.loop, rng)
+        return self._networks[lineage]
 
     def kill(self, seat: Seat, *, power_cut: bool = False) -> None:
         """End its process in the middle of whatever it does, and the machine's with a power cut."""
@@ -173,7 +191,6 @@ class NameNodes:
         for seat in self.seats:
             if seat.host is not None:
                 self.kill(seat)
-        self._network = Network(self._world.loop, random.Random(self._rng.random()))  # its own key
         several = len(self.seats) > 1
         members, folder = (self.addresses, RAFT) if several else ((), ALONE)
         found, lineage = Backup(backup.revision, ""), Lineage("brought back", born=False)
@@ -200,8 +217,10 @@ class NameNodes:
         """Nothing comes to a NameNode, from the others or anybody else, nor from it."""
         if seat.host is not None:
             self._world.network.cut(seat.host)
-            self._network.partition({seat.address}, self.addresses)
+            for network in self._networks.values():
+                network.partition({seat.address}, self.addresses)
 
     def heal(self) -> None:
         """They hear each other again."""
-        self._network.heal()
+        for network in self._networks.values():
+            network.heal()

@@ -44,6 +44,7 @@ FAULTS: Final = (
     "cut off", "disk full", "machine lost", "power cut", "process killed", "process stopped",
     "streams slow", "volume failed",
 )  # fmt: skip
+OTHER_DAMAGE: Final = ("byte of the log damaged", "metadata damaged")
 LINGERS_S: Final = 0.5
 """Seconds of virtual time for which something that has no end of its own counts as under way."""
 MOVE_S: Final = 3.0
@@ -53,23 +54,6 @@ MOVED_MAX: Final = 8
 
 Pair = tuple[str, str]
 Changes = tuple[tuple[ModuleType | type, str, object], ...]
-
-_OPEN: Final = (
-    "of a rebuild or a recovery the block is open; {} takes finalized ones, of closed files"
-)
-_ONE: Final = "one NameNode suffers at a time: more would be no minority"
-IMPOSSIBLE: Final[dict[Pair, str]] = {
-    ("NameNode cut off", "NameNode killed"): _ONE,
-    ("NameNode cut off", "NameNode stopped"): _ONE,
-    ("NameNode killed", "NameNode stopped"): _ONE,
-    ("concat", "rebuild"): _OPEN.format("concat"),
-    ("concat", "recovery"): _OPEN.format("concat"),
-    ("rebuild", "reduce"): _OPEN.format("K13, one change of the record,"),
-    ("recovery", "reduce"): _OPEN.format("K13, one change of the record,"),
-    ("rebuild", "truncate"): _OPEN.format("K8"),
-    ("recovery", "truncate"): _OPEN.format("K8"),
-}
-"""Pairs that cannot be, with the reason."""
 
 
 def pair(one: str, other: str) -> Pair:
@@ -91,6 +75,8 @@ class Pairs:
     loop: VirtualTimeLoop
     of_services: Counter[Pair] = field(default_factory=Counter)
     of_faults: Counter[Pair] = field(default_factory=Counter)
+    watches: list[Callable[[str, BlockId], None]] = field(default_factory=list)
+    """Called when a service begins to work on a block."""
     _at_work: dict[BlockId, list[_Work]] = field(default_factory=dict)
     _faults: dict[str, float] = field(default_factory=dict)
     _last_fault: str = ""
@@ -105,6 +91,8 @@ class Pairs:
             self.of_services[pair(service, other)] += 1
         work = _Work(service, host)
         self._at_work[block] = [*others, work]
+        for watch in self.watches:
+            watch(service, block)
         return work
 
     def touch(
@@ -131,7 +119,7 @@ class Pairs:
 
     def fault(self, what: str) -> None:
         """Something happened: a fault, if it is one of `FAULTS`."""
-        what = "byte damaged" if what == "byte of the log damaged" else what
+        what = "byte damaged" if what in OTHER_DAMAGE else what
         if what in FAULTS:
             now = self.loop.now
             for other, until_s in self._faults.items():
@@ -155,9 +143,9 @@ class Pairs:
             self._spans("rebuild", Rebuilder, "_try_until", lambda request, _: request.block),
             self._spans("recovery", Recoverer, "_recover", lambda block, _: block),
             self._spans("truncate", Cutter, "_ask", lambda record, _: record.block),
-            self._spans("copy", Copies, "_make", lambda copy: copy.record.block),
-            self._spans("reduce", Reducer, "_part", lambda record, *_: record.block),
-            self._spans("restore", Learner, "_learn", lambda record: record.block),
+            self._decides("copy", Copies, "_make", lambda copy: copy.record.block),
+            self._decides("reduce", Reducer, "_part", lambda record, *_: record.block),
+            self._decides("restore", Learner, "_learn", lambda record: record.block),
             self._spans("scrub", Scrubber, "_scrub", lambda block: block.id),
             self._moves(),
             self._cuts(),
@@ -172,6 +160,20 @@ class Pairs:
         async def spanned(it: Any, *args: Any, **named: Any) -> Any:
             with self.at_work(service, block_of(*args)):
                 return await inner(it, *args, **named)
+
+        return owner, name, spanned
+
+    def _decides(
+        self, service: str, owner: type, name: str, block_of: Callable[..., BlockId]
+    ) -> tuple[type, str, object]:
+        """As `_spans`; what was decided is told to the members for a while afterwards (P5, D7)."""
+        inner: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+        async def spanned(it: Any, *args: Any, **named: Any) -> Any:
+            with self.at_work(service, block_of(*args)):
+                done = await inner(it, *args, **named)
+            self.touch(service, block_of(*args), running_host())
+            return done
 
         return owner, name, spanned
 
@@ -212,19 +214,18 @@ class Pairs:
 
 
 def empty(names: Iterable[str], counts: Counter[Pair]) -> list[Pair]:
-    """Return the pairs of `names` that were not counted, and are not impossible."""
-    pairs = (pair(*each) for each in combinations(names, 2))
-    return [each for each in pairs if not counts[each] and each not in IMPOSSIBLE]
+    """Return the pairs of `names` that were not counted. None is impossible by a rule: a block that
+    was cut, joined or left is open again before all of its members were told."""
+    return [each for each in (pair(*two) for two in combinations(names, 2)) if not counts[each]]
 
 
 def table(names: tuple[str, ...], counts: Counter[Pair]) -> list[str]:
-    """Return the lines of a table of all pairs; `-` stands for one that is impossible."""
+    """Return the lines of a table of all pairs."""
     lines = [" " * 18 + "".join(f"{name[:8]:>10}" for name in names[1:])]
     for row, one in enumerate(names[:-1]):
         cells = []
         for other in names[1:]:
-            key = pair(one, other)
-            shown = "-" if key in IMPOSSIBLE and not counts[key] else str(counts[key])
-            cells.append(f"{shown if names.index(other) > row else '':>10}")
+            shown = str(counts[pair(one, other)]) if names.index(other) > row else ""
+            cells.append(f"{shown:>10}")
         lines.append(f"{one:18}" + "".join(cells))
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -20,6 +20,8 @@ from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, lea
 from paxosblock.namenode.catalog import blocks, keys, timelines
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import FileInode
+from paxosblock.namenode.raft import birth, folder_admission, member_folder
+from paxosblock.namenode.raft.folder_admission import Born, Lineage, Newborn, Waits
 from paxosblock.net.port.access import Challenge
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -141,12 +143,36 @@ def _takes_rolled_back_storages() -> Changes:
     return ((timelines, "enter", enter),)
 
 
+def _lets_empty_folders_in() -> Changes:
+    """A newborn takes the lineage that it hears, as if only the secret were needed."""
+    begin = folder_admission.next_step
+
+    def hasty(
+        address: str,
+        own: Newborn,
+        members: tuple[str, ...],
+        heard: Mapping[str, folder_admission.FolderStatus],
+    ) -> Newborn | Born | Waits | folder_admission.AdmissionRefused:
+        known = [said.lineage for said in heard.values() if said.lineage]
+        step = begin(address, own, members, heard)
+        return Born(Lineage(known[0], born=True)) if known else step
+
+    return ((birth, "next_step", hasty),)
+
+
+def _lets_copied_folders_in() -> Changes:
+    """Nobody looks whose folder it is."""
+    return ((member_folder, "check_owner", lambda _disk, _folder, _address: None),)
+
+
 FAULTS: Final = {
     "one storage is believed after a restore": _believes_backups,
     "a fenced writer is obeyed": _fences_once,
     "a generation has two proposers": _recovers_in_an_old_generation,
     "a Grant goes to another writer": _grants_to_whoever_asks,
     "a stranger comes in": _opens_to_strangers,
+    "a lost folder comes in": _lets_empty_folders_in,
+    "a copied folder comes in": _lets_copied_folders_in,
     "a copy counts before it is made": _copies_count_at_once,
     "a member leaves whoever reported": _leaves_unguarded,
     "a member is told to delete": _deletes_at_members,

@@ -72,6 +72,7 @@ class Restore:
         life.checker.brings_back()
         self.users.are_again(past)
         life.cluster.namenodes.bring_back(backup)
+        life.may_cut = True
         life.checker.rebase()
         await loop.pass_time(self.rng.choice((0.0, 3.0, 15.0)) * self.rng.random())
         life.make_truce()

@@ -2,8 +2,8 @@
 
 Each opens the file, by whatever policy for members that fail, adds bytes, flushes some, and closes
 it, leaves it or dies. Some stand still for longer than a lease in the middle of that, and wake when
-somebody else has gone on. Nothing is ever cut from the file: what was acknowledged to anybody must
-stand where he put it, for ever.
+somebody else has gone on. What was acknowledged to anybody must stand where he put it, for ever,
+unless somebody has asked since to cut the file there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from paxosblock.api.rebuild import REBUILD_BLOCK
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
-from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlockError
+from paxosblock.errors import (
+    FencedError,
+    LeaseError,
+    NotFoundError,
+    Outcome,
+    PaxosBlockError,
+)
 from tests.lives.cluster import BLOCK_BYTES, Cluster
 from tests.lives.users import PATIENCE_S, File, all_ended
 from tests.lives.world import World
@@ -29,6 +35,11 @@ from tests.services.content import content
 PATH: Final = "/shared"
 LONGEST_STILL_S: Final = 40.0
 LONGEST_SESSION_BYTES: Final = BLOCK_BYTES
+CUT_CHANCE: Final = 0.2
+LATE_S: Final = 120.0
+"""After so long a cut that was asked for, and not answered, has been made or never will be."""
+FAR: Final = 1 << 40
+"""More bytes than the file has."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +50,8 @@ class Session:
     start: int
     sent: int
     acknowledged: int
+    cut: int = FAR
+    """Somebody has asked to cut the file here since it began: nothing is promised beyond."""
     of_the_past: bool = False
     """It began before a backup was brought back: nothing is promised beyond what `acknowledged` was
     at the backup, but its bytes may be there."""
@@ -60,6 +73,12 @@ class Rivals:
     sessions: list[Session] = field(default_factory=list)
     _file: File = field(default_factory=lambda: File(PATH, 3))
     _begun: bool = False
+    cuts: bool = True
+    """Some cut the file: not between a backup and its return."""
+    _cuts: dict[int, int] = field(default_factory=dict)
+    """The lengths of cuts that were asked for, and may be made by now, or later; by number."""
+    _asked: int = 0
+    """Number of cuts that were asked for."""
     _restores: int = 0
     _still: list[Host] = field(default_factory=list)
     """Writers that stand still, and shall wake."""
@@ -116,6 +135,7 @@ class Rivals:
         """A backup of that moment is brought back: the file has what was acknowledged then, and in
         its last block perhaps what was sent since."""
         self._restores += 1
+        self.cuts = True
         before = dict(past)
         for each in self.sessions:
             each.of_the_past = True
@@ -186,10 +206,13 @@ class Rivals:
             out = await self._opened(fs, rng)
             self._left.append(out)
             late = restores < self._restores
-            session = Session(len(self.sessions), out.tell(), out.tell(), out.tell(), late)
+            start, cut = out.tell(), min(self._cuts.values(), default=FAR)
+            session = Session(len(self.sessions), start, start, start, cut, late)
             self.sessions.append(session)
             self._file.closed = False
             try:
+                if self.cuts and rng.random() < CUT_CHANCE:
+                    await self._cut(fs, rng)  # from under his own hands, or another one's
                 await self._add(out, session, rng)
             except FencedError:
                 await self._ask_again(out)
@@ -235,6 +258,27 @@ class Rivals:
             self._acknowledge(session, session.sent)
             self.counts["sessions closed"] += 1
 
+    async def _cut(self, fs: AsyncClient, rng: random.Random) -> None:
+        """Take the file over from whoever writes it, and cut it."""
+        longest = max((each.acknowledged for each in self.sessions), default=0)
+        length = max(0, longest - rng.randrange(BLOCK_BYTES))
+        number, self._asked = self._asked, self._asked + 1
+        self._cuts[number] = length
+        self.world.loop.in_world(LATE_S, self._cuts.pop, number, None)
+        for each in self.sessions:
+            each.cut = min(each.cut, length)
+            each.acknowledged = max(each.start, min(each.acknowledged, length))
+        try:
+            await fs.take_over(PATH)
+            await fs.truncate(PATH, length)
+        except PaxosBlockError as error:
+            self.counts[f"not cut {type(error).__name__}"] += 1
+            if error.outcome is not Outcome.NEVER:
+                return
+        else:
+            self.counts["cuts"] += 1
+        del self._cuts[number]
+
     async def _ask_again(self, out: AsyncFileWriter) -> None:
         """Whoever was told "fenced" is not acknowledged any more."""
         try:
@@ -251,7 +295,7 @@ class Rivals:
         self.counts["acknowledged"] += 1
         if session.of_the_past:
             return
-        session.acknowledged = length
+        session.acknowledged = max(session.start, min(length, session.cut))
         for other in self.sessions:
             start = max(session.start, other.start)
             stop = min(session.acknowledged, other.acknowledged)
@@ -292,7 +336,8 @@ class Rivals:
             return
         if restores < self._restores:
             return
-        for each, stop in known:
+        for each, before in known:
+            stop = min(before, each.acknowledged)
             if stop > each.start and data[each.start : stop] != each.bytes(stop):
                 self.world.mistake(
                     f"of {len(data)} bytes read, {each.start} to {stop} are not those that were "

@@ -17,6 +17,8 @@ from paxosblock.errors import AccessDeniedError, PaxosBlockError
 from paxosblock.namenode.calls import CALLS
 from paxosblock.net.port.access import NONCE, PROOF, Access
 from paxosblock.net.port.handshake import NONCE_BYTES, PROOF_BYTES
+from paxosblock.net.streams.connection import FrameConnection
+from paxosblock.net.wire import Header
 
 if TYPE_CHECKING:
     from tests.lives.network import Network
@@ -50,3 +52,30 @@ async def try_door(network: Network, address: str, methods: tuple[str, ...]) -> 
     except PaxosBlockError as error:
         said = error
     network.promises.stranger(f"{method} of {address}", said)
+
+
+class _Deaf:
+    """Handles frames that come to somebody who only wants a connection."""
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        return None
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None: ...
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None: ...
+
+    def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None: ...
+
+
+async def try_stream(network: Network, address: str) -> None:
+    """Ask for a data stream, over which a stranger could write chunks."""
+    host, _, port = address.rpartition(":")
+    try:
+        said: object = await network.connect(host, int(port), _Deaf())
+    except PaxosBlockError as error:
+        said = error
+    network.promises.stranger(f"a stream of {address}", said)

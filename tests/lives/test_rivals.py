@@ -14,6 +14,7 @@ SEEDS = (2, 1, 3, 4, 5, 6)
 HAPPENS = (
     "acknowledged",
     "bytes read",
+    "cuts",
     "grants",
     "generations proposed",
     "refused again",

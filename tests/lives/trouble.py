@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from paxosblock.protocol.types import BlockId
+from tests.disks.power_cut import File
 from tests.disks.simulated import Burns
 from tests.lives.checks import Checker, Held, Where
 from tests.lives.cluster import Cluster, Machine
@@ -25,9 +26,12 @@ BETWEEN_LOSSES_S: Final = 9.0
 both, of which then too few members are left to tell that nothing was written."""
 JUMP_S: Final = 30.0
 """The furthest that the clock on the wall jumps."""
+ONE_CLOCK_CHANCE: Final = 0.7
 LEADER_CHANCE: Final = 0.8
 """That what happens to a NameNode happens to the one that leads."""
 ELECTED_WITHIN_S: Final = 4.0
+SECOND_CHANCE: Final = 0.4
+"""That something else happens to another NameNode, too, so that nobody serves for a while."""
 AGAIN_CHANCE: Final = 0.2
 """That the power goes in the middle of what a process does first."""
 INSIDE_CHANCE: Final = 0.6
@@ -55,6 +59,8 @@ class Trouble:
         self.spared: list[Machine] = []
         """Machines to which nothing happens for a while."""
         self._no_loss_before_s = 0.0
+        self.owed: list[Callable[[], None]] = []
+        """Losses for which it was too early."""
         self._to_return: list[Callable[[], None]] = []
         """Calls that bring back, in the end at the latest, what is away."""
 
@@ -99,13 +105,14 @@ class Trouble:
     def _up(self) -> list[Machine]:
         return [each for each in self.cluster.machines if each.node is not None]
 
-    def _victim(self) -> Machine | None:
-        """Return a machine that others can do without for a while."""
+    def _victim(self, among: Collection[Machine] | None = None) -> Machine | None:
+        """Return a machine that others can do without for a while, of these, if some are named."""
         up = self._up()
         staying = [each for each in up if not each.leaving and not self._in_maintenance(each)]
-        if len(staying) <= NODES_MIN:
+        found = up if among is None else [each for each in up if each in among]
+        if len(staying) <= NODES_MIN or not found:
             return None
-        machine = self.rng.choice(up)
+        machine = self.rng.choice(found)
         return None if machine in self.spared else machine
 
     def _in_maintenance(self, machine: Machine) -> bool:
@@ -117,8 +124,15 @@ class Trouble:
     def _cut_power(self) -> None:
         self._go_down(self._victim(), power_cut=True)
 
-    def _go_down(self, machine: Machine | None, *, power_cut: bool, again: bool = False) -> None:
-        """Now, or in the middle of what it does with its disk next."""
+    def _go_down(
+        self,
+        machine: Machine | None,
+        *,
+        power_cut: bool,
+        again: bool = False,
+        inside: bool | None = None,
+    ) -> None:
+        """Now, or `inside` of what it does with its disk next; None: by chance."""
         if machine is None or self.truce or machine in self.spared:
             return
 
@@ -133,7 +147,9 @@ class Trouble:
                 self._come_back(machine)
                 self.checker.rebase()
 
-        if again or self.rng.random() < INSIDE_CHANCE:
+        if inside is None:
+            inside = again or self.rng.random() < INSIDE_CHANCE
+        if inside:
             machine.disk.light(self.rng.randint(1, 40), self.rng.choice((*Burns,)), happen)
         else:
             happen()
@@ -164,7 +180,10 @@ class Trouble:
     def _destroy(self) -> None:
         """It never comes back; an empty one does, in its rack."""
         machine = self._victim()
-        if machine is None or not self._may_lose(lambda held: held.machine is machine):
+        if machine is None:
+            return
+        if not self._may_lose(lambda held: held.machine is machine):
+            self.owed.append(self._destroy)
             return
         self._happens("machine lost", machine.name)
         self.cluster.destroy(machine)
@@ -193,25 +212,34 @@ class Trouble:
 
         if self._may_lose(lost):
             self._happens("volume failed", machine.name, folder.name)
+            self.world.pairs.lasts(BETWEEN_LOSSES_S)
             machine.break_volume(folder)
+        else:
+            self.owed.append(self._break_volume)
 
     def _damage(self) -> None:
-        """A bit of a block file flips, or of a small replica's chunk in the log that it shares, and
-        nobody is told."""
-        found: dict[str, list[tuple[BlockId, Held]]] = {}
+        """A bit of a block file flips, of its metadata, or of a small replica's chunk in the log
+        that it shares, and nobody is told."""
+        found: dict[str, list[tuple[BlockId, Held, File, range]]] = {}
         for block, held in self.checker.may_damage():
             if held.place and held.file is not None:
                 whole_file = len(held.place) == len(held.file.data)
                 kind = "byte damaged" if whole_file else "byte of the log damaged"
-                found.setdefault(kind, []).append((block, held))
+                found.setdefault(kind, []).append((block, held, held.file, held.place))
+            if held.meta is not None:
+                place = range(len(held.meta.data))
+                found.setdefault("metadata damaged", []).append((block, held, held.meta, place))
         if found:
             kind = self.rng.choice(sorted(found))  # there are few small replicas
-            block, held = self.rng.choice(found[kind])
-            assert held.file is not None
+            block, held, file, place = self.rng.choice(found[kind])
             self._happens(kind, held.machine.name, str(block))
-            held.file.data[self.rng.choice(held.place)] ^= 1 << self.rng.randrange(8)
-            held.file.settle()
-            self.checker.damaged.add((held.file, block))
+            self.world.pairs.lasts(held.machine.scrub_period_s)
+            file.data[self.rng.choice(place)] ^= 1 << self.rng.randrange(8)
+            file.settle()
+            if file is held.meta:
+                self.checker.damaged_meta[file, block] = bytes(file.data)
+            else:
+                self.checker.damaged.add((file, block))
 
     def _pause(self) -> None:
         machine = self._victim()
@@ -230,12 +258,24 @@ class Trouble:
             self._later(self.rng.uniform(0.5, 9), self._heal_networks)
 
     def _jump_clock(self) -> None:
-        """The clocks on the walls of all show another time for a while."""
-        self._happens("clock jumped")
-        self.world.wall_ahead_s = self.rng.choice((-JUMP_S, JUMP_S)) * self.rng.random()
+        """The clocks on the walls of all, or that of one process, show another time for a while."""
+        ahead_s = self.rng.choice((-JUMP_S, JUMP_S)) * self.rng.random()
+        hosts = [each.host for each in self.cluster.machines]
+        hosts += [each.host for each in self.cluster.namenodes.seats]
+        host = self.rng.choice(hosts) if self.rng.random() < ONE_CLOCK_CHANCE else None
+        whose = "of all" if host is None else "of one"
+        self._happens("clock jumped", f"{whose} by {ahead_s:.1f} s")
+        if host is None:
+            self.world.wall_ahead_s = ahead_s
+        else:
+            self.counts["clock of one jumped"] += 1
+            self.world.own_wall_ahead_s[host] = ahead_s
 
         def right() -> None:
-            self.world.wall_ahead_s = 0.0
+            if host is None:
+                self.world.wall_ahead_s = 0.0
+            else:
+                self.world.own_wall_ahead_s.pop(host, None)
 
         self._later(self._about(1.0, 6.0), right)
 
@@ -251,31 +291,41 @@ class Trouble:
         self._later(self.rng.uniform(4, 16), self._heal_networks)
 
     def _namenode_trouble(self) -> None:
-        """Of the one that leads, mostly: with several, another one comes to lead meanwhile."""
+        """Of the one that leads, mostly: with several, another one comes to lead meanwhile; unless
+        something else happens to that one, too. No folder is lost by it, so nothing else is."""
         namenodes = self.cluster.namenodes
         leading = namenodes.leading()
         if self._namenode_suffers or leading is None:
             return
         seat = leading if self.rng.random() < LEADER_CHANCE else self.rng.choice(namenodes.seats)
         self._namenode_suffers = True
-        several = len(namenodes.seats) > 1
-        trouble = self.rng.choice((self._kill_namenode, self._stop_namenode, self._cut_namenode))
-        if not several:
-            trouble = self._kill_namenode
-        self.counts["leader killed"] += (
-            several and seat is leading and trouble == self._kill_namenode
-        )
-        back = trouble(seat)
+        if len(namenodes.seats) == 1:
+            troubles = [self._kill_namenode]
+        else:
+            kinds = self._kill_namenode, self._stop_namenode, self._cut_namenode
+            troubles = self.rng.sample(kinds, 2 if self.rng.random() < SECOND_CHANCE else 1)
+            self.counts["leader killed"] += seat is leading and troubles[0] == self._kill_namenode
+        others = [each for each in namenodes.seats if each is not seat and each.host is not None]
+        victims = [seat, *self.rng.sample(others, min(len(others), len(troubles) - 1))]
+        backs = [trouble(each) for trouble, each in zip(troubles, victims, strict=False)]
+        self.counts["two NameNodes suffered"] += len(backs) > 1
         self._let_it_be_known()
 
         def end() -> None:
             self._namenode_suffers = False
-            self._happens("NameNode back", seat.address)
-            back()
-            if not several:
+            self._happens("NameNode back", *(each.address for each in victims))
+            for back in backs:
+                back()
+            if len(backs) > 1 or len(namenodes.seats) == 1:
                 self._let_it_be_known()
 
         self._later(self._about(0.1, 3.0, 8.0), end)
+
+    def owed_now(self) -> Callable[[], None] | None:
+        """Return a loss that was owed, if none is too early any more."""
+        if self.owed and self.loop.now >= self._no_loss_before_s:
+            return self.owed.pop(0)
+        return None
 
     def _let_it_be_known(self) -> None:
         """Nothing more is lost before whoever leads now can know what was lost before."""
@@ -290,9 +340,10 @@ class Trouble:
     def _stop_namenode(self, seat: Seat) -> Callable[[], None]:
         """It goes on later, and does not know that others decided meanwhile."""
         self._happens("NameNode stopped", seat.address)
-        assert seat.host is not None
-        seat.host.pause()
-        return seat.host.resume
+        host = seat.host
+        assert host is not None
+        host.pause()
+        return host.resume
 
     def _cut_namenode(self, seat: Seat) -> Callable[[], None]:
         self._happens("NameNode cut off", seat.address)

@@ -109,6 +109,8 @@ class World:
         self._syncs: dict[Host, list[SimulatedSyncs]] = {}
         self.wall_ahead_s = 0.0
         """Seconds by which the clocks on the walls are ahead; those of `monotonic` never are."""
+        self.own_wall_ahead_s: dict[Host, float] = {}
+        """The same of some processes, beside that of all."""
         disk_rng = random.Random(self.rng.random())
         loop.disk_delay = lambda: spread(disk_rng, 0.0001, SLOWEST_DISK_S)
 
@@ -150,8 +152,10 @@ class World:
         host.run(process).add_done_callback(ended)
 
     def wall_s(self) -> float:
-        """Return what the clocks on the walls show, in seconds since 1970."""
-        return BEGAN_S + self.loop.now + self.wall_ahead_s
+        """Return what the clock on the wall of this process shows, in seconds since 1970."""
+        host = running_host()
+        own_s = self.own_wall_ahead_s.get(host, 0.0) if host is not None else 0.0
+        return BEGAN_S + self.loop.now + self.wall_ahead_s + own_s
 
     def note(self, what: str) -> None:
         """Write down what happens, with its time."""

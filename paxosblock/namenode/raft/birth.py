@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from aiohttp import web
 
 from paxosblock.base.decoders import json_decoder
 from paxosblock.errors import AccessDeniedError, ConfigError
-from paxosblock.host.disk import OsDisk
+from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.raft.folder_admission import (
     AdmissionRefused,
     Born,
@@ -58,12 +59,14 @@ class Birth:
         members: Sequence[str],
         secret: bytes,
         own: Newborn | Lineage,
+        *,
+        disk: Disk | None = None,
     ) -> None:
-        """Speak for the member at `address`, whose folder says `own`."""
+        """Speak for the member at `address`, whose folder says `own`; `disk` has the folder."""
         self._folder, self._address, self._secret = folder, address, secret
         self._members = tuple(sorted(members))
         self._own = own
-        self._disk = OsDisk()
+        self._disk = disk or OsDisk()
 
     def add_to(self, app: web.Application) -> None:
         """Add the route."""
@@ -78,30 +81,38 @@ class Birth:
                 another secret or other peers.
             NoSpaceError, StorageError: the disk refuses.
         """
-        said = ""
         timeout = aiohttp.ClientTimeout(total=SILENCE_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            while isinstance(own := self._own, Newborn):
-                step = next_step(self._address, own, self._members, await self._ask_all(session))
-                match step:
-                    case Newborn():
-                        await asyncio.to_thread(write_newborn, self._disk, self._folder, step)
-                        self._own = step
-                    case Born(lineage):
-                        await asyncio.to_thread(self._be_member, lineage)
-                        self._own = lineage
-                    case AdmissionRefused(why):
-                        raise ConfigError(f"--new-cluster: {why}")
-                    case Waits(why):
-                        if why != said:
-                            _log.warning("%s %s", self._address, said := why)
-                        await asyncio.sleep(ASK_AGAIN_S)
+            return await self.be_born(partial(self._ask_all, session))
+
+    async def be_born(
+        self, ask_all: Callable[[], Awaitable[Mapping[str, FolderStatus]]]
+    ) -> Lineage:
+        """Do as `finish`, and raise what it raises; `ask_all` returns what the others that answer
+        say."""
+        said = ""
+        while isinstance(own := self._own, Newborn):
+            match next_step(self._address, own, self._members, await ask_all()):
+                case Newborn() as step:
+                    await asyncio.to_thread(write_newborn, self._disk, self._folder, step)
+                    self._own = step
+                case Born(lineage):
+                    await asyncio.to_thread(self._be_member, lineage)
+                    self._own = lineage
+                case AdmissionRefused(why):
+                    raise ConfigError(f"--new-cluster: {why}")
+                case Waits(why):
+                    if why != said:
+                        _log.warning("%s %s", self._address, said := why)
+                    await asyncio.sleep(ASK_AGAIN_S)
         return own
 
     def _be_member(self, lineage: Lineage) -> None:
         make_member(self._disk, self._folder, self._members, lineage, ElectionVote(0, None))
 
-    def _standing(self) -> FolderStatus:
+    @property
+    def standing(self) -> FolderStatus:
+        """The answer of this member to another one that asks."""
         own = self._own
         if isinstance(own, Newborn):
             return FolderStatus(self._members, token=own.token, chosen=own.chosen)
@@ -112,7 +123,7 @@ class Birth:
             question = Question.heard(_PURPOSE, request.headers, self._secret, called=self._address)
         except AccessDeniedError as error:
             return web.Response(status=403, text=f"{error}\n")
-        body = msgspec.json.encode(self._standing())
+        body = msgspec.json.encode(self.standing)
         tag = question.tag(self._secret)
         tag.update(body)
         return web.Response(body=body, headers={PROOF: tag.hexdigest()})

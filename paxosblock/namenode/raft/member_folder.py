@@ -161,13 +161,18 @@ def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
 
 
 def check_member(
-    folder: Path, address: str, members: Sequence[str], *, new_cluster: bool
+    folder: Path,
+    address: str,
+    members: Sequence[str],
+    *,
+    new_cluster: bool,
+    disk: Disk | None = None,
 ) -> Newborn | None:
     """Return None if the folder is that of the member at `address` of this cluster; what it says of
     its birth if that is under way.
 
     Only the operator's `new_cluster` begins a birth (birth.py). A folder without a list of members
-    takes `members`.
+    takes `members`. `disk` has the folder.
 
     Raises:
         ConfigError: the folder is empty and the cluster is not new, or the other way round; or it
@@ -175,11 +180,11 @@ def check_member(
             version wrote it.
         StorageError: the folder cannot be read or written.
     """
-    disk = OsDisk()
+    disk = disk or OsDisk()
     try:
         if new_cluster:
             disk.make_folder(folder)
-        if not (folder / vote_file.NAME).exists():
+        if vote_file.NAME not in _names(disk, folder):
             return _check_newborn(disk, folder, address, new_cluster=new_cluster)
         if new_cluster:
             raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
@@ -217,7 +222,7 @@ def check_owner(disk: Disk, folder: Path, address: str) -> None:
 def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool) -> Newborn:
     """Return what a folder without a vote says of its birth, which begins if the cluster is new."""
     of_a_member = ("journal-", "snapshot-", journal_watermark.NAME)
-    names = list(disk.names(folder)) if folder.exists() else []
+    names = _names(disk, folder)
     if any(name.startswith(of_a_member) for name in names) or databases(names):
         if new_cluster:
             raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
@@ -228,6 +233,16 @@ def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool)
         f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster is new, "
         f"with --join if it had a single NameNode and this one comes to it; {LOST}"
     )
+
+
+def _names(disk: Disk, folder: Path) -> list[str]:
+    """Return the names in the folder; none if it is not there."""
+    try:
+        return disk.names(folder)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
 
 
 def begin_newborn(disk: Disk, folder: Path) -> Newborn:
@@ -277,8 +292,7 @@ def read_lineage(disk: Disk, folder: Path) -> Lineage:
 
 
 def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
-    file = folder / _MEMBERS
-    if not file.exists():
+    if _MEMBERS not in disk.names(folder):
         write_members(disk, folder, members)
     known = read_members(disk, folder)
     if known != members:
