@@ -919,8 +919,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "copies are begun in safe mode",
         "blocks/replication/monitor.py",
-        "        if not self._holds():\n            await self._begin_copies()\n",
-        "        await self._begin_copies()\n",
+        "        if not self._holds():\n            if self._held:",
+        "        if True:\n            if self._held:",
         MONITOR,
     ),
     _recovery(

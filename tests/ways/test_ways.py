@@ -27,9 +27,10 @@ FILES_AND_CALLS: Final = {
     "chunk": (29, 357),
     "pread": (23, 143),
 }
-AT_MOST: Final = {"take_over": (88, 4700)}
+AT_MOST: Final = {"take_over": (88, 6000)}
 """In a recovery NameNode, DataNodes and their reports are at work at once, and who comes first
-differs from run to run. When it is usually less than nine tenths of that, write down less."""
+differs from run to run. The files are what is pinned: of the calls, 4,200 on a quiet machine, up
+to 5,600 were counted on one where twenty processes waited for two cores, as beats fall within."""
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ class Volume:
         """Replicas that are being written; the blocks keep it right, too."""
         self.hung = ""
         """The reason why the heartbeat calls it failed while it does not answer; "" while it does.
-        Kept by `Look`."""
+        Kept by `DiskProbe`."""
         self.doubted = False
         """True if something on it could not be read: the next look tests if it still works."""
         self.scrubbed = Scrubbed()
