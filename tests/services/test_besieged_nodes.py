@@ -22,7 +22,14 @@ from paxosblock.base.units import KIB, MIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import split_address
-from paxosblock.net.port.access import TOKEN_SCHEME, Access, dialled, make_secret
+from paxosblock.net.port.access import (
+    LONGEST_TOKEN_S,
+    OWN_TOKEN_S,
+    TOKEN_SCHEME,
+    Access,
+    dialled,
+    make_secret,
+)
 from paxosblock.net.port.upgrade import head
 from paxosblock.net.streams.stream import STREAM_PATH, UPGRADE
 from tests.children import memory_bytes
@@ -183,6 +190,22 @@ def test_tokens_that_are_no_text_are_refused_and_fill_no_log(
     works(fs)
     assert node.log.stat().st_size - before < 20 * KIB
     assert "Traceback" not in node.log.read_text()
+
+
+def test_a_token_for_longer_than_a_week_or_for_something_else_is_refused(
+    cluster: LocalCluster, fs: Client, access: Access
+) -> None:
+    week_s = LONGEST_TOKEN_S + OWN_TOKEN_S
+    for purpose, for_s, why in (
+        ("rpc", week_s + 600, b"for more than seven days"),
+        ("rpc", -1, b"has ended"),
+        ("backup", 600, b"not for this"),
+    ):
+        token = f"{TOKEN_SCHEME}{access.token(purpose, int(time.time()) + for_s)}".encode()
+        refused = ask(cluster.namenode, "stat", b"\x81\xa4path\xa1/", token)
+        assert refused.startswith(b"HTTP/1.1 403 ")
+        assert why in refused
+    works(fs)
 
 
 def own_token(access: Access) -> bytes:

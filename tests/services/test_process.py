@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -85,6 +86,17 @@ def test_a_number_that_nobody_has_is_no_process() -> None:
 def test_a_command_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"^cannot start /no/such/command: .*No such file"):
         spawn(["/no/such/command"], tmp_path / "log")
+
+
+def test_what_a_child_says_may_be_read_by_its_owner_and_his_group_alone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    before = os.umask(0o022)
+    try:
+        assert spawn([sys.executable, "-c", "print('up')"], log).exit_code(wait=True) == 0
+    finally:
+        os.umask(before)
+    assert log.read_text() == "up\n"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o640
 
 
 def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:

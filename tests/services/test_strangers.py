@@ -110,7 +110,11 @@ def test_a_node_without_a_secret_does_not_listen_beyond_its_machine(
 ) -> None:
     command = [sys.executable, "-m", "paxosblock", *words, "--path", str(tmp_path / "node")]
     ended = subprocess.run(
-        [*command, "--listen", f"{host}:0"], check=False, capture_output=True, text=True
+        [*command, "--listen", f"{host}:0"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,  # one that listens would go on
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"{words[0]}: whoever reaches {host}:0 may read and delete")
