@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paxosblock.errors import NoSpaceError, PaxosBlockError
+from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError
 from paxosblock.host.disk import Disk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Changes, Tables
@@ -26,6 +26,7 @@ from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MemoryReceiver, MemoryTable, open_memory
 from tests.raft.checks import Checker
+from tests.raft.lost_folders import Doors
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host, VirtualTimeLoop
 
@@ -139,13 +140,23 @@ class Members:
 
     async def _start(self, member: Member, store: ReplicatedStore) -> None:
         try:
+            if self.doors is not None:
+                await self.doors.enter(member)
             await store.start()
+        except ConfigError as error:
+            if self.doors is None:
+                self.checker.violated("restart", f"{member.address} cannot start: {error!r}")
+            self.checker.counts["starts refused"] += 1
+            if member.process is not None and member.store is store:
+                member.process = None
+            return
         except NoSpaceError:
             if member.process is not None and member.store is store:
                 member.process = None  # until somebody starts it with room
             return
         except (PaxosBlockError, OSError) as error:
-            if not member.disk.dead:
+            killed = member.process is None or member.store is not store
+            if not (killed or member.disk.dead):
                 self.checker.violated("restart", f"{member.address} cannot start: {error!r}")
             return
         if member.process is not None and member.store is store:  # else its fuse has burnt
@@ -248,6 +259,8 @@ class Members:
             asked_s, stands_s = self.rng.uniform(0, 0.001), self.rng.uniform(0.1, STALL_S)
             self.loop.in_world(asked_s, self.pause, member, stands_s)
 
+    doors: Doors | None = None
+    """Folders may be lost: whoever starts is let in, or not."""
     _tables: int = 0
     blink: float = 0.0
     stall: float = 0.0

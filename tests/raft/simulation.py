@@ -16,6 +16,7 @@ from paxosblock.namenode.raft.options import Options
 from tests.raft.checks import Checker
 from tests.raft.clients import Client, History
 from tests.raft.linearizability import UndecidedError, is_linearizable
+from tests.raft.lost_folders import Doors
 from tests.raft.members import Member, Members
 from tests.raft.simulated_network import Weather
 from tests.raft.virtual_time import VirtualTimeLoop, spread
@@ -27,7 +28,9 @@ PATIENCE_S = 30.0
 PAUSE_S = 1.5
 FULL_DISKS_EVERY = 8
 DAMAGE_EVERY = 8
-"""In one of so many seeds disks run full, too; the others run as they would without that fault."""
+LOST_EVERY = 8
+"""In one of so many seeds disks run full, too, tables are damaged, or folders are lost; the others
+run as they would without that fault."""
 MESSAGES_MAX = 300_000
 RATES = (0.3, 0.7, 1.0, 1.0, 1.4, 3.0)
 """Rates at which a member's clock may go."""
@@ -84,7 +87,13 @@ def options_of(rng: random.Random) -> Options:
 class Simulation:
     """The run of one seed."""
 
-    def __init__(self, seed: int, loop: VirtualTimeLoop, faults: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        loop: VirtualTimeLoop,
+        faults: bool = True,
+        doors: type[Doors] = Doors,
+    ) -> None:
         self.rng = random.Random(seed)
         self.loop = loop
         self.seed = seed
@@ -94,9 +103,14 @@ class Simulation:
         size = self.rng.choice((3, 3, 3, 5, 5, 1, 2, 4))
         if self.storm or self.standstill:
             size = 5 if self.storm else 3
+        loses = faults and seed % LOST_EVERY == 4
+        if loses:
+            size = 5 if size > 3 else 3
         addresses = tuple(f"n{number}:1" for number in range(size))
         self.members = Members(loop, self.rng, options_of(self.rng), addresses)
         self.checker: Checker = self.members.checker
+        if loses:
+            self.members.doors = doors(self.members, random.Random(f"{seed}/doors"))
         self._set_clocks()
         self.history = History()
         slowest = self.rng.choice((0.001, 0.01, 0.03, 0.12))
@@ -120,6 +134,8 @@ class Simulation:
             work.append(self.loop.create_task(self._fill_disks()))
         if self.faults and self.seed % DAMAGE_EVERY == 6 and len(self.members.addresses) > 2:
             work.append(self.loop.create_task(self._damage_tables()))
+        if self.members.doors is not None:
+            work.append(self.loop.create_task(self._lose_folders(self.members.doors)))
         try:
             async with asyncio.timeout(FAULTS_S + PATIENCE_S):
                 await asyncio.gather(*work)
@@ -182,6 +198,26 @@ class Simulation:
                 roomy = disk.capacity_bytes is None
                 disk.capacity_bytes = disk.used_bytes() if roomy else None
                 self.checker.counts["disks filled"] += roomy
+
+    async def _lose_folders(self, doors: Doors) -> None:
+        """Folders of a minority are lost, at best while a member does not hear of the last changes
+        and the others that know them are down."""
+        rng = random.Random(f"{self.seed}/lost")
+        while self.loop.now < FAULTS_S:
+            await self.loop.pass_time(rng.uniform(0.2, 1.5))
+            every = list(self.members.every.values())
+            stale = rng.choice(every)
+            self.members.network.partition({stale.address}, self.members.addresses)
+            await self.loop.pass_time(rng.uniform(0.3, 1.0))
+            lost = doors.lose_one()
+            down = [each for each in every if each not in (stale, lost)][: len(every) // 2]
+            for each in down if lost is not None else ():
+                self.members.kill(each)
+                self.loop.call_later(rng.uniform(0.5, 2.0), self.members.start, each)
+            self.members.network.heal()
+            for each in every:
+                if each not in down:
+                    self.members.start(each)
 
     async def _damage_tables(self) -> None:
         """A member finds damage in its table, whatever it does just then, and others have none."""
@@ -271,14 +307,29 @@ class Simulation:
             self.members.set_rate(member, 1.0)
             member.disk.full, member.disk.capacity_bytes = False, None
             self.members.start(member)
-            member.host.resume()
+            if member.process is not None:
+                member.host.resume()
         try:
-            async with asyncio.timeout(HEALING_S):
+            async with asyncio.timeout(HEALING_S if self.members.doors is None else 3 * HEALING_S):
+                await self._have_folders()
                 while not await self._agreed():
                     await self.loop.pass_time(0.05)
         except TimeoutError:
             self.checker.violated("progress", f"none: {[each.node for each in self.members.up()]}")
         self.checker.check_logs(each.node for each in self.members.up())
+
+    async def _have_folders(self) -> None:
+        """Let the operator replace what was lost, and start whoever was refused."""
+        doors = self.members.doors
+        while doors is not None:
+            lost = any(map(doors.is_lost, self.members.every.values()))
+            if not lost and len(self.members.up()) == len(self.members.every):
+                return
+            if lost and self.checker.leaders and await doors.replace_all():
+                continue
+            for member in self.members.every.values():
+                self.members.start(member)
+            await self.loop.pass_time(0.5)
 
     async def _agreed(self) -> bool:
         for leader in self.members.leaders():
@@ -307,10 +358,10 @@ def _stand(member: Member) -> None:
         member.node.guarded(member.node.state.to_candidate)()
 
 
-def simulate(seed: int, faults: bool = True) -> Outcome:
+def simulate(seed: int, faults: bool = True, doors: type[Doors] = Doors) -> Outcome:
     """Run one seed; the same seed runs the same way."""
     with virtual_loop() as loop:
         try:
-            return loop.run_until_complete(Simulation(seed, loop, faults).run())
+            return loop.run_until_complete(Simulation(seed, loop, faults, doors).run())
         except RuntimeError as error:
             return Outcome(seed, (str(error),))

@@ -9,7 +9,14 @@ import pytest
 
 from paxosblock.namenode.kv import state_machine
 from tests.raft.linearizability import Operation, is_linearizable
-from tests.raft.simulation import DAMAGE_EVERY, FULL_DISKS_EVERY, simulate, virtual_loop
+from tests.raft.lost_folders import OpenDoors
+from tests.raft.simulation import (
+    DAMAGE_EVERY,
+    FULL_DISKS_EVERY,
+    LOST_EVERY,
+    simulate,
+    virtual_loop,
+)
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
 
 SLICE = range(1000, 1040)
@@ -40,6 +47,24 @@ def test_no_rule_is_violated_while_tables_are_damaged_and_replaced() -> None:
     assert [each for each in outcomes if each.violations] == []
     assert sum(each.counts["tables damaged"] for each in outcomes) > 50
     assert sum(each.counts["answered"] for each in outcomes) > 500
+
+
+LOST = range(1000 + (4 - 1000) % LOST_EVERY, 1160, LOST_EVERY)
+
+
+def test_no_rule_is_violated_while_folders_are_lost_and_members_start_with_every_flag() -> None:
+    outcomes = [simulate(seed) for seed in LOST]
+    assert [each for each in outcomes if each.violations] == []
+    assert sum(each.counts["members born"] for each in outcomes) >= 3 * len(LOST)
+    assert sum(each.counts["folders lost"] for each in outcomes) > 15
+    assert sum(each.counts["starts refused"] for each in outcomes) > 60
+    assert sum(each.counts["folders replaced"] for each in outcomes) > 10
+    assert sum(each.counts["answered"] for each in outcomes) > 500
+
+
+def test_an_empty_member_that_votes_is_found() -> None:
+    found = [outcome for seed in LOST if (outcome := simulate(seed, doors=OpenDoors)).violations]
+    assert any("leader completeness" in one for each in found for one in each.violations)
 
 
 def test_no_rule_is_violated_when_each_edit_is_applied_over_several_turns(
