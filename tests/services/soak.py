@@ -26,7 +26,8 @@ from typing import Final
 
 from paxosblock import Client, LocalCluster, Marker
 from paxosblock.base.units import KIB, MIB
-from paxosblock.config import ClientConfig
+from paxosblock.config import ClientConfig, DataNodeConfig
+from paxosblock.datanode.volumes.volume import STEP_THREADS
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
 from tests.services.content import content
@@ -61,11 +62,17 @@ class Plan:
     thousands_of_names: int = 0
 
 
-OF_DATANODES: Final = Held(memory_bytes=32 * MIB, descriptors=12, threads=10, disk_bytes=24 * MIB)
+OF_DATANODES: Final = Held(
+    memory_bytes=32 * MIB,
+    descriptors=12,
+    threads=DataNodeConfig().sync_threads_per_volume + STEP_THREADS,
+    disk_bytes=24 * MIB,
+)
 """A DataNode may hold so much more at rest than after the first round. All files are deleted then:
 it keeps the last 64 block files open that it read, as long as they are there. Threads are begun
-when they are needed, up to a number for each volume, and stay."""
-OF_NAMENODES: Final = replace(OF_DATANODES, memory_bytes=64 * MIB, disk_bytes=160 * MIB)
+when they are needed and stay, up to this number for a volume: on a quiet machine the first round
+needs few of them, while a later moment, at which the disk is slow, may need all."""
+OF_NAMENODES: Final = replace(OF_DATANODES, memory_bytes=64 * MIB, threads=10, disk_bytes=160 * MIB)
 """The same for a NameNode, whose journal and table are cut short and merged now and then."""
 THOUSAND: Final = 1000
 NAME_BYTES: Final = 150
