@@ -102,11 +102,11 @@ class NodeConfig(Config):
     """
     access_file: File = ""
     """A file with the secret of this cluster's callers and nodes, or several while it is changed, a
-    line each: this node serves those only who prove that they know it, and calls nobody else.
-    `PAXOSBLOCK_ACCESS_FILE` sets it for all sections. Without a file it serves everybody."""
+    line each: this node serves only callers that prove that they know it, and calls only such
+    nodes. `PAXOSBLOCK_ACCESS_FILE` sets it for all sections. Without a file it serves everybody."""
     access_required: Flag = True
     """False, while a cluster that runs is given its first secret: this node proves that it knows
-    it, but also serves those, and calls those, who have none."""
+    it, but also serves callers, and calls nodes, that have none."""
 
     def check(self) -> None:
         """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""

@@ -10,7 +10,7 @@
     ├── DirectoryNotEmptyError (OSError)          delete without `recursive`
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
     ├── AccessDeniedError (PermissionError)       one end does not know the access secret
-    ├── LeaseError (OSError)                      the file is being written by somebody else
+    ├── LeaseError (OSError)                      another writer is writing the file
     ├── TruncatedError (OSError)                  the file was truncated after it was opened
     ├── FencedError (OSError)                     a newer generation took over: outcome UNKNOWN
     ├── OutcomeUnknownError (OSError)             no answer: it may or may not have happened
@@ -160,7 +160,7 @@ class AccessDeniedError(PaxosBlockError, PermissionError):
 
 
 class LeaseError(PaxosBlockError, OSError):
-    """Somebody else is writing the file. `take_over` ends their lease."""
+    """Another writer is writing the file. `take_over` ends its lease."""
 
     outcome = Outcome.NEVER
     http_status = 409
@@ -201,7 +201,7 @@ class DeadlineError(PaxosBlockError, TimeoutError):
 
 
 class UnavailableError(PaxosBlockError, ConnectionError):
-    """Nobody could be reached, or whoever was refused before it did anything."""
+    """No node could be reached, or the node that was reached refused before it did anything."""
 
     outcome = Outcome.NEVER
     retriable = True

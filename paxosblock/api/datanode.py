@@ -127,8 +127,8 @@ class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     `generations`, to complete a recovery or a finalization. The answer is `Chunks`, followed by the
     chunk frames as they are on disk, bounded as for `ReadBytes`.
 
-    `copy` says that the caller makes a whole replica, for which nobody waits: the holder may pace
-    it.
+    `copy` says that the caller makes a whole replica, and no client waits for it: the holder may
+    pace it.
     """
 
     block: BlockId

@@ -40,7 +40,7 @@ class Once(msgspec.Struct, frozen=True):
     """The name of a request, so that it is done once, however often and to whichever NameNode it is
     sent.
 
-    `session` is a name of at most 64 ASCII characters that nobody else uses. A session has one
+    `session` is a name of at most 64 ASCII characters that no other session has. A session has one
     request under way at a time, and `sequence` grows with each. NameNodes remember the latest
     request of a session, with its answer, for at least five minutes.
     """

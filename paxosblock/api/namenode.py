@@ -63,7 +63,7 @@ class FileStatus(msgspec.Struct, frozen=True):
     truncations: int = 0
 
     def __post_init__(self) -> None:
-        # Programs make names of local files of these, and a NameNode may be anybody's.
+        # Programs make names of local files of these, and a NameNode may be a stranger's.
         if not is_path(self.path):
             raise ValueError(f"{self.path!r} is no path")
 
@@ -152,7 +152,8 @@ class CreateFile(msgspec.Struct, frozen=True):
 class CreatedFile(msgspec.Struct, frozen=True):
     """A file that was made, and the block made ahead with it.
 
-    The block is None if nobody asked for it or there are too few DataNodes; AddBlock then says why.
+    The block is None if it was not asked for or there are too few DataNodes; AddBlock then says
+    why.
     """
 
     status: FileStatus

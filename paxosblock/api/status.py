@@ -108,7 +108,7 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
     NameNode hears from, with the finalized blocks they reported to it. `trouble` says why it cannot
     store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader began.
     `alarms` are the latest of the `alarm_count` alarms that it has raised since its start.
-    `access_open` says that whoever reaches it is served, without an access secret.
+    `access_open` says that it serves every caller that reaches it, without an access secret.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""Names that are imported when somebody asks for them (PEP 562).
+"""Names that are imported when they are first used (PEP 562).
 
 `import paxosblock` must stay light: `paxosblock --help` should not pay for a network stack.
 """

@@ -28,7 +28,7 @@ _SIZE_SPELLINGS: Final[Mapping[str, int]] = {
     for spelling in (unit, unit.replace("i", ""), unit[0])
 }
 """Units may also be spelled as Spark, Hadoop and the JVM do, in any case. To all of these "64k",
-"128m" and "40KB" are powers of 1024: nobody could tell a unit of 1000 bytes apart from them."""
+"128m" and "40KB" are powers of 1024: a unit of 1000 bytes could not be told apart from them."""
 
 DURATIONS: Final[Mapping[str, int]] = {
     "us": 1,

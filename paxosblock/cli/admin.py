@@ -77,7 +77,7 @@ def report(invocation: Invocation) -> None:
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
     other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
     holds files of others. A rack is shown where one was chosen. A volume that failed and a NameNode
-    whose disk is full are shown with the reason. An alarm is for somebody to look at: a broken
+    whose disk is full are shown with the reason. An alarm is for an operator to look at: a broken
     invariant, a damaged replica, a DataNode that was refused. The latest ones since the NameNodes
     were started are shown. The line "Replicas" appears while blocks lack replicas: it counts the
     blocks that wait for a copy or are being copied, that are missing (no readable replica is left),

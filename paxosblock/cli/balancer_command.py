@@ -58,8 +58,8 @@ def balancer(invocation: Invocation, *, threshold: float, bandwidth: int | None)
     closed files are moved, one at a time between two storages. A block never has fewer replicas
     than before, and stays in two racks. Run it after DataNodes were added.
 
-    You may interrupt it at any time and start it again: the NameNode stops when nobody asks it to
-    go on. Exit code 1 when storages are still uneven, but no block that may be moved would
+    You may interrupt it at any time and start it again: the NameNode stops when no command asks it
+    to go on. Exit code 1 when storages are still uneven, but no block that may be moved would
     change that.
     """
     request = Balance(uuid.uuid4().hex, threshold / 100, bandwidth)
@@ -104,7 +104,8 @@ class _Moved:
 
 @contextmanager
 def _stopped_at_the_end(invocation: Invocation, request: Balance) -> Iterator[None]:
-    """Tell the NameNode to stop; otherwise it notices some seconds later that nobody asks it."""
+    """Tell the NameNode to stop; otherwise it notices some seconds later that no command asks
+    it."""
     try:
         yield
     finally:

@@ -197,7 +197,7 @@ def _until_done(invocation: Invocation, status: AdminStatus) -> Iterator[Leaving
     """Yield the progress of a DataNode, repeatedly until it may go.
 
     Raises:
-        UserError: somebody took it back, or its maintenance is over.
+        UserError: an operator took it back, or its maintenance is over.
     """
     while True:
         nodes = invocation.call(LEAVING, LeavingRequest()).nodes

@@ -12,8 +12,8 @@ from paxosblock.cli.text import counted, human_size
 def describe_datanode(report: NodeStatus) -> str:
     """Return state, rack, blocks and room of a DataNode, its snapshot, and failed volumes.
 
-    A rack is shown only if somebody chose one, as HDFS does. Room that is neither used nor free
-    belongs to others, or is kept in reserve.
+    A rack is shown only if one was chosen, as HDFS does. Room that is neither used nor free belongs
+    to others, or is kept in reserve.
     """
     used = sum(volume.used_bytes for volume in report.storages)
     free = sum(volume.free_bytes for volume in report.storages)

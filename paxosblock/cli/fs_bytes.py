@@ -278,8 +278,9 @@ def truncate(invocation: Invocation, *, _wait: bool, length: str, paths: tuple[s
       $ paxosblock fs truncate 1024 /logs/a.log
       Truncated /logs/a.log to length: 1024
 
-    This is one step and takes effect at once: a truncated file can be read and appended to. Whoever
-    is reading it gets an error that says so. A file that is being written is left as it is.
+    This is one step and takes effect at once: a truncated file can be read and appended to. A
+    program that is reading it gets an error that says so. A file that is being written is left as
+    it is.
     """
     if not length.removeprefix("-").isdecimal():
         raise UserError(length, "is no length: write a number of bytes, as in `truncate 1024 /a`")
@@ -384,8 +385,8 @@ def cat(invocation: Invocation, paths: tuple[str, ...]) -> None:
     \b
       $ paxosblock fs cat /logs/a.log /logs/b.log | sort
 
-    Of a file that is being written you get all that was acknowledged when it was opened. If nobody
-    can tell how long its last block is, you get what comes before that block, then an error.
+    Of a file that is being written you get all that was acknowledged when it was opened. If the
+    length of its last block is not known, you get what comes before that block, then an error.
     """
     with _standard_output() as out:
 

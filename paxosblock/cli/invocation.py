@@ -72,7 +72,7 @@ class Invocation:
     failures: int = 0
     _by_url: bool = False
     _settled: bool = False
-    """True once a path was taken or a NameNode is to be asked: a URL after that changes nothing."""
+    """True once a path was taken or the NameNodes were chosen: a URL after that changes nothing."""
     _said_waiting: bool = False
     _in_vain: bool = False
     _open: ExitStack = field(default_factory=ExitStack)

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, when somebody is there to see it."""
+"""A progress bar on standard error, when that is a terminal."""
 
 from __future__ import annotations
 

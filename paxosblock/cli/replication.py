@@ -97,7 +97,7 @@ def _wait(invocation: Invocation, path: str, replication: int) -> None:
 
 
 def _check_enough(invocation: Invocation, replication: int) -> None:
-    """Raise UserError when there are too few DataNodes: nobody waits for ever."""
+    """Raise UserError when there are too few DataNodes: the command must not wait for ever."""
     datanodes = invocation.call(CLUSTER_STATUS, ClusterStatusRequest()).datanodes
     live = sum(node.state in LIVE for node in datanodes)
     if live < replication:

@@ -193,8 +193,8 @@ def compact(
       /events: 211 files became 3 (301 M), 2 left alone
 
     The whole directory changes at once. The small files are kept in its folder `_compacted` for a
-    while, for those who have opened them. Do not compact a directory that a streaming query takes
-    as its source: to it, the large files are new ones.
+    while, for programs that have opened them. Do not compact a directory that a streaming query
+    takes as its source: to it, the large files are new ones.
     """
     from paxosblock.base.units import parse_duration, parse_size
 

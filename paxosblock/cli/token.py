@@ -38,9 +38,9 @@ def token(invocation: Invocation, *, lasts: str, purpose: str) -> None:
       $ paxosblock admin token --for 10min
       $ curl -H "Authorization: Bearer $(paxosblock admin token --for 10min)" ...
 
-    It is made of the secret, without asking anybody, and shows nothing of it. Whoever has it may do
-    everything of that kind until it ends, at most seven days from now; it can be taken back only by
-    another secret.
+    It is made of the secret, without asking a node, and shows nothing of it. A program that has it
+    may do everything of that kind until it ends, at most seven days from now; it can be taken back
+    only by another secret.
     """
     from paxosblock.net.port.access import LONGEST_TOKEN_S
 

@@ -162,7 +162,7 @@ class AsyncClient:
 
         Raises:
             ExistsError: the file exists and `overwrite` is not set.
-            LeaseError: somebody else is writing it.
+            LeaseError: another writer is writing it.
             InvalidRequestError: a number or a name makes no sense.
         """
         from paxosblock.client.writing import file_writer  # noqa: PLC0415 - for writers
@@ -211,7 +211,7 @@ class AsyncClient:
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
-            LeaseError: somebody is writing it.
+            LeaseError: another writer is writing it.
             InvalidRequestError: a number makes no sense.
         """
         from paxosblock.client.writing import file_writer  # noqa: PLC0415 - for writers
@@ -271,7 +271,7 @@ class AsyncClient:
     ) -> AsyncIterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
-        With `past_close` it goes on after that, without end, as somebody may append to the file.
+        With `past_close` it goes on after that, without end, as a writer may append to the file.
         What is delivered is linearizable: it is acknowledged, or will be kept anyway. New blocks
         and failing DataNodes make no difference.
 
@@ -390,7 +390,7 @@ class AsyncClient:
         Raises:
             InvalidRequestError: a time to live that is not a time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been made.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
         request = MakeDirectories(text_of(path), parents, permission, current_user(), ttl_s)
         return await self._core.namenodes.call_once(MKDIRS, request)
@@ -402,7 +402,7 @@ class AsyncClient:
 
         Raises:
             NotFoundError, ExistsError: no source; or a destination that is there already.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been moved.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been moved.
         """
         request = RenamePath(text_of(source), text_of(destination), overwrite)
         return await self._core.namenodes.call_once(RENAME, request)
@@ -414,7 +414,7 @@ class AsyncClient:
 
         Raises:
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been deleted.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been deleted.
         """
         request = DeletePath(text_of(path), recursive)
         answer = await self._core.namenodes.call_once(DELETE, request)
@@ -430,7 +430,7 @@ class AsyncClient:
             NotFoundError, IsDirectoryError: one of them is not a file.
             LeaseError: one of them is being written.
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         request = ConcatFiles(text_of(target), tuple(map(text_of, sources)))
         return await self._core.namenodes.call_once(CONCAT, request)
@@ -444,7 +444,7 @@ class AsyncClient:
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         request = SetReplication(text_of(path), replication)
         return await self._core.namenodes.call_once(SET_REPLICATION, request)
@@ -472,8 +472,8 @@ class AsyncClient:
             PaxosBlockError: what the first operation that cannot be done raises by itself; its
                 text tells which one it is. Nothing was done.
             InvalidRequestError: no operations or too many; a version below 0.
-            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for_s`; it may have been
-                applied.
+            OutcomeUnknownError, DeadlineError: no NameNode answered for `retry_for_s`; it may have
+                been applied.
         """
         from paxosblock.client.names import truncating  # noqa: PLC0415 - readers need none of it
 
@@ -493,7 +493,7 @@ class AsyncClient:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
             NotReadyError: no DataNode says where the chunks of the block that it must cut lie.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         path = text_of(path)
         while True:

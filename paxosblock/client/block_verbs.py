@@ -64,7 +64,7 @@ class AsyncBlockVerbs:
         Raises:
             NoSpaceError: too few DataNodes.
             UnavailableError: a member took no replica; the block is finalized, empty.
-            OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
+            OutcomeUnknownError: no NameNode answered in time; an unused block may be there.
         """
         from paxosblock.client.writing.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
         from paxosblock.client.writing.ends import BlockFailed  # noqa: PLC0415 - readers need none of it
@@ -116,7 +116,7 @@ class AsyncBlockVerbs:
         return await namenodes.call(FINALIZE_BLOCK, request)
 
     async def _size_everywhere(self, view: BlockView, length: int) -> int:
-        """Return the bytes of a block all members of which hold `length` chunks (W6): a reader may
+        """Return the bytes of a block whose members all hold `length` chunks (W6): a reader may
         have seen what only some hold.
         """
         record = view.record

@@ -51,8 +51,8 @@ class Acceptor:
     """Every block of this node; it passes on to a `ReplicaListener` what they say.
 
     Most blocks are finalized and at rest. For those it only remembers the volume, and makes the
-    `Block` when somebody asks for it. That one is shared by all who hold it and goes with the last:
-    so there is at most one at any time. After a start some are not even read (`ready`).
+    `Block` when a caller asks for it. All who hold it share that one, and it goes with the last of
+    them: so there is at most one at any time. After a start some are not even read (`ready`).
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Acceptor:
         self._steps = ControlRequests(fetcher, self._settle, reserved_bytes)
         self._blocks: dict[BlockId, Block | Volume] = SortedDict()  # block reports go by order
         self._awake: WeakValueDictionary[BlockId, Block] = WeakValueDictionary()
-        """The blocks at rest that somebody holds at this moment."""
+        """The blocks at rest that callers hold at this moment."""
         self._late: set[asyncio.Task[None]] = set()
         """Chunks of blocks that are being read for the first time."""
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
     async def load(self, hung_after_s: float) -> None:
-        """Load the replicas of all volumes but those that hang for `hung_after_s`; answer nobody
-        before this."""
+        """Load the replicas of all volumes but those that hang for `hung_after_s`; answer no
+        request before this."""
         volumes = tuple(self._volumes.values())
         loading = (volume.load(hung_after_s) for volume in volumes)
         for volume, found in zip(volumes, await asyncio.gather(*loading), strict=True):
@@ -155,7 +155,7 @@ class Acceptor:
         return self._unread_at(block) is not None
 
     async def ready(self, block: BlockId) -> None:
-        """Wait until the replica of the block is read, if nobody has read it since the start.
+        """Wait until the replica of the block is read, if it was not read since the start.
 
         Raises:
             NoSpaceError: it cannot be read for lack of a file descriptor.

@@ -1,13 +1,16 @@
-"""One block at this node: the owner of its replica, its files, and those who wait for a change.
+"""One block at this node: the owner of its replica, its files, and the calls that wait for a
+change.
 
 `vote`, `read` and `step` are the ways in, and they keep one order: `answer` decides, the effect is
-carried out, the new replica is adopted, the reply leaves. Nobody else assigns to a block's fields.
+carried out, the new replica is adopted, the reply leaves. No other class assigns to a block's
+fields.
 
 A chunk takes the short way, all of it on the event loop: a `pwrite` to the page cache, then the
 adoption. In disk mode the vote waits for the volume's group commit, and so does a read of the
 registers (`unsynced`): the replica may be ahead of its disk, but no reply is. A control step
 checks, makes durable and adopts in one blocking function in a thread of the volume, or by one
-record on the event loop: nobody else is let in between (PROTOCOL.md 5), and writes are fenced.
+record on the event loop: no other step or vote comes in between (PROTOCOL.md 5), and writes are
+fenced.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ from paxosblock.protocol.types import (
 )
 
 FORGOTTEN: Final = "it may have been here, and lost with records of the log of small replicas"
-"""The reason why a replica is dead of which nothing is here (D11)."""
+"""The reason why a replica is dead although nothing of it is here (D11)."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +110,7 @@ class Block:
         """A file open for readers, if `files` has none open; closed with the next change."""
         self.corrupt = ""
         """The reason why the replica is dead, or "". Of a dead one `replica` has the promise."""
-        self.epoch = FIRST_GENERATION  # of a dead replica whose promise nobody knows (D9)
+        self.epoch = FIRST_GENERATION  # of a dead replica whose promise is not known (D9)
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self._listener = listener
@@ -152,8 +155,8 @@ class Block:
     def unsynced(self) -> bool:
         """True if this replica has chunks that must not be reported before they are durable.
 
-        In disk mode a chunk is adopted when the system has it, and reported to nobody before the
-        disk has it.
+        In disk mode a chunk is adopted when the system has it, and reported to no reader, writer or
+        NameNode before the disk has it.
         """
         replica = self.replica
         return (
@@ -270,7 +273,7 @@ class Block:
         """Note what is durable in `files`: `count` chunks of the log accepted in `generation`."""
         replica, now = self.replica, self.files
         same_log = replica is not None and replica.registers.accepted_generation == generation
-        if same_log and now is files:  # not deleted and made anew
+        if same_log and now is files:  # not deleted and made again
             self.synced = max(self.synced, count)
 
     # -- the registers --------------------------------------------------------------------------
@@ -395,7 +398,7 @@ class Block:
         """Begin a control step that takes but a record of a file that replicas share; None: `step`
         has to take it. A chunk that was `sent` along with Create becomes the record after it.
 
-        Nobody else is let in before `end`, which must come once the file is durable.
+        No other step or vote comes in before `end`, which must come once the file is durable.
         """
         long = self.replica is not None and self.replica.length > 1
         if self._lock.locked() or self.stepping or self.corrupt or long:
@@ -491,7 +494,7 @@ class Block:
         self._adopt(files, after, self.synced if isinstance(effect, StoreMetadata) else length)
 
     def _adopt(self, files: Stored | None, replica: Replica | None, synced: int) -> None:
-        """Become `replica`, of which `synced` chunks are on stable storage.
+        """Become `replica`; `synced` of its chunks are on stable storage.
 
         It is called in a thread of the volume while the event loop may read: it must never see the
         new replica's attributes beside the old replica, for which they may not be true.

@@ -38,7 +38,7 @@ class Around(NamedTuple):
 
 
 class CheckedPieces:
-    """The pieces of those chunks of which parts were read last."""
+    """The pieces of the chunks that were read last in part."""
 
     def __init__(self) -> None:
         self._sums: OrderedDict[tuple[BlockId, ChunkName], array[int]] = OrderedDict()

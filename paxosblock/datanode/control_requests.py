@@ -171,7 +171,7 @@ class ControlRequests:
     ) -> Answer | None:
         """D9 for a log that is not the decided one; None while no holder sends the decided one.
 
-        The wrong log stays until all of the right one is here: somebody may have to look at it.
+        The wrong log stays until all of the right one is here: an operator may have to look at it.
         """
         async with self._fetched(block, request, range(request.length), peers) as draft:
             return None if draft is None else await block.replace_log(request, draft)

@@ -14,7 +14,8 @@ class DataNodeCounters:
     """The instruments that the parts of a DataNode share."""
 
     def __init__(self, acceptor: Acceptor, volumes: Sequence[Volume]) -> None:
-        """Read from `acceptor` and `volumes` what they know anyway, when somebody looks."""
+        """Read from `acceptor` and `volumes` what they know anyway, when the metrics are asked
+        for."""
         self.metrics = NodeMetrics("datanode")
         self.streams = self.metrics.gauge("streams", "Open data streams.")
         self._votes = self.metrics.counter("votes", "Votes for chunks.")

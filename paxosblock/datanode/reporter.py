@@ -230,7 +230,7 @@ class _NameNodeLink:
         self._client = sender.client
         self._config = sender.config
         self._changed: dict[StorageId, dict[BlockId, Block | None]] = {}
-        """Replicas to report. A block is held so that one at rest is not made anew for that."""
+        """Replicas to report. A block is held so that one at rest is not made again for that."""
         self._made: dict[BlockId, StorageId] = {}
         """Replicas that were made, and wait for the next heartbeat."""
         self._news = asyncio.Event()
@@ -253,7 +253,8 @@ class _NameNodeLink:
     def note_made(self, block: BlockId, storage: StorageId) -> None:
         """Report this replica with the next heartbeat, unless it changes by then.
 
-        Nobody waits to hear of an empty replica, and that of a small file is finalized by then.
+        No client or NameNode waits to hear of an empty replica, and that of a small file is
+        finalized by then.
         """
         self._made[block] = storage
 
@@ -354,7 +355,7 @@ class _NameNodeLink:
                 await asyncio.sleep(self._config.heartbeat_interval_s)
 
     async def _report_next(self) -> None:
-        """Send changes first, for somebody may wait for them; then a page of a full report."""
+        """Send changes first, for a NameNode may wait for them; then a page of a full report."""
         now_s = asyncio.get_running_loop().time()
         await self._report_news()
         if not self._is_reporting and now_s >= self._next_full_s:

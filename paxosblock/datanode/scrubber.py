@@ -1,7 +1,7 @@
 """Reads every replica of a volume once in a period: damage is found while other replicas are whole.
 
 Damage that it finds has the same effect as damage that a reader finds: the replica is dead, the
-NameNodes hear of it, and it is copied anew (PROTOCOL.md, D9). A pass goes through the blocks in
+NameNodes hear of it, and it is copied again (PROTOCOL.md, D9). A pass goes through the blocks in
 order of their ids, in slices that take some milliseconds each, in a thread of the volume. While
 clients use the volume it waits, unless the pass would then not end within its period; and it never
 reads more than its share of bytes in a second. It reads from the disk itself, and leaves nothing in
@@ -42,7 +42,7 @@ SEEK_BYTES: Final = 256 * KIB
 SAVE_EVERY_S: Final = 60.0
 """Seconds after which the cursor is written again; a restart repeats at most this much."""
 LOOK_AGAIN_S: Final = 60.0
-"""Seconds after which to look at the clock again: somebody may have set it."""
+"""Seconds after which to look at the clock again: it may have been set."""
 LOOKED_AT_MAX: Final = 10_000
 """Blocks of other volumes to pass over before other tasks get a turn."""
 _ATTEMPTS: Final = 5

@@ -137,8 +137,8 @@ class ServedStream:
     # -- calls ----------------------------------------------------------------------------------
 
     def _at_once(self, request: StreamCall) -> object | None:
-        """Return a part of a chunk for which nobody has to wait: not for a disk, nor for a reader
-        that has not received the replies before; or the future of a vote that takes no task."""
+        """Return a part of a chunk that needs no waiting, neither for a disk nor for a reader that
+        has not received the replies before; or the future of a vote that takes no task."""
         if self._acceptor.outside:
             return None
         if isinstance(request, CreateAndWrite):

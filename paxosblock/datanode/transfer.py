@@ -3,9 +3,9 @@
 Memory is bounded: one piece (`max_read_bytes` of the holder) at a time, checked, then written to a
 draft in `tmp/`. When a holder fails, the next one goes on where it stopped.
 
-If a finalization asks for a whole replica, that is a copy: nobody waits for a copy, but a writer or
-reader may wait for anything else. So copies have lanes of their own, keep to a pace, and leave the
-reserve of the volume to the others. A copy that no holder finishes, as the block is at a later
+If a finalization asks for a whole replica, that is a copy: no client waits for a copy, but a writer
+or reader may wait for anything else. So copies have lanes of their own, keep to a pace, and leave
+the reserve of the volume to the others. A copy that no holder finishes, as the block is at a later
 version by now, is kept for a while: the copy of that version goes on from it.
 """
 
@@ -142,7 +142,7 @@ class Transfer:
         if not draft.names or unfinished.volume.failed:
             await _discard(unfinished.volume, draft)
             return
-        # One step of a block is under way at a time, so nobody else keeps anything of it.
+        # One step of a block is under way at a time, so no other step keeps anything of it.
         self._kept[draft.block] = unfinished
         asyncio.get_running_loop().call_later(KEPT_S, self._forget_later, unfinished)
         if len(self._kept) > MAX_KEPT:
@@ -247,7 +247,7 @@ async def _discard(volume: Volume, draft: FetchedChunks) -> None:
 
 
 def is_copy(request: RecoveryWrite | Finalize, chunks: range) -> bool:
-    """True if a finalized block is to be copied as a whole, for which nobody waits."""
+    """True if the request copies a finalized block as a whole; no client waits for that."""
     return isinstance(request, Finalize) and chunks.start == 0
 
 

@@ -326,7 +326,7 @@ class _translated:
         self._what = what
 
     def __enter__(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing: only errors matter."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):

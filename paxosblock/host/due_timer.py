@@ -9,7 +9,7 @@ from typing import Final
 STANDSTILL_S: Final = 0.2
 """A timer that comes so much too late tells that the loop stood still."""
 READ_S: Final = 0.1
-"""Seconds in which the loop then reads what came meanwhile, before anybody is given up."""
+"""Seconds in which the loop then reads what came meanwhile, before any peer is given up."""
 
 
 class DueTimer:

@@ -1,8 +1,8 @@
 """Room that a node keeps for itself, so that a full disk can still make promises.
 
 A step that ends a block at a DataNode (a promise, a recovered log, a finalization) writes a little,
-and so does a vote of a NameNode. If a full disk refused that, nobody could read chunks that
-everybody acknowledged until somebody made room; and a member of the cluster would stay in its old
+and so does a vote of a NameNode. If a full disk refused that, no reader could get chunks that every
+member acknowledged until an operator made room; and a member of the cluster would stay in its old
 term: it could neither follow the leader that the others elect, nor help to elect one.
 """
 
@@ -24,7 +24,7 @@ SMALLEST_PART: Final = 32
 
 
 class KeptRoom:
-    """A file of zeros that is shortened or emptied when somebody needs its room. All methods
+    """A file of zeros that is shortened or emptied when a step needs its room. All methods
     block."""
 
     def __init__(

@@ -3,7 +3,7 @@
 A waiting thread costs two thread switches and the interpreter's lock for each sync, and each sync
 that runs beside others needs a thread of its own. Linux takes the request (`io_submit` with
 IOCB_CMD_FDSYNC, since 4.18), lets a thread of its own wait, and wakes the loop by an eventfd. So a
-disk that is slow, or hangs, holds up only those who wait for it. See `man 2 io_submit`.
+disk that is slow, or hangs, holds up only the callers that wait for it. See `man 2 io_submit`.
 
 Python has no name for these calls of Linux, nor for `sync_file_range`, which `write_out` calls.
 """

@@ -33,7 +33,7 @@ def facts(**values: object) -> dict[str, dict[str, object]]:
 
 
 def log_event(log: logging.Logger, message: str, extra: dict[str, dict[str, object]]) -> None:
-    """Log as `log.info(message, extra=extra)` does, for events of which a second has thousands.
+    """Log as `log.info(message, extra=extra)` does, for events that come by thousands in a second.
 
     What a record's usual way finds out of each call is the same for all of them.
     """
@@ -54,7 +54,8 @@ def _usual(name: str, message: str) -> dict[str, object]:
 def error_for_peer(error: BaseException, what: str, log: logging.Logger) -> PaxosBlockError:
     """Return the error that a peer is told when `what` failed with `error`.
 
-    One that nobody raised on purpose is our own mistake: it goes to `log`, and the peer is told so.
+    One that was not raised on purpose is our own mistake: it goes to `log`, and the peer is told
+    so.
     """
     if isinstance(error, PaxosBlockError):
         return error
@@ -83,7 +84,7 @@ class BatchHandler(logging.Handler):
     """Writes lines in batches, in a thread of its own: a busy node logs thousands in a second, and
     its event loop does not wait for them.
 
-    While nobody reads what is written, as with a pipe, `LINES_MAX` lines wait; when somebody reads
+    While no program reads what is written, as with a pipe, `LINES_MAX` lines wait; when one reads
     again, a line says how many more there were.
     """
 

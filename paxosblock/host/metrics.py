@@ -27,7 +27,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 PAGES_TOGETHER: Final = 20.0
-"""Pages of metrics that are rendered for those who look at once; after them it is one a second."""
+"""Pages of metrics that are rendered for requests in quick succession; after them it is one a
+second."""
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
 """Yields numbers, each with the values of its labels."""
 
@@ -56,11 +57,11 @@ class NodeMetrics:
         return Gauge(name, about, namespace=self._namespace, registry=self._registry)
 
     def observe(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """A gauge that calls `value` whenever somebody looks: for what the node knows anyway."""
+        """A gauge that calls `value` whenever it is read: for what the node knows anyway."""
         self.gauge(name, about).set_function(value)
 
     def tally(self, name: str, about: str, labels: Sequence[str], values: Values) -> None:
-        """A counter that calls `values` whenever somebody looks: for what is counted very often."""
+        """A counter that calls `values` whenever it is read: for what is counted very often."""
         self._registry.register(
             _FamilyCollector(f"{self._namespace}_{name}", about, labels, values)
         )
@@ -72,8 +73,8 @@ class NodeMetrics:
     def page(self) -> bytes:
         """Return the body of `GET /metrics` with `CONTENT_TYPE`.
 
-        Whoever asks more than `PAGES_TOGETHER` times, and then more than once a second, gets a page
-        that is a second old at most, and costs no more than a copy of it.
+        A caller that asks more than `PAGES_TOGETHER` times, and then more than once a second, gets
+        a page that is a second old at most, and costs no more than a copy of it.
         """
         now_s = time.monotonic()
         self._pages = min(PAGES_TOGETHER, self._pages + now_s - self._paged_s)

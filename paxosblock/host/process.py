@@ -125,7 +125,7 @@ def spawn(command: Sequence[str], log: Path) -> Child:
     """Start `command` with its output appended to `log`, in a session of its own, so that a
     Ctrl-C at the terminal ends only the program that started it.
 
-    Nobody has to wait for it: it may outlive this process, unless it calls `die_with`.
+    No process has to wait for it: it may outlive this process, unless it calls `die_with`.
 
     Raises:
         StorageError: the log cannot be written or the command cannot be run.

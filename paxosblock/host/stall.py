@@ -15,8 +15,8 @@ STANDSTILL_S: Final = 1.0
 class AwakeClock:
     """Seconds of another clock without those in which this process stood still.
 
-    A node judges others by it. Whoever stood still has not heard what they said meanwhile, so their
-    silence tells nothing. Somebody must look at it more often than every `STANDSTILL_S`.
+    A node judges others by it. A node that stood still has not heard what they said meanwhile, so
+    their silence tells nothing. The clock must be read more often than every `STANDSTILL_S`.
     """
 
     def __init__(self, clock_s: Callable[[], float]) -> None:

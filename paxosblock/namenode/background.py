@@ -1,4 +1,4 @@
-"""Work that nobody waits for: it is kept, logged if it fails, and ended with the node."""
+"""Work that no caller waits for: it is kept, logged if it fails, and ended with the node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Background:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run `work`; a failure is logged unless somebody awaits the task and handles it."""
+        """Run `work`; a failure is logged unless a caller awaits the task and handles it."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -132,7 +132,7 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
     Args:
         backup: what `take_backup` wrote, which stays as it is.
         folder: new, or empty, or one in which this was cut short.
-        members: host:port of all NameNodes, this one too; none if it is to be the only one.
+        members: host:port of all NameNodes, this one too; none if it will be the only one.
 
     Raises:
         ConfigError: `backup` holds no backup, or one of a later version; `folder` is not empty; or
@@ -273,7 +273,7 @@ def _body(address: str, answer: HTTPResponse, asking: Introduction) -> Iterator[
     if answer.status != 200:
         words = " ".join(answer.read(1000).decode(errors="replace").split())
         raise UnavailableError(f"{address} gives no backup: {words} ({answer.status})")
-    # A catalog of somebody else's making would be brought back one day.
+    # A catalog that a stranger made would be brought back one day.
     asking.proof(address, {name.lower(): value for name, value in answer.getheaders()})
     left = answer.length or 0
     while piece := answer.read(_PIECE_BYTES):

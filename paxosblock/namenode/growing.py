@@ -3,7 +3,7 @@
 The catalog is copied as the checkpoint with which a member begins (raft/planting.py), read back,
 and then a file in the old part says that it no longer counts. That is the one step that matters:
 before it the folder is a single NameNode's, and after it a member's, whatever else is in it. A
-conversion that was cut short before it begins anew. The old part stays as it was.
+conversion that was cut short before it begins again. The old part stays as it was.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _begin(table: Table) -> None:
 
 
 def _check_same(disk: Disk, folder: Path, machine: StateMachine, tables: Tables) -> None:
-    """Read the new folder back, as a start would, before anybody relies on it."""
+    """Read the new folder back, as a start would, before any process relies on it."""
     segment_bytes = member_folder.Limits().segment_bytes
     member = member_folder.open_folder(disk, folder, segment_bytes, tables)
     try:

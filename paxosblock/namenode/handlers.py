@@ -181,7 +181,7 @@ async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:
 
 
 async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
-    """K11: FinalizeBlock(b), for the block's writer, or for anybody once its lease is over."""
+    """K11: FinalizeBlock(b), for the block's writer, or for any client once its lease is over."""
     entry = await node.catalog.get_block(request.block)
     if not entry.record.finalized:
         await _check_may_seal(node, entry, request.writer)

@@ -1,4 +1,4 @@
-"""Work that nobody asks a NameNode for: expired leases and directories, deleted trees."""
+"""Work that no call asks a NameNode for: expired leases and directories, deleted trees."""
 
 from __future__ import annotations
 

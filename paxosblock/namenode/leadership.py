@@ -108,14 +108,14 @@ class Leadership:
     def answer_at_once(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> Awaitable[A]:
         """Let `handler` answer as in `answer`; it waits only for the store.
 
-        The store itself tells it when leadership is lost, so nobody has to cancel it.
+        The store itself tells it when leadership is lost, so it need not be cancelled.
         """
         if not self._serves:
             raise self._not_leader()
         return self._answered(handler, request, several_steps=False)
 
     async def show(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
-        """Let `handler` answer a call that only reads what is replicated, whoever leads.
+        """Let `handler` answer a call that only reads what is replicated, whichever member leads.
 
         Raises:
             NotLeaderError: this NameNode cannot learn what was committed: ask another one.

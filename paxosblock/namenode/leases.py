@@ -45,7 +45,7 @@ class Leases:
         return len(self._leases)
 
     def restore(self, inodes: Iterable[FileInode], now_s: float) -> None:
-        """Give the writers of these open files fresh leases, and nobody else."""
+        """Give the writers of these open files fresh leases, and no other writer."""
         self._leases.clear()
         self._writers.clear()
         for inode in inodes:
@@ -70,7 +70,7 @@ class Leases:
         return tuple(lost)
 
     def release(self, file: int) -> None:
-        """Note that nobody writes `file` any more. A writer's lease ends with its last file."""
+        """Note that `file` is no longer written. A writer's lease ends with its last file."""
         writer = self._writers.pop(file, None)
         if writer is not None:
             files = self._leases[writer].files

@@ -234,7 +234,7 @@ async def join(folder: Path, peers: Peers) -> None:
 
 
 async def _stay() -> None:
-    """Do nothing: nobody else can lead."""
+    """Do nothing: no other member can lead."""
 
 
 def _read_secret(file: Path) -> bytes:

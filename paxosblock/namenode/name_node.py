@@ -387,5 +387,5 @@ class NameNode:
 
 
 def over_rpc(client: RpcClient, timeout_s: float) -> Callable[[DataNodes], Acceptors]:
-    """Reach DataNodes through control calls, each of which waits at most `timeout_s`."""
+    """Reach DataNodes through control calls; each waits at most `timeout_s`."""
     return lambda datanodes: RpcAcceptors(client, datanodes, timeout_s)

@@ -59,7 +59,7 @@ async def safe_mode(node: NameNode, request: SafeModeRequest) -> SafeModeStatus:
 
 
 async def balance(node: NameNode, request: Balance) -> BalanceStatus:
-    """Make the storages about equally full, as long as somebody asks for it."""
+    """Make the storages about equally full, as long as an operator's command asks for it."""
     await node.catalog.view()  # raises where this NameNode does not lead any more
     return node.balancer.ask(request)
 

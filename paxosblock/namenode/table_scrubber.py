@@ -1,7 +1,7 @@
 """Reads the NameNode's map in the background, so that damage is found before a caller meets it.
 
-Whoever reads damage makes the store act on it (KV.md), so this only reads. It reads the keys that
-somebody wrote years ago, and nobody asked for since, as often as all others.
+A read of damage makes the store act on it (KV.md), so this only reads. It reads keys that were
+written years ago, and never asked for since, as often as all others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TableScrubber:
         """Read for ever.
 
         Raises:
-            CorruptionError: this map is damaged, and nobody else has it.
+            CorruptionError: this map is damaged, and no other NameNode has it.
             UnavailableError: it is damaged, and the store gets that of another NameNode.
         """
         while True:

@@ -1,8 +1,8 @@
 """The log of a replica: the name of every chunk it holds, 12 bytes a chunk.
 
-A `ChunkLog` is a value: appending and truncating return a new one. Logs of the same history
-share one buffer, of which each sees its own length, so that appending a chunk costs the same
-whether it is the first or the ten-thousandth.
+A `ChunkLog` is a value: appending and truncating return a new one. Logs of the same history share
+one buffer, and each sees its own length of it, so that appending a chunk costs the same whether it
+is the first or the ten-thousandth.
 """
 
 from __future__ import annotations

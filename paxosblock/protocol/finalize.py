@@ -28,8 +28,8 @@ from paxosblock.protocol.types import (
 )
 
 SKIPPED: Final = 1 << 20
-"""Generations that nobody gets after a restore (K14): more than a block can have been given since
-the backup. A DataNode believes in a jump of many times that."""
+"""Generations that no writer or recovery gets after a restore (K14): more than a block can have
+been given since the backup. A DataNode believes in a jump of many times that."""
 
 
 class BlockRecord(msgspec.Struct, frozen=True, gc=False):
@@ -40,8 +40,8 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     the length at which the epoch started. `forced` says that an operator gave up members of this
     epoch (P2), so its writer may no longer end the block. `cut_generation` is the finalized
     generation under which the block was last cut (K8): a reader that knew the block before must
-    look again. `restored` says that the record is of a backup, and that nobody has learned yet what
-    became of the block since (K14).
+    look again. `restored` says that the record is of a backup, and that what became of the block
+    since is not learned yet (K14).
     """
 
     block: BlockId
@@ -102,7 +102,7 @@ class Why(enum.Enum):
     NEWER = "newer"
     """A later generation was allocated; give way to it."""
     NOT_WRITER = "not_writer"
-    """Somebody else may use this block's writer generation."""
+    """Another writer may use this block's writer generation."""
     BAD_LENGTH = "bad_length"
     """The block cannot have the length asked for."""
     TOO_FEW = "too_few"
@@ -144,7 +144,8 @@ def allocate_seal(
     """K2: a fresh generation for a SEAL; the record says that a recovery is under way.
 
     `forced` says that the recovery gives up members (P2). `above` is the highest promise that
-    members named (P7), which may be nobody's: the generation is above it, or as near as it may be.
+    members named (P7), which may never have been allocated: the generation is above it, or as near
+    as it may be.
     """
     if record.restored:
         return Refused(Why.RESTORED, record)
@@ -342,8 +343,8 @@ def granted(record: BlockRecord, writer: WriterId, generation: Generation) -> Gr
     """P6: the answer to the Rebuild that `writer` asked for in `generation`, once K7 came, for each
     copy of it.
 
-    Somebody else's REBUILD may have ended meanwhile: its Grant is nobody else's, as a generation
-    has one proposer.
+    Another writer's REBUILD may have ended meanwhile: its Grant is for that writer alone, as a
+    generation has one proposer.
     """
     if record.finalized:
         return Refused(Why.FINALIZED, record)
@@ -411,8 +412,8 @@ def goes_on(copied: BlockRecord, current: BlockRecord) -> bool:
     """True if all chunks of the version `copied` that `current` has room for are those of
     `current`: it is of the same epoch, which has one log (I3), or nothing was cut since.
 
-    Both were read in one term of a leader: no backup was brought back in between, after which
-    nobody knows what was cut (K14).
+    Both were read in one term of a leader: no backup was brought back in between, after which it is
+    not known what was cut (K14).
     """
     if not current.finalized or current.restored:
         return False

@@ -1,8 +1,8 @@
 """Step 3 of a chunk's way: a later generation takes over the highest votes of a quorum.
 
-A `Proposer` is one attempt with one generation that nobody else has. It collects promises, chooses
-once and writes. A failed attempt is abandoned and repeated under a new generation; it never chooses
-again.
+A `Proposer` is one attempt with one generation that no other attempt has. It collects promises,
+chooses once and writes. A failed attempt is abandoned and repeated under a new generation; it never
+chooses again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class RecoveryKind(enum.Enum):
     APPEND = "append"
     """Open a finalized block for a new writer: no phase 1, ALL targets vote, then K7."""
     LEARN = "learn"
-    """Find out what became of a block since a backup: whoever has a replica is asked (K14)."""
+    """Find out what became of a block since a backup: each storage that has a replica is asked
+    (K14)."""
 
 
 class Phase(enum.Enum):
@@ -143,8 +144,8 @@ def append(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
 def learn(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Proposer:
     """P1 for a LEARN, with the record as K14 left it: `witnesses` may all have a replica.
 
-    Nobody knows the members, so no quorum of them: each witness has to answer. Whoever has none
-    must not make one, so the question names a base that nobody gets past W1 with (D3).
+    The members are not known, so no quorum of them: each witness has to answer. A witness without a
+    replica must not make one, so the question names a base other than 0: then D3 makes none.
     """
     asked = _proposer(record, RecoveryKind.LEARN, ())
     return replace(asked, members=witnesses, base=record.generation)
@@ -265,8 +266,8 @@ def acceptable(proposer: Proposer) -> bool:
     """P2: True if the answers are a quorum that proves absence as well as presence.
 
     A weak answer counts for the promise and for the chunks it names, but does not show that others
-    are absent. So one strong answer is needed, unless a later generation already decided or nobody
-    is left to ask.
+    are absent. So one strong answer is needed, unless a later generation already decided or no
+    member is left to ask.
     """
     replies = proposer.replies
     if proposer.kind is RecoveryKind.LEARN:

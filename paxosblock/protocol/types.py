@@ -16,7 +16,7 @@ WriterId = NewType("WriterId", str)
 """One instance of a writer, never reused."""
 
 NO_WRITER = WriterId("")
-"""No writer: the caller is a reader, or nobody may write."""
+"""No writer: the caller is a reader, or no process may write."""
 
 FIRST_GENERATION = Generation(0)
 """The first writer's generation. A compare-and-set in the KV allocates each later one."""

@@ -148,7 +148,7 @@ def write_message(
 
 
 def vote_is_sound(writer: Writer, vote: Vote) -> bool:
-    """I5: True if a member can have sent this: nobody votes for a chunk that was never sent."""
+    """I5: True if a member can have sent this: no member votes for a chunk that was never sent."""
     return (
         vote.generation != writer.generation
         or vote.storage not in writer.members
@@ -195,7 +195,8 @@ def on_failure(writer: Writer) -> Writer:
 def on_grant(writer: Writer, grant: Grant) -> Writer:
     """W5: go on in a later generation; the shell re-sends from chunk `grant.length`.
 
-    A Grant is old, and ignored, if its generation is not a later one or nobody asked for it.
+    A Grant is old, and ignored, if its generation is not a later one or the writer did not ask for
+    it.
     """
     asked = writer.state in (WriterState.REBUILDING, WriterState.OPEN, WriterState.CLOSING)
     if grant.block != writer.block or grant.generation <= writer.generation or not asked:

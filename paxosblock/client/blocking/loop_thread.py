@@ -186,7 +186,7 @@ class BackgroundCall(Generic[T]):
             self._loop.call_soon_threadsafe(self._begin)
 
     def launch(self) -> None:
-        """Start it from any thread, also the loop's own; nobody need wait for it.
+        """Start it from any thread, also the loop's own; no thread need wait for it.
 
         Raises:
             RuntimeError: the loop is closed.

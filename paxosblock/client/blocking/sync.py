@@ -75,7 +75,7 @@ class Client(ClientBase):
 
         Raises:
             ExistsError: the file exists and `overwrite` is not set.
-            LeaseError: somebody else is writing it.
+            LeaseError: another writer is writing it.
             InvalidRequestError: a number or a name makes no sense.
         """
         there = self._run(
@@ -115,7 +115,7 @@ class Client(ClientBase):
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
-            LeaseError: somebody is writing it.
+            LeaseError: another writer is writing it.
             InvalidRequestError: a number makes no sense.
         """
         there = self._run(
@@ -158,7 +158,7 @@ class Client(ClientBase):
     ) -> Iterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
-        With `past_close` it goes on after that, without end, as somebody may append to the file.
+        With `past_close` it goes on after that, without end, as a writer may append to the file.
         What is delivered is linearizable: it is acknowledged, or will be kept anyway. New blocks
         and failing DataNodes make no difference.
 
@@ -266,7 +266,7 @@ class Client(ClientBase):
         Raises:
             InvalidRequestError: a time to live that is not a time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been made.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
         return self._run(
             self._async.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s
@@ -279,7 +279,7 @@ class Client(ClientBase):
 
         Raises:
             NotFoundError, ExistsError: no source; or a destination that is there already.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been moved.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been moved.
         """
         return self._run(self._async.rename, source, destination, overwrite=overwrite)
 
@@ -290,7 +290,7 @@ class Client(ClientBase):
 
         Raises:
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been deleted.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been deleted.
         """
         return self._run(self._async.delete, path, recursive=recursive)
 
@@ -304,7 +304,7 @@ class Client(ClientBase):
             NotFoundError, IsDirectoryError: one of them is not a file.
             LeaseError: one of them is being written.
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.concat, target, sources)
 
@@ -317,7 +317,7 @@ class Client(ClientBase):
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.set_replication, path, replication)
 
@@ -344,8 +344,8 @@ class Client(ClientBase):
             PaxosBlockError: what the first operation that cannot be done raises by itself; its
                 text tells which one it is. Nothing was done.
             InvalidRequestError: no operations or too many; a version below 0.
-            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for_s`; it may have been
-                applied.
+            OutcomeUnknownError, DeadlineError: no NameNode answered for `retry_for_s`; it may have
+                been applied.
         """
         return self._run(self._async.transact, ops, once=once, keep_for_s=keep_for_s)
 
@@ -360,7 +360,7 @@ class Client(ClientBase):
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
             NotReadyError: no DataNode says where the chunks of the block that it must cut lie.
-            OutcomeUnknownError: nobody answered for `retry_for_s`; it may have been done.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.truncate, path, size)
 
@@ -391,7 +391,7 @@ class BlockVerbs(Mirror[AsyncBlockVerbs]):
         Raises:
             NoSpaceError: too few DataNodes.
             UnavailableError: a member took no replica; the block is finalized, empty.
-            OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
+            OutcomeUnknownError: no NameNode answered in time; an unused block may be there.
         """
         return self._run(self._async.add, replication, durability, window)
 
@@ -514,7 +514,7 @@ class FileReader(FileReaderBase):
 
     @property
     def undecided(self) -> str:
-        """Return why nobody can tell how long the file is, "" when its length is known."""
+        """Return why the file's length is not known, "" when it is known."""
         return self._async.undecided
 
     @property

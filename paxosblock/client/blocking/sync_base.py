@@ -102,7 +102,7 @@ class ClientBase:
 
 
 class _Thread:
-    """A client and the thread with its event loop; it ends when nobody refers to it any more."""
+    """A client and the thread with its event loop; it ends when its last reference is gone."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._begin(client)
@@ -124,7 +124,7 @@ class _Thread:
     def close(self) -> None:
         """Close all connections."""
         _stop(self.loop, self.client)
-        self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
+        self._end.detach()  # not before: an interrupt must not leave a thread that never ends
 
 
 class Mirror(Generic[M]):

@@ -115,7 +115,8 @@ class FileWriterBase(io.RawIOBase):
         """Append `data`; return its length.
 
         Raises:
-            FencedError: somebody took the file over; what was not flushed has an unknown outcome.
+            FencedError: another writer took the file over; what was not flushed has an unknown
+                outcome.
             PaxosBlockError: the cluster cannot go on for now. Of data of at most one chunk nothing
                 was taken then, as Python's own buffers expect, which write it again; of more, as
                 much as `tell` says. Nothing is lost, and a later call tries again.
@@ -379,7 +380,7 @@ class FileReaderBase(io.RawIOBase):
                 self._background.run(self._async.close)
 
     def __del__(self) -> None:
-        """Nothing is to be told to anybody."""
+        """Do nothing: a dropped reader loses no data."""
 
     def _decided(self, most: int) -> int:
         """Return how many of the next `most` bytes are decided; waits for the length if none is."""

@@ -23,7 +23,7 @@ from paxosblock.errors import LeaseError, PaxosBlockError
 T = TypeVar("T")
 
 WAIT_S: Final = 2.0
-"""Seconds for which somebody else may hold the file: appending a chunk takes milliseconds."""
+"""Seconds for which another writer may hold the file: appending a chunk takes milliseconds."""
 
 
 class Addition:
@@ -54,7 +54,8 @@ class Addition:
 
     @property
     def acknowledged(self) -> int:
-        """Bytes that no failure can take away: those of the hidden file, which nobody sees yet."""
+        """Bytes that no failure can take away: those of the hidden file, which no reader sees
+        yet."""
         return 0 if self.hidden is None else self.hidden.acknowledged
 
     def tell(self) -> int:
@@ -72,7 +73,7 @@ class Addition:
         return await hidden.write(data)
 
     async def flush(self) -> None:
-        """Nothing to do: nobody sees the bytes before the file is closed."""
+        """Nothing to do: no reader sees the bytes before the file is closed."""
 
     async def _make_hidden(self) -> AsyncFileWriter:
         """Make the hidden file; if this is cancelled meanwhile, `abort` finds the file."""
@@ -109,7 +110,7 @@ class Addition:
         """Put the one chunk at the end of the file.
 
         Raises:
-            LeaseError: somebody has been writing the file for `WAIT_S`.
+            LeaseError: another writer has been writing the file for `WAIT_S`.
             PaxosBlockError: as `AsyncClient.append`.
         """
         async with await until_free(self._reopen) as out:
@@ -120,7 +121,7 @@ async def until_free(step: Callable[[], Awaitable[T]]) -> T:
     """Do work that needs the file to itself, as soon as other appenders are done.
 
     Raises:
-        LeaseError: somebody has been writing it for `WAIT_S`.
+        LeaseError: another writer has been writing it for `WAIT_S`.
     """
     backoff = Backoff(WAIT_S)
     while True:

@@ -1,4 +1,5 @@
-"""Files that nobody closed: published when dropped or at the end of the program, or reported lost.
+"""Files that the program did not close: published when dropped or at the end of the program, or
+reported lost.
 
 Any thread may happen to collect a dropped file, which may hold any lock, and may be the event
 loop's own. So nothing here waits for ever, and publishing runs on the event loop by itself: the
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Droppable(Protocol):
-    """A file that knows what to do if nobody closed it."""
+    """A file that knows what to do if the program did not close it."""
 
     @property
     def closed(self) -> bool:

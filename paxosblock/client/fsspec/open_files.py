@@ -79,7 +79,7 @@ class CachedFile(AbstractBufferedFile):
             self.raw.close()
 
     def __del__(self) -> None:
-        """Nothing is to be told to anybody."""
+        """Do nothing: a dropped reader loses no data."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         return self.raw.pread(start, end - start)
@@ -122,7 +122,7 @@ class ReadFile(CachedFile):
 
 
 class WriteFile(AbstractBufferedFile):
-    """A file being written: nobody sees it before `close`, which publishes all of it.
+    """A file being written: no reader sees it before `close`, which publishes all of it.
 
     Leaving `with` by an exception publishes nothing, and the file that had the name before is still
     there. The same holds for a `close` while an exception that is newer than the file is under way,
@@ -168,7 +168,7 @@ class WriteFile(AbstractBufferedFile):
         return size
 
     def flush(self, force: bool = False) -> None:
-        """Nothing to do: nobody can see the file before it is closed."""
+        """Nothing to do: no reader can see the file before it is closed."""
         if self.closed:
             raise ValueError("Flush on closed file")
 
@@ -236,13 +236,14 @@ class WriteFile(AbstractBufferedFile):
             self.close()
 
     def dropped(self) -> bool:
-        """Return True if this file, which nobody closed, should be completed: wrappers then write
-        the bytes that they still hold, and close it. Otherwise give it up here, with a warning.
+        """Return True if this file, which the program did not close, should be completed: wrappers
+        then write the bytes that they still hold, and close it. Otherwise give it up here, with a
+        warning.
         """
         if self.closed:
             return False
         if self._runner.forked or self.staged.discarded:
-            # Another process goes on with it; or somebody gave it up on purpose.
+            # Another process goes on with it; or the program gave it up on purpose.
             self._give_up()
         elif why := self._why_lost():
             self._lose(why)
@@ -401,7 +402,7 @@ class AsyncReadFile(AbstractAsyncStreamedFile):
         self.closed = True
 
     def __del__(self) -> None:
-        """Nothing is to be told to anybody."""
+        """Do nothing: a dropped reader loses no data."""
 
 
 class AsyncWriteFile(AbstractAsyncStreamedFile):
@@ -424,7 +425,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         return size
 
     async def flush(self, force: bool = False) -> None:
-        """Nothing to do: nobody can see the file before it is closed."""
+        """Nothing to do: no reader can see the file before it is closed."""
 
     async def close(self) -> None:
         """Complete the file and publish it. Raises: as `WriteFile.close`."""

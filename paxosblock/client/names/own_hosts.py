@@ -28,7 +28,7 @@ class OwnHosts:
         addresses: tuple[str, ...],
         ask: Callable[[tuple[str, ...]], Iterable[str]] | None = None,
     ) -> None:
-        """Ask nobody yet.
+        """Ask no NameNode yet.
 
         Args:
             addresses: the NameNodes that the user named, `host:port`.

@@ -2,8 +2,8 @@
 
 NameNodes cut between chunks only, and carry no user data. So the client has the file cut before the
 chunk, and what is to stay of it appended, in the same transaction: it writes those bytes into a
-hidden file, of which a concat moves the block. That is guarded: if the file is not as it was when
-they were read, all begins anew.
+hidden file, and a concat moves the block of that file. That is guarded: if the file is not as it
+was when they were read, all begins again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from paxosblock.protocol.types import WriterId
 TTL_S: Final = 600.0
 """Seconds for which the hidden file stays when its client dies: longer than it takes."""
 ATTEMPTS: Final = 10
-"""Times that the file may be changed by somebody else meanwhile."""
+"""Times that another client may change the file meanwhile."""
 
 _log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ async def _written(
 
 
 async def _remove(core: SharedSession, directory: str) -> None:
-    """Delete the hidden directory, and that of all hidden names, if nobody else needs it."""
+    """Delete the hidden directory, and that of all hidden names, if no other client needs it."""
     for request in (DeletePath(directory, recursive=True), DeletePath(STAGING)):
         try:
             await core.namenodes.call_once(DELETE, request)

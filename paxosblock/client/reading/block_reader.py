@@ -1,6 +1,6 @@
 """Step 5, the shell: fetches the bytes of one block from whichever replica can serve them.
 
-Every chunk's checksum is verified before its bytes are given to anybody. A replica that fails, is
+Every chunk's checksum is verified before its bytes are given to a caller. A replica that fails, is
 slow or is damaged is left for the next one; a damaged one is reported to the NameNode.
 """
 
@@ -205,7 +205,7 @@ class BlockReader:
 
     def _candidates(self) -> list[BlockMember]:
         """Return the sound members: first those without a mark against them; of these the nearest;
-        of these the one of which this client wants least at this moment.
+        of these the one that has the least to send to this client at this moment.
 
         So requests that run side by side go to different replicas, their processors and disks; and
         those that come one after the other to the same, which has what it needs in memory.
@@ -284,7 +284,7 @@ class _GoneError(UnavailableError):
 
 
 class _Target:
-    """Bytes of a block that somebody waits for; those from `position` on are still missing."""
+    """Bytes of a block that a caller waits for; those from `position` on are still missing."""
 
     def __init__(self, block: BlockId, start: int, into: memoryview) -> None:
         self.block = block

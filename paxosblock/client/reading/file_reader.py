@@ -32,7 +32,7 @@ class AsyncFileReader:
     Its length is linearizable: everything that was flushed before `open` was called is there. What
     is written later is not (see `AsyncClient.follow`). Reading past the end gives `b""`.
 
-    While `undecided` is not "", nobody can tell how long the last block is, and only the first
+    While `undecided` is not "", the length of the last block is not known, and only the first
     `decided_size` bytes are here. They are read as usual, and a read that would go beyond them
     returns what there is up to there. The next one waits for the length, for the client's
     `retry_for_s`, and goes on or raises UnavailableError: `b""` is always the end of the file.
@@ -81,7 +81,7 @@ class AsyncFileReader:
 
     @property
     def undecided(self) -> str:
-        """Return why nobody can tell how long the file is, "" when its length is known."""
+        """Return why the file's length is not known, "" when it is known."""
         return self._undecided
 
     @property
@@ -156,7 +156,7 @@ class AsyncFileReader:
 
         Raises:
             CorruptionError: all replicas of a block are damaged; nothing damaged is returned.
-            UnavailableError: no replica could serve it in time, or nobody knows whether there is
+            UnavailableError: no replica could serve it in time, or it is not known whether there is
                 more (see `undecided`). The position stays.
             NotFoundError: the file was deleted or replaced.
             TruncatedError: it was truncated after it was opened.

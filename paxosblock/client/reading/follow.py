@@ -2,7 +2,7 @@
 
 Every byte that is delivered was found by a quorum read (R2) or stands in a finalized block, so
 no failure takes it back. While nothing is written, the members of the last block are asked to
-answer when they have more (`Watch`); nobody is asked in a loop.
+answer when they have more (`Watch`); no member is asked in a loop.
 """
 
 from __future__ import annotations

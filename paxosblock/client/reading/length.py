@@ -48,10 +48,9 @@ def consistency_of(name: str | Consistency) -> Consistency:
 class ReadableFile:
     """A file at one moment after the call began: the part of it that may be read.
 
-    `decided_bytes` is its length as far as that is decided. `undecided` says why nobody can tell
-    how long the last block is, "" when its length is known. `extents` are its first page of blocks
-    and its last block, as far as they are decided; others begin at `next_place`, None when there
-    are none.
+    `decided_bytes` is its length as far as that is decided. `undecided` says why the length of the
+    last block is not known, "" when it is known. `extents` are its first page of blocks and its
+    last block, as far as they are decided; others begin at `next_place`, None when there are none.
     """
 
     status: FileStatus
@@ -87,7 +86,7 @@ async def readable_file(
 
 
 async def whole_file(core: SharedSession, path: str, consistency: Consistency) -> ReadableFile:
-    """`readable_file` for those who need the whole file.
+    """`readable_file` for callers that need the whole file.
 
     Raises:
         UnavailableError: the length was not decided within the client's `retry_for_s`.

@@ -99,7 +99,7 @@ class Prefetcher:
             stop = self._end_of_request(self._planned)
             buffer = self._buffers.take(stop - self._planned)
             task = asyncio.create_task(self._blocks.fill(self._planned, buffer))
-            task.add_done_callback(_ignore_error)  # whoever reads so far hears of it
+            task.add_done_callback(_ignore_error)  # a call that reads so far raises it
             self._pieces.append(_PrefetchBuffer(buffer, task))
             self._planned = stop
 

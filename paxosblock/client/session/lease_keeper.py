@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _WeakCallbacks(NamedTuple):
-    """Methods of a writer: one dropped without `close` is to be collected all the same."""
+    """Methods of a writer: one dropped without `close` must be collected all the same."""
 
     on_lost: WeakMethod[Callable[[], None]]
     open_block: WeakMethod[Callable[[], OpenBlock | None]]

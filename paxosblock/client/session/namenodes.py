@@ -76,7 +76,7 @@ class NameNodes:
         *,
         retry_for_s: float | None = None,
     ) -> A:
-        """Like `call`, with a request that is made anew for each try, because it says how long ago
+        """Like `call`, with a request that is made again for each try, because it says how long ago
         something was.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s

@@ -71,12 +71,13 @@ class RunningClock:
 
     It moves in ticks. When a tick comes late, this process stood still (it was stopped, its loop
     was kept busy, the machine slept), and has not read yet what others sent meanwhile. So the clock
-    moves on by one tick only, and nobody is judged before the next one. That one judges even if it
-    is late, too: a loop that is always busy also reads everything that comes between two ticks.
+    moves on by one tick only, and no other process is judged before the next one. That one judges
+    even if it is late, too: a loop that is always busy also reads everything that comes between two
+    ticks.
     """
 
     def __init__(self, tick_s: float) -> None:
-        """Make a clock that stands while nobody looks."""
+        """Make a clock that stands while no caller looks."""
         self.tick_s = tick_s
         self.now_s = 0.0
         """Seconds, as of the last tick."""
@@ -122,7 +123,7 @@ class RunningClock:
             self._wait()
 
     def look_away(self, who: object) -> None:
-        """Note that `who` no longer waits for anybody."""
+        """Note that `who` no longer waits for any process."""
         self._lookers.pop(who, None)
         if not self._lookers and self._timer is not None:
             self._timer.cancel()

@@ -62,7 +62,7 @@ class DataConnection:
         self.disk_stands_s = 0.0
         """Seconds for which, by its beats, nothing has come back from a disk of the DataNode."""
         self.asking = asyncio.Lock()
-        """Held by whoever waits for the vote for a single chunk."""
+        """Held by the caller that waits for the vote for a single chunk."""
 
     async def connect(self, timeout_s: float) -> None:
         """Raises UnavailableError or ProtocolError when there is no DataNode at the address."""
@@ -87,7 +87,7 @@ class DataConnection:
         self._listeners[block] = listener
 
     def ignore(self, block: BlockId) -> None:
-        """Forget a block that nobody wants to hear about any more."""
+        """Forget a block, whose votes this client needs no more."""
         self._listeners.pop(block, None)
 
     def send(self, header: bytes, payload: Buffer) -> None:
@@ -147,7 +147,7 @@ class DataConnection:
         self._channel.connection.abort()
 
     def vote_received(self, header: Header, payload: memoryview) -> None:
-        """Pass on a VOTE or NACK frame; of a block that nobody writes any more it is old news."""
+        """Pass on a VOTE or NACK frame; for a block that is no longer written it is old news."""
         listener = self._listeners.get(header.block)
         if header.kind is FrameKind.VOTE:
             if listener is not None:
@@ -162,7 +162,7 @@ class DataConnection:
             listener.on_nack(nack)
 
     def beat_received(self, header: Header) -> None:
-        """Raise ProtocolError: nobody asked for beats on this connection."""
+        """Raise ProtocolError: this client asked for no beats on this connection."""
         raise ProtocolError(f"{self.address} sent a BEAT that nobody asked for")
 
     def connection_lost(self, error: PaxosBlockError) -> None:
@@ -199,8 +199,9 @@ class DataConnections:
         """Return the connection to the DataNode at `address` (host:port).
 
         Raises:
-            UnavailableError: nobody answers there, or nobody knows where the DataNode is ("").
-            ProtocolError: somebody else answers.
+            UnavailableError: no process answers there, or it is not known where the DataNode is
+                ("").
+            ProtocolError: another program answers.
         """
         if not address:
             raise UnavailableError("the DataNode's address is not known")

@@ -1,8 +1,8 @@
-"""The work of one attempt of one task: its rows become one file, which nobody sees yet.
+"""The work of one attempt of one task: its rows become one file, which no reader sees yet.
 
 Spark starts attempts again, starts two of one task, and leaves some running after the job has
 ended. So every attempt has a file of its own, below a directory that ends with the job: a late
-attempt finds no place to write to, and one that dies leaves a file behind to which nobody refers.
+attempt finds no place to write to, and one that dies leaves a file behind that no commit refers to.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An error of a data source reaches them with its whole traceback, dozens of lines through PySpark and
 this package, and the message at the end. The messages of our own errors say everything, so users
-see only these; an error that nobody foresaw keeps its traceback.
+see only these; an unforeseen error keeps its traceback.
 """
 
 from __future__ import annotations

@@ -127,6 +127,6 @@ class BatchSink(JobWriter, DataSourceArrowWriter):
 
 
 def _remove_empty(fs: Client, directory: str) -> None:
-    """Tidy up, if no other job works there; an error changes nothing for anybody."""
+    """Tidy up, if no other job works there; an error changes nothing for any job."""
     with contextlib.suppress(PaxosBlockError):
         fs.delete(directory)

@@ -109,7 +109,8 @@ class SparkOptions:
     """Number of new files of a directory that a micro-batch reads; 0: all there are."""
     layout: Layout = Layout.FILES
     job_ttl_s: float = DURATIONS["d"] / DURATIONS["s"]
-    """Seconds for which the files of a job that nobody ended stay; longer than any job may take."""
+    """Seconds for which the files of a job that was never ended stay; longer than any job may
+    take."""
     replication: int = 0
     """Replicas of each block; 0: as the client is configured."""
     durability: Durability | None = None
@@ -119,7 +120,7 @@ class SparkOptions:
     replace_on_failure: Replacement | None = None
     """The policy by which DataNodes that failed are replaced; None: as the client is configured."""
     retry_for_s: float = -1.0
-    """Seconds a call is repeated while nobody answers; negative: as the client is configured."""
+    """Seconds a call is repeated while no node answers; negative: as the client is configured."""
 
     access_file: str = ""
     """The file with the cluster's access secret, on each machine; "": as the client is configured.

@@ -427,7 +427,7 @@ class BlockWriter:
         """W7: have the block recovered, take the length decided then; `retry_for_s` as in `record`.
 
         Raises:
-            FencedError: the block belongs to another writer, or somebody cut it since.
+            FencedError: the block belongs to another writer, or another client cut it since.
             CorruptionError: chunks are lost that all members had voted for.
             PaxosBlockError: no NameNode could recover it in time.
         """
@@ -443,8 +443,8 @@ class BlockWriter:
         return Sealed(view, chunks[kept:])
 
     def _conclude(self, view: BlockView) -> None:
-        """W6, W7: adopt the recorded length. Everybody was told the same bytes, so I5 holds of it
-        unless the cluster lost what it had acknowledged."""
+        """W6, W7: adopt the recorded length. All members were sent the same bytes, so I5 holds of
+        it unless the cluster lost what it had acknowledged."""
         record = view.record
         self._check_ours(record)
         if not record.finalized:

@@ -108,7 +108,7 @@ class Failures:
         return sealed
 
     async def _rebuilt(self, block: BlockWriter, failure: BlockFailed, retry_for_s: float) -> bool:
-        """W5: True if the block goes on with other members; False: it is to be sealed."""
+        """W5: True if the block goes on with other members; False: it must be sealed."""
         if not self._rebuilds:
             return False
         policy_may_wait, rebuild_may_take = Backoff(retry_for_s), Backoff(REBUILD_FOR_S)

@@ -107,7 +107,7 @@ class AsyncFileWriter:
             last=previous, reopens=reopens, first=first,
         )  # fmt: skip
         self._tender = RetriedTask(self._tend, f"'{status.path}'", core.tending)
-        self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
+        self._rolling = NO_BLOCK  # the block to leave: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
         self._fence = Fence(status.path)
         self._left: _Left | None = None
@@ -175,7 +175,8 @@ class AsyncFileWriter:
         Whole chunks of a `bytes` are sent by reference, anything else is copied once.
 
         Raises:
-            FencedError: somebody took the file over; what was not flushed has an unknown outcome.
+            FencedError: another writer took the file over; what was not flushed has an unknown
+                outcome.
             PaxosBlockError: the cluster cannot go on for now. `data` was taken as far as `tell`
                 says, nothing is lost, and a later call tries again.
         """
@@ -358,7 +359,7 @@ class AsyncFileWriter:
         Raises:
             NoSpaceError: too few DataNodes have room.
             UnavailableError: those that were chosen do not take it.
-            PaxosBlockError: there is none, or nobody could say in time.
+            PaxosBlockError: there is none, or no NameNode could say in time.
         """
         await self._recorded()
         backoff, path = Backoff(self._retry_for_s), self.status.path
@@ -422,7 +423,7 @@ class AsyncFileWriter:
     def _record(self, block: BlockWriter, request: FinalizeBlock) -> _Left:
         record = self._fence.guard(block.record(request, retry_for_s=self._retry_for_s))
         recording = asyncio.create_task(record)
-        # `_recorded` raises the error; where nobody calls that, the file was given up.
+        # `_recorded` raises the error; where that is not called, the file was given up.
         recording.add_done_callback(lambda done: done.cancelled() or done.exception())
         return _Left(block, request, recording)
 
@@ -529,7 +530,7 @@ class AsyncFileWriter:
         )
 
     async def _go_on(self) -> None:
-        """End a block that failed, or is to be left; send what was not acknowledged."""
+        """End a block that failed, or must be left; send what was not acknowledged."""
         block = self._block
         if block is not None and (block.failure or block.block == self._rolling):
             try:

@@ -44,7 +44,7 @@ AHEAD_WITHIN_S: Final = 30.0
 long."""
 
 Ending = tuple[BlockWriter, FinalizeBlock]
-"""The last block of a file that is to be closed, and what says how it ends (W6)."""
+"""The last block of a file that will be closed, and what says how it ends (W6)."""
 OnFailed = Callable[[tuple[StorageId, ...]], None]
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class NextBlock:
         """Return a block with room for a chunk of `size_bytes`; ask for `retry_for_s` seconds.
 
         Raises:
-            PaxosBlockError: there is none, or nobody could say in time.
+            PaxosBlockError: there is none, or no NameNode could say in time.
         """
         namenodes, self._first = self._core.namenodes, None
         if self._reopens:
@@ -116,9 +116,9 @@ class NextBlock:
     async def written_whole(self, chunk: Chunk, on_failed: OnFailed) -> Ending | None:
         """Write the only chunk of a file into the block that was made with the file.
 
-        The block becomes the file's when the file is closed: until then nobody reads the chunk, and
-        nothing of it is acknowledged. So if this fails another block takes the chunk. `on_failed`
-        is for a `BlockWriter`.
+        The block becomes the file's when the file is closed: until then no reader gets the chunk,
+        and nothing of it is acknowledged. So if this fails another block takes the chunk.
+        `on_failed` is for a `BlockWriter`.
 
         Returns:
             The block and what ends it (W6), once all voted; None: there is none, or it failed.

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 class Unopened:
     """True while a block may be the file's last one that the NameNode was asked to add, and that
-    has not been opened yet: nobody can tell how long the file is.
+    has not been opened yet: the file's length is not known.
     """
 
     def __init__(self) -> None:

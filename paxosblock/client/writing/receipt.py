@@ -96,7 +96,7 @@ class Ledger:
     def sealed(
         self, block: BlockWriter, record: BlockRecord, failed: tuple[StorageId, ...]
     ) -> None:
-        """Note that a recovery ended a block as `record` tells, of which these members `failed`."""
+        """Note that a recovery ended a block as `record` tells; these members of it `failed`."""
         by_close = block.asked_to_close and not block.on_disk  # and perhaps by no recovery
         self._end(block, 0 if by_close else recovery_quorum(len(block.members)))
         self._place = AcknowledgedPlace(

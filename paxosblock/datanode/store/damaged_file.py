@@ -1,7 +1,7 @@
 """The replicas of a volume that were found to be damaged: its `damaged` file (FORMAT.md 6).
 
-A block file with a flipped bit looks sound until somebody reads it. So a finding must survive the
-process, or the replica would count again until the next scrub.
+A block file with a flipped bit looks sound until it is read. So a finding must survive the process,
+or the replica would count again until the next scrub.
 """
 
 from __future__ import annotations

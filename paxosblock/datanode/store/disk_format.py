@@ -139,7 +139,7 @@ class ReplicaStore(Protocol):
         """Return every replica; those that may have lost votes are weak, durably (D8)."""
 
     def is_unread(self, block: BlockId) -> bool:
-        """True if `load` found the replica, and nobody has read it since."""
+        """True if `load` found the replica, and it was not read since."""
 
     def first_read(self, blocks: Sequence[BlockId]) -> None:
         """Read those of the replicas that are unread; after an error the others still are.
@@ -229,14 +229,14 @@ class ReplicaStore(Protocol):
         """Open a replica that takes no writes, for readers."""
 
     def tidy(self) -> None:
-        """Win back some of the room of deleted replicas. Nobody waits for it.
+        """Win back some of the room of deleted replicas. No request waits for it.
 
         Raises:
             NoSpaceError: it needs room itself, and there is none.
         """
 
     def close(self) -> None:
-        """Close the files that replicas share; nobody may use the store any more."""
+        """Close the files that replicas share; the store may not be used any more."""
 
     def read(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview

@@ -434,7 +434,7 @@ class FileStore:
     def _leave(self, folder: Path, after: Replica) -> None:
         """Remove the replica's files from the folder it was in.
 
-        Nobody waits for that: if a power cut brings them back, the later metadata counts.
+        No step waits for that: if a power cut brings them back, the later metadata counts.
         """
         if folder != self._homes[after.registers.state]:
             self._drafts.take(folder / meta_name(after.block))

@@ -1,7 +1,7 @@
-"""The finalized replicas of a volume that have files of their own, while nobody asks for them.
+"""The finalized replicas of a volume that have files of their own, while no caller asks for them.
 
-Memory holds a row of bytes for each, of which the replica is made when somebody asks: there may be
-millions. A start knows only the names of their files. Each is read when somebody asks for it, or
+Memory holds a row of bytes for each, and the replica is made from it when a caller asks: there may
+be millions. A start knows only the names of their files. Each is read when a caller asks for it, or
 when its turn comes (`first_reads.py`), while the node serves.
 """
 
@@ -50,14 +50,14 @@ class FilesAtRest:
         self._folder = folder
         self._load = load
         self._known: dict[BlockId, str | bytes | Loaded] = {}
-        """The name of the block file of one that was not read yet; then its row, or what was
-        loaded if it is dead, until somebody takes that."""
+        """The name of the block file of one that was not read yet; then its row, or what was loaded
+        if it is dead, until a caller takes that."""
         self._counting = threading.Lock()
         self._read_bytes = 0
         self._reading = [threading.Lock() for _ in range(LOCKS)]
 
     def expect(self, names: dict[BlockId, str]) -> None:
-        """Begin with replicas of which a start found one meta file and this one block file."""
+        """Begin with replicas for which a start found one meta file and this one block file."""
         self._known.update(names)
 
     def is_unread(self, block: BlockId) -> bool:
@@ -67,7 +67,7 @@ class FilesAtRest:
     def read(self, blocks: Sequence[BlockId]) -> None:
         """Read those of the replicas that were not read yet. Raises as `load`."""
         for block in blocks:
-            # Nobody has the replica before it was read, so nobody changes its files meanwhile.
+            # No `Block` has the replica before it was read, so nothing changes its files meanwhile.
             with self._reading[block % LOCKS]:
                 name = self._known.get(block)
                 if not isinstance(name, str):

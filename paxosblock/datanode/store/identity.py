@@ -1,8 +1,8 @@
 """The identity of a volume: its `VERSION` file (FORMAT.md 2).
 
-A storage id is a promise: a node that answers under it has everything it ever promised or voted,
-or says of which blocks it may not.
-So a folder gets its id once, when it is empty, and a folder with blocks but no id is refused.
+A storage id is a promise: a node that answers under it has everything it ever promised or voted, or
+names the blocks for which it may not. So a folder gets its id once, when it is empty, and a folder
+with blocks but no id is refused.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Identity:
 
     @property
     def known_in(self) -> tuple[str, ...]:
-        """The timelines in one of which the cluster knows the storage: an earlier process may have
+        """The cluster knows the storage in one of these timelines: an earlier process may have
         reported this one, and ended before the answer came."""
         return tuple(dict.fromkeys((*self.before, self.timeline)))
 
@@ -144,7 +144,7 @@ def enter_cluster(disk: Disk, folder: Path, identity: Identity, cluster: str) ->
 
 
 def begin_timeline(disk: Disk, folder: Path, identity: Identity) -> Identity:
-    """Begin a new timeline of the volume at `folder`, of which no NameNode knows, durably."""
+    """Begin a new timeline of the volume at `folder`, durably; no NameNode knows of it."""
     begun = replace(identity, timeline=str(uuid.uuid4()), before=identity.known_in)
     return _replaced(disk, folder, begun)
 
@@ -152,7 +152,7 @@ def begin_timeline(disk: Disk, folder: Path, identity: Identity) -> Identity:
 def return_to(disk: Disk, folder: Path, earlier: Identity) -> Identity:
     """Make the volume at `folder` what it was when it was `earlier`, durably.
 
-    It has forgotten what it promised since, so a cluster must accept it anew, one that never knew
+    It has forgotten what it promised since, so a cluster must accept it again, one that never knew
     it in a later timeline.
     """
     return _replaced(disk, folder, replace(earlier, before=earlier.known_in))

@@ -1,7 +1,7 @@
 """The replicas that a volume holds when its process starts (FORMAT.md 5, rule D8).
 
 Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
-marked weak on disk before anybody can ask it. Damage does not raise here: a replica that cannot be
+marked weak on disk before any node can ask it. Damage does not raise here: a replica that cannot be
 believed is dead, and says so to everyone who asks.
 """
 
@@ -273,7 +273,7 @@ def stored_metadata(disk: Disk, block: BlockId, path: Path) -> Metadata:
         data = disk.read_stored(handle, disk.size(handle), 0)
     try:
         return decode_metadata(data, block)
-    except ConfigError as error:  # nobody but this process writes here
+    except ConfigError as error:  # no other process writes here
         raise CorruptionError(str(error), block=block) from error
 
 

@@ -1,4 +1,4 @@
-"""A block file that is open for writes, and closed only when nobody uses it any more.
+"""A block file that is open for writes, and closed only when it is no longer in use.
 
 A sync or a read of a file may still run in a thread when it is retired; until then its descriptor
 must not go to another file. Users are counted on the event loop only; syncs run beside it.
@@ -37,7 +37,7 @@ class OpenFile:
         self._retired = False
         self._syncing = threading.Lock()
         self._failure: PaxosBlockError | None = None
-        self._writes = 1  # whoever opens it does not know of those before
+        self._writes = 1  # a process that opens it does not know of those before
         self._synced = 0
         """So many of the writes are on stable storage."""
 

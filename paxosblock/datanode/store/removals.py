@@ -72,7 +72,7 @@ class Removals:
         return size_bytes
 
     def remove_all(self) -> None:
-        """Remove everything at once, because somebody needs the room."""
+        """Remove everything at once, because a request needs the room."""
         while self.remove_next() is not None:
             pass
 

@@ -2,7 +2,7 @@
 (FORMAT.md 8).
 
 It is written once the segment takes no more records, and follows from them alone: an index that is
-missing, damaged, or made of other bytes than the segment has is made anew. Memory holds the same
+missing, damaged, or made of other bytes than the segment has is made again. Memory holds the same
 row of bytes for each replica: there may be millions, and few are asked for.
 """
 

@@ -1,8 +1,8 @@
 """The log of a volume's small replicas: segments are appended to, synced and read (FORMAT.md 8).
 
 One sync covers every record that any replica's step or vote has appended until then. Any thread may
-append a record, the event loop's too: that is a `pwrite` under a mutex, which nobody holds while a
-file is synced, made, read or closed, as the loop must not wait for a disk that hangs.
+append a record, the event loop's too: that is a `pwrite` under a mutex, which no thread holds while
+a file is synced, made, read or closed, as the loop must not wait for a disk that hangs.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SmallLog(OpenFile):
         self.highest = NO_BLOCK
         """The greatest id of a block that a record was about."""
         self.lost_through = NONE
-        """The last segment of which a start found that it lost records, and nobody knew."""
+        """The last segment that a start found to have lost records, which was not known before."""
         self.why_lost = ""
 
     # -- the start ------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class SmallLog(OpenFile):
 
         Raises:
             ConfigError: a later version wrote a segment.
-            CorruptionError: records are lost, and nobody knows of which blocks.
+            CorruptionError: records are lost, and their blocks are not known.
             StorageError: as the disk says.
         """
         self._known_through = known_through
@@ -146,12 +146,12 @@ class SmallLog(OpenFile):
     def _lose(self, number: int, why: str) -> None:
         """Note that records of a segment are lost.
 
-        All that anybody was told of is of blocks that the mark knows of: a record that it has not
+        All that was ever answered is about blocks that the mark knows of: a record that it has not
         come to is of a block that an earlier one is about, or was never answered. But an earlier
         version, which has no mark, may have written a segment behind it.
 
         Raises:
-            CorruptionError: nobody knows of which blocks they were.
+            CorruptionError: it is not known which blocks they were about.
         """
         if number <= self._known_through:
             return
@@ -206,7 +206,7 @@ class SmallLog(OpenFile):
         """Yield every record of the last segment, with its number; all of them are durable.
 
         Raises:
-            CorruptionError: records are lost, and nobody knows of which blocks.
+            CorruptionError: records are lost, and their blocks are not known.
             StorageError: as the disk says.
         """
         number, segment = self._last, self._segments.get(self._last)
@@ -354,7 +354,7 @@ class SmallLog(OpenFile):
         """Do nothing: it is not the file of a single replica."""
 
     def close(self) -> None:
-        """Close every segment; nobody may use the log any more."""
+        """Close every segment; the log may not be used any more."""
         with self._mutex:
             mark, self._mark = self._mark, None
         if mark is not None:
@@ -443,7 +443,7 @@ class SmallLog(OpenFile):
         segment = self._segments[number]
         try:
             data = read_file(self._disk, self._index_path(number))
-        except StorageError:  # a missing or unreadable index is made anew
+        except StorageError:  # a missing or unreadable index is made again
             return None
         return decode_index(data, segment.salt, segment.end)
 
@@ -452,7 +452,7 @@ class SmallLog(OpenFile):
         those that are left, and not written.
 
         Raises:
-            CorruptionError: records are lost, and nobody knows of which blocks.
+            CorruptionError: records are lost, and their blocks are not known.
             StorageError: as the disk says.
         """
         try:
@@ -484,7 +484,7 @@ class SmallLog(OpenFile):
             self._removed.append(self._segments.pop(number))
 
     def close_removed(self) -> None:
-        """Close the segments that were removed and that nobody reads any more.
+        """Close the segments that were removed and that no caller reads any more.
 
         Only then the system gives their room free, and that takes its time.
         """

@@ -141,7 +141,7 @@ class SmallReplicas:
             for number, record in self.log.last_records():
                 self._replay(number, record, said, torn)
             self._doubt(doubted, known, self.log.last + 1, said)
-        except CorruptionError as error:  # nobody knows which blocks are lost
+        except CorruptionError as error:  # it is not known which blocks are lost
             raise StorageError(str(error)) from error
         self.log.highest = max(self.log.highest, max(self._rows, default=NO_BLOCK))
         self.forgot = forgot
@@ -155,7 +155,7 @@ class SmallReplicas:
         self, doubted: int, known: Forgot, following: int, said: dict[BlockId, bytes | None]
     ) -> int:
         """Behind the last segment that lost records, forget the replicas that are not at rest: a
-        vote of theirs may be among those records. Then the rule for blocks of which nothing is here
+        vote of theirs may be among those records. Then the rule for blocks that have nothing here
         holds for them (D11).
 
         Segments before `following` were replayed; up to `doubted` this was done. Return how far it

@@ -40,7 +40,7 @@ _NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
 
 
 class SmallSegment:
-    """A file of the log. Once it is removed, it is closed as soon as nobody reads it."""
+    """A file of the log. Once it is removed, it is closed as soon as no caller reads it."""
 
     __slots__ = ("end", "handle", "readers", "salt", "same_boot", "synced")
 
@@ -199,7 +199,7 @@ def read_records(
         if (kind is not RecordKind.CHUNK or end is None) and crc32c(payload or b"") != crc:
             if end is None and not _was_durable(data, offset, bounds):
                 return
-            # Nobody could say what the segment before has lost without its end.
+            # Without its end it could not be told what the segment before has lost.
             payload = _mended_payload(payload, crc) if kind is RecordKind.PREVIOUS else None
         yield SmallRecord(kind, block, offset, payload, size)
         offset += RECORD_BYTES + size
@@ -283,7 +283,7 @@ def _was_durable(data: bytes, bad: int, bounds: Bounds) -> bool:
 
 
 def damaged(name: str, offset: int) -> CorruptionError:
-    """Return the error for a log whose replicas' promises nobody knows."""
+    """Return the error for a log whose replicas' promises are not known."""
     return CorruptionError(
         f"{name} is damaged at offset {offset}: it is not known what its replicas have promised"
     )

@@ -1,7 +1,7 @@
-"""The first read of replicas of which a start found only the names of their files.
+"""The first read of replicas when a start found only the names of their files.
 
-A node serves while it reads them: whoever asks for one has it read at once, and the others have
-their turn in order of their ids. Until all of a volume were read, nobody reports or scrubs it.
+A node serves while it reads them: a request for one has it read at once, and the others have their
+turn in order of their ids. A volume is neither reported nor scrubbed until all of it was read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paxosblock.host.logs import facts
 from paxosblock.protocol.types import BlockId
 
 SLICE: Final = 64
-"""Replicas that are read at a time, in a thread, before anybody may need the thread."""
+"""Replicas that are read at a time, in a thread, before a request may need the thread."""
 TRY_AGAIN_S: Final = 1.0
 """Seconds to wait for a file descriptor."""
 
@@ -39,7 +39,7 @@ async def read_first(volume: Volume, blocks: Sequence[BlockId]) -> None:
 
 
 def read_now(volume: Volume, block: BlockId) -> None:
-    """As `read_first`, on the event loop: for what is so rare that nobody need wait in line."""
+    """As `read_first`, on the event loop: for what is so rare that it need not wait in line."""
     with _blaming(volume):
         volume.store.first_read([block])
 

@@ -18,8 +18,8 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.host.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
 
 Done = Callable[[PaxosBlockError | None], None]
-"""Called on the event loop once the bytes are on stable storage, or with the error because of which
-they may not be."""
+"""Called on the event loop once the bytes are on stable storage, or with the error after which they
+may not be."""
 
 
 class GroupCommit:

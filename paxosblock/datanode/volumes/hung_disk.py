@@ -50,7 +50,8 @@ class Standstill:
         self._looked_s = clock_s()
 
     def look(self, *, waiting: bool) -> float:
-        """Return the seconds; to be called again and again. Not `waiting`: nobody waits for it."""
+        """Return the seconds; to be called again and again. Not `waiting`: no caller waits for the
+        disk."""
         now_s, seen = self._clock_s(), self._ended() + self._answers
         if waiting and seen == self._seen:
             self.seconds += min(now_s - self._looked_s, LONGEST_STEP_S)
@@ -70,7 +71,7 @@ class Standstill:
 
 @dataclass(frozen=True, slots=True)
 class LostVolume:
-    """A volume whose disk failed or hung when the node started: nobody knows what it holds."""
+    """A volume whose disk failed or hung when the node started: it is not known what it holds."""
 
     folder: Path
     reason: str
@@ -89,7 +90,7 @@ async def answers(disk: Disk, folder: Path, within_s: float) -> bool:
         # Bytes that the system has in memory would not show if the disk works.
         with contextlib.suppress(StorageError), opened(disk, folder / VERSION) as file:
             disk.read_stored(file, disk.size(file), 0)
-        with contextlib.suppress(RuntimeError):  # nobody waits any longer
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(answered.set)
 
     threading.Thread(target=ask, name=f"ask-{folder.name}", daemon=True).start()

@@ -12,14 +12,14 @@ from paxosblock.base.units import MIB
 GIVES_WAY: Final = 4
 """The rate is divided by this while it gives way: a copy never stands still."""
 LEAST_BYTES_PER_S: Final = MIB
-"""The lowest rate: at a lower one pieces of a copy would take longer than anybody waits."""
+"""The lowest rate: at a lower one a piece of a copy would take longer than its receiver waits."""
 
 
 class Throttle:
     """Makes callers of `take` wait for each other, so that together they keep to a rate, which is
     lower while `gives_way()`.
 
-    A caller after a pause goes on at once: time that nobody used is not kept for later.
+    A caller after a pause goes on at once: time that was not used is not kept for later.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ PROBE: Final = "probe"
 ASKED: Final = "asked"
 """The temporary file by which the disk is asked if it answers."""
 QUIET_S: Final = 0.05
-"""Seconds after which a volume that nobody used is at rest."""
+"""Seconds without use after which a volume is at rest."""
 SERVED_S: Final = 1.0
 """Seconds after its last chunk for which a client still counts: a writer comes back with the next
 block but one, and must not find copies at their full pace."""
@@ -201,7 +201,7 @@ class Volume:
 
     def when_committed(self, file: OpenFile, done: Done) -> None:
         """Call `done` when all that was written to `file` is on stable storage, or with the error
-        of the volume, because of which it may not be."""
+        of the volume, after which it may not be."""
 
         def synced(error: PaxosBlockError | None) -> None:
             if error is not None:
@@ -278,7 +278,7 @@ class Volume:
         return bool(in_use) or time.monotonic() - self._touched_s < QUIET_S
 
     def stands_s(self) -> float:
-        """Return the seconds for which nothing has come back from the disk, though somebody waits
+        """Return the seconds for which nothing has come back from the disk, though a caller waits
         for it (`Standstill.look`)."""
         in_use = self._under_way or self.commit.waiting_count or self._writing_out.waiting_count
         return self._standstill.look(waiting=bool(in_use) and not self.failed)

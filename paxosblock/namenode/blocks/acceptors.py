@@ -71,7 +71,8 @@ class Acceptors(Protocol):
         """Ask a storage for the byte at which a chunk begins. Raises as `ask`."""
 
     async def process_at(self, address: str) -> str:
-        """Return the incarnation of the DataNode process at `address`; "" if nobody listens there.
+        """Return the incarnation of the DataNode process at `address`; "" if no process listens
+        there.
 
         Raises:
             PaxosBlockError: there is no telling.

@@ -44,7 +44,7 @@ class Cutter:
         """Decide with the answers of holders; afterwards tell the members of blocks that were cut.
 
         Raises:
-            NotReadyError: no member of a block that is to be cut says where its chunks begin.
+            NotReadyError: no member of a block to cut says where its chunks begin.
             PaxosBlockError: `decide` raised it, and nothing was done.
         """
         boundaries: dict[Cut, Boundary] = {}
@@ -76,7 +76,7 @@ class Cutter:
         """Return the start of the chunk to cut, as two holders say, or the only one that answers.
 
         Raises:
-            NotReadyError: nobody answers, or the answers contradict each other.
+            NotReadyError: no member answers, or the answers contradict each other.
         """
         version = finalized_version(record)
         asked = {

@@ -72,7 +72,7 @@ class Finalizer:
     def spread(self, record: BlockRecord, needed: int = 0) -> None:
         """P5: bring every member that has not reported yet to the decided version.
 
-        If the block had been opened again, somebody may append to it line by line. Then only as
+        If the block had been opened again, a writer may append to it line by line. Then only as
         many members as are `needed` are told at once, and the others `LATER_S` later, unless it is
         open again by then (`withhold`): each would move its replica to and fro. But what votes did
         not sync, a finalization does, and that does not wait.
@@ -179,7 +179,7 @@ class Finalizer:
                 self._replicas.note_damaged(record.block, member)
                 return False
             case _:
-                return False  # it lacks chunks: ask again once somebody holds all of them
+                return False  # it lacks chunks: ask again once a member holds all of them
 
     def _deleted(self, asked: Delete, storage: StorageId, answer: Answer | PaxosBlockError) -> bool:
         """Take an answer to a Delete."""

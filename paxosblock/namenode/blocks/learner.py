@@ -33,7 +33,7 @@ from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, Storag
 PAGE: Final = 1000
 """Blocks that are looked at before other tasks get a turn."""
 AT_ONCE: Final = 64
-"""Blocks of which DataNodes are asked at a time."""
+"""Blocks that DataNodes are asked about at a time."""
 NO_BLOCK = BlockId(-1)
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,8 @@ class Learner:
         self._misfits: dict[BlockId, frozenset[StorageId]] = {}
         """Blocks that no longer fit into their files, with the storages that were asked."""
         self.left = 0
-        """Restored blocks that are still to be learned, for people; 0 where nobody leads."""
+        """Restored blocks that are still to be learned, for people; 0 while this NameNode does not
+        lead."""
 
     async def turn(self) -> None:
         """Learn the blocks that can be learned now, if a backup was brought back."""
@@ -134,8 +135,8 @@ class Learner:
         )
 
     def _witnesses(self, record: BlockRecord) -> tuple[StorageId, ...]:
-        """Return the storages to ask; none if nobody is known to have a replica, or while somebody
-        is waited for."""
+        """Return the storages to ask; none if no storage is known to have a replica, or while a
+        storage is waited for."""
         now_s, known = self._clock_s(), self._replicas.known(record.block)
         storages = sorted(known.union(record.members))
         here = tuple(each for each in storages if self._datanodes.is_reachable(each, now_s))
@@ -144,7 +145,7 @@ class Learner:
         return () if self._patient() and len(here) < len(storages) else here
 
     async def _learn(self, record: BlockRecord) -> bool:
-        """Learn one block; False if it is to be tried again."""
+        """Learn one block; False if it must be tried again."""
         witnesses = self._witnesses(record)
         if not witnesses:
             return False

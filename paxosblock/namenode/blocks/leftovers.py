@@ -1,6 +1,6 @@
 """Takes up what the leader before left half done in open blocks.
 
-Nobody else would: the writer may be idle, and its lease live for minutes.
+No other process would: the writer may be idle, and its lease live for minutes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Leftovers:
 
     async def _give_up(self, begun: list[BlockRecord]) -> list[BlockRecord]:
         """K9 for each APPEND; return those that are not given up yet, which hold up no others.
-        Until then a block is between two states, and nobody heals it."""
+        Until then a block is between two states, and the monitor does not heal it."""
         waiting, left = iter(begun), list[BlockRecord]()
 
         async def lane() -> None:

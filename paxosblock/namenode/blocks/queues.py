@@ -1,5 +1,5 @@
-"""Questions to storages that nobody waits for. Those that become due at a storage while others are
-being asked are asked together: most of the cost of a question is that of a call.
+"""Questions to storages whose answers no call waits for. Those that become due at a storage while
+others are being asked are asked together: most of the cost of a question is that of a call.
 
 A storage that cannot be reached gets only one call now and then; after a while all are given
 up, and its next block report, or the walk over all blocks, starts again.
@@ -37,7 +37,7 @@ STARTED_AT_ONCE: Final = 8
 
 @dataclass(slots=True, eq=False)
 class QueuedQuestion:
-    """A question that a storage is to be asked."""
+    """A question to ask a storage."""
 
     message: Callable[[], Message | None]
     """Returns what to ask now; None if there is nothing more to ask."""

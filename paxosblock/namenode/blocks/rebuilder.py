@@ -2,8 +2,8 @@
 
 A try chooses members by the file's policy, allocates a generation (K3), has all of them accept the
 longest log of a quorum (P2 to P4) and installs them (K7). If a target fails, another try with
-another generation leaves it out. Every copy of the request, and nobody else's, is answered with the
-config that was installed (P6).
+another generation leaves it out. Every copy of the request, and no other request, is answered with
+the config that was installed (P6).
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Rebuilder:
         result.
 
         Raises:
-            FencedError: the block is no longer the writer's, or is to be sealed.
+            FencedError: the block is no longer the writer's, or is about to be sealed.
             NoSpaceError: too few DataNodes for the policy; nothing was done.
             NotReadyError: no quorum of its members answered, or each choice of targets failed.
         """
-        # Whoever else asks about the block meanwhile is checked by itself (K3): the Grant would
-        # make it a second writer of the generation.
+        # Another request about the block is checked by itself meanwhile (K3): the Grant would make
+        # its sender a second writer of the generation.
         question = request.block, request.writer, request.generation
         task = self._running.get(question)
         if task is None:

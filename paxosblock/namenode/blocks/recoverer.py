@@ -5,9 +5,9 @@ allocates a generation of its own (K2), takes the first sufficient quorum (P2), 
 decide (K5). Whenever something goes wrong, it reads the record again: it adopts another's decision,
 or tries again with a fresh generation until the time is up. Chunks travel only between DataNodes.
 
-When the time of a call is up, the block stays under recovery, and nobody may write or read its end.
-So the leader goes on with it by itself (`turn`) as soon as enough members live, with longer and
-longer pauses, and at once when a reader asks for it.
+When the time of a call is up, the block stays under recovery, and no client may write or read its
+end. So the leader goes on with it by itself (`turn`) as soon as enough members live, with longer
+and longer pauses, and at once when a reader asks for it.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _now_s() -> float:
 
 @dataclass(slots=True)
 class _RecoveryRun:
-    """The attempts of one call of `finalize`, and of those who joined it."""
+    """The attempts of one call of `finalize`, and of the calls that joined it."""
 
     deadline_s: float
     given_up: tuple[StorageId, ...] = ()
@@ -256,7 +256,7 @@ class _RecoveryRun:
 
 @dataclass(slots=True)
 class _Stuck:
-    """A block under recovery that is to be tried again at `due_s`."""
+    """A block under recovery to try again at `due_s`."""
 
     since_s: float
     due_s: float

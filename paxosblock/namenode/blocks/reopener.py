@@ -233,7 +233,7 @@ class Reopener:
     async def _install(
         self, request: ReopenBlock, proposer: Proposer, allocated: BlockRecord
     ) -> BlockEntry | None:
-        """K7; None when somebody else was faster."""
+        """K7; None when another request was faster."""
         try:
             installed = await self._catalog.install_append(request, proposer)
         except PaxosBlockError:

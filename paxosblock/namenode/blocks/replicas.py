@@ -45,7 +45,7 @@ class Verdict(enum.Enum):
     DELETE = "delete"
     """The storage is not a member of the block, or the block is gone."""
     KNOWN = "known"
-    """Nobody knows yet what became of the block since a backup; here is a replica (K14)."""
+    """It is not known yet what became of the block since a backup; here is a replica (K14)."""
     DAMAGED = "damaged"
     """A member's replica is dead: a full copy must replace it (D9)."""
     ALARM = "alarm"
@@ -87,8 +87,8 @@ def judge_dead(
     """Compare a dead replica at `storage`, which promised that generation, with the block's record
     (D7, D9, I9). `record` and `ours` are as in `judge`.
 
-    A copy that died before it became a member is made anew. It may be a member by now, so nobody
-    may delete its replica of the current version (D7).
+    A copy that died before it became a member is made again. It may be a member by now, so its
+    replica of the current version must not be deleted (D7).
     """
     if record is not None and record.restored and storage not in record.members:
         return FINE
@@ -111,8 +111,8 @@ def _judge_unknown(record: BlockRecord | None, ours: bool, promised: Generation)
 
 
 def _judge_restored(record: BlockRecord, summary: ReplicaSummary) -> Judgement:
-    """K14: the record tells what was. A member may have just that; whatever else there is, nobody
-    is told to change or to delete it."""
+    """K14: the record tells what was. A member may have just that; whatever else there is, no
+    storage is told to change or to delete it."""
     reply = summary.state
     state, decided = reply.registers, record.finalized_generation
     current = state.state is ReplicaState.FINALIZED and state.accepted_generation == decided
@@ -161,8 +161,8 @@ def _judge_stranger(record: BlockRecord, promised: Generation) -> Judgement:
 
 
 def leftovers_up_to(record: BlockRecord) -> Generation:
-    """Return the last version of which leftovers may be deleted, however late the Delete arrives:
-    the one before the current version (D7)."""
+    """Return the last version whose leftovers may be deleted, however late the Delete arrives: the
+    one before the current version (D7)."""
     current = record.finalized_generation if record.finalized else record.writer_generation
     return Generation(current - 1)
 
@@ -243,7 +243,7 @@ class Replicas:
         """
         self._min_replication = min_replication
         self.complete = 0
-        """Blocks with enough holders; kept up to date, as nobody could count them all."""
+        """Blocks with enough holders; kept up to date, as counting them all would take too long."""
         self._held = _ByBlock()
         self._by_storage: dict[StorageId, SortedList] = {}  # of BlockId, each once
         self._damaged: dict[BlockId, frozenset[StorageId]] = {}
@@ -299,7 +299,7 @@ class Replicas:
             self._keep_unclear(block, unclear - {storage})
 
     def note_unclear(self, block: BlockId, storage: StorageId) -> None:
-        """Note that a storage has a replica of which it is not clear what it is worth."""
+        """Note that a storage has a replica whose worth is not clear."""
         self._keep_unclear(block, self._unclear.get(block, frozenset()) | {storage})
 
     def _keep_unclear(self, block: BlockId, storages: frozenset[StorageId]) -> None:
@@ -309,8 +309,8 @@ class Replicas:
             self._unclear.pop(block, None)
 
     def known(self, block: BlockId) -> frozenset[StorageId]:
-        """Return all storages of which it is known that they have a replica that is not damaged,
-        members or not, whatever it is worth."""
+        """Return all storages that are known to have a replica that is not damaged, members or not,
+        whatever it is worth."""
         held = self._held.get(block)
         versions = held.versions() if held is not None else ()
         finalized = frozenset(storage for each in versions for storage in each.storages)

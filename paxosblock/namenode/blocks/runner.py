@@ -172,7 +172,7 @@ class Attempt:
         self._asking.clear()
 
     async def _keep_asking(self, storage: StorageId, question: NextGS | RecoveryWrite) -> None:
-        """Ask one member until it grants the request; nobody else waits for it."""
+        """Ask one member until it grants the request; no call waits for it."""
         asked = question
         while True:
             try:

@@ -143,7 +143,7 @@ def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
 
     Raises:
         NotFoundError: the file was deleted.
-        FencedError: the file is closed, or somebody else took it over.
+        FencedError: the file is closed, or another writer took it over.
     """
     inode, path = file_and_path(reads, number)
     if not inode.open or inode.writer != writer:
@@ -272,7 +272,7 @@ def close(
 
     Raises:
         NotFoundError: the file was deleted.
-        FencedError: somebody else took the file over, or a recovery decided another length.
+        FencedError: another writer took the file over, or a recovery decided another length.
         InvalidRequestError: a block is not finalized, or `ends` is not about the last one.
     """
     inode, path = file_and_path(draft, number)
@@ -325,7 +325,7 @@ def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:
     """True for a block of length zero that was added by the writer who holds the file.
 
     A fenced writer may still be about to make the replicas of its last block (W1). Replicas that
-    are there refuse that writer; deleted ones would be made anew and take its chunks.
+    are there refuse that writer; deleted ones would be made again and take its chunks.
     """
     record = entry.record
     return record.finalized and not record.length and record.writer == inode.writer
@@ -371,7 +371,7 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
 
     Raises:
         NotFoundError, IsDirectoryError: there is no such file.
-        LeaseError: somebody is writing it.
+        LeaseError: another writer is writing it.
         NotReadyError: it is being closed after its writer was fenced.
         FencedError: the writer held the file before, and the file was closed since.
         SafeModeError: an operator entered safe mode.

@@ -339,7 +339,7 @@ class Catalog:
     def demands(self, wanted: tuple[BlockId, ...]) -> tuple[Demand | None, ...]:
         """Return the demands of blocks as applied here; None for a block that is gone.
 
-        They may be old; an edit that builds on them is judged anew when it is applied.
+        They may be old; an edit that builds on them is judged again when it is applied.
         """
         view = self._store.view()
         entries = tuple(block_entry(view, block) for block in wanted)
@@ -389,7 +389,7 @@ class Catalog:
     # --- safe mode -------------------------------------------------------------------------------
 
     async def enter_safe_mode(self) -> None:
-        """Refuse changes of names from now on, whoever leads."""
+        """Refuse changes of names from now on, whichever NameNode leads."""
         now_ms = self._clock_ms()
         await self._change(lambda draft: manual_safe_mode.enter(draft, now_ms))
 

@@ -50,7 +50,7 @@ class Changes:
         """Use a started `store`."""
         self._store = store
         self._alone = asyncio.Lock()
-        """Held for a decision that takes long: until it is committed nobody else decides."""
+        """Held for a decision that takes long: until it is committed no other change is decided."""
         self._committing = 0
         self._asked: list[_Asked] = []
         """The next group."""
@@ -168,7 +168,7 @@ class Changes:
     async def _commit_group(
         self, draft: Draft, made: list[tuple[asyncio.Future[Any], Any]]
     ) -> None:
-        """Commit the group, and answer those who wait for its parts."""
+        """Commit the group, and answer the callers that wait for its parts."""
         try:
             committed = await self._commits(draft)
         except InvalidRequestError:  # the edit is too long
@@ -184,7 +184,7 @@ class Changes:
 
 
 def _another(error: Exception) -> Exception:
-    """Return the same error anew: each caller raises one of its own."""
+    """Return a copy of the error: each caller raises one of its own."""
     return error.reworded(error.message) if isinstance(error, PaxosBlockError) else error
 
 
@@ -227,4 +227,4 @@ class _LongError(Exception):
 
 
 class _OvertakenError(Exception):
-    """The values that a decision has read may be old: begin anew."""
+    """The values that a decision has read may be old: begin again."""

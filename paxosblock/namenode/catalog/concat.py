@@ -31,7 +31,7 @@ def concat(
 ) -> Slices[int]:
     """Move the blocks of `sources`, in order, to the end of `target`, and remove the sources.
 
-    The files are closed, and all their inodes are written or removed here. So nobody can add a
+    The files are closed, and all their inodes are written or removed here. So no writer can add a
     block to any of them meanwhile, as that takes an open file (`blocks.open_file`).
 
     Returns:

@@ -86,8 +86,8 @@ def _gone(draft: Draft, key: bytes) -> Ended:
 def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool]) -> bool:
     """True if a file below a directory is open and its writer alive.
 
-    False becomes a precondition: until the edit is applied, nobody may open another file
-    below the directory, or move an open file there.
+    False becomes a precondition: until the edit is applied, no other change may open a file below
+    the directory, or move an open file there.
     """
     start, stop = keys.OPEN_FILES
     for key, _ in draft.scan(start, stop):

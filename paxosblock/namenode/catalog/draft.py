@@ -112,11 +112,11 @@ class Draft:
         """For each key that this part changes, the change made by earlier parts."""
         self._empty_before = 0
         self._records: dict[bytes, BlockEntry | Inode] = {}
-        """Records of changes: whoever reads what was put in this draft need not decode it."""
+        """Records of changes: what was put in this draft is read again without decoding."""
         self._sorted: list[bytes] | None = None  # the keys of `_changes`, once a range is read
 
     def get(self, key: bytes) -> Versioned:
-        """Return the value of `key`, and expect that nobody changes it before we commit."""
+        """Return the value of `key`, and expect that no other change alters it before we commit."""
         self.work += 1
         if key in self._changes:
             return self._changed(key)

@@ -98,7 +98,7 @@ class IdPool:
         """
         while self._stop - self._next < count:
             async with self._refilling:
-                if self._stop - self._next < count:  # nobody else has refilled it meanwhile
+                if self._stop - self._next < count:  # no other caller has refilled it meanwhile
                     reserved = max(count, self._at_once)
                     self._next = await self._reserve(reserved)
                     self._stop = self._next + reserved

@@ -47,7 +47,7 @@ def learn(draft: Draft, decided: Proposer, _: Context) -> Learned:
     """K14: the log that all targets accepted is the block's.
 
     A closed file is as long as its last block then says. A block with others behind it keeps its
-    length, as these begin where it ends: else it stays as it is, and nobody reads wrong bytes.
+    length, as these begin where it ends: else it stays as it is, and no reader gets wrong bytes.
 
     Raises:
         NotFoundError: the block is gone.

@@ -115,7 +115,7 @@ def create(
         IsDirectoryError: a directory is there.
         ExistsError: a file is there and `overwrite` is not set, or it is the writer's own and has
             changed since the first request made it.
-        LeaseError: a file is there that somebody else is writing.
+        LeaseError: a file is there that another writer is writing.
         NotFoundError: the parent is missing and `parent_must_exist`.
         NotDirectoryError: the path goes through a file.
     """
@@ -152,7 +152,7 @@ def rename(draft: Draft, request: RenamePath, context: Context) -> FileStatus:
         NotFoundError: the source or the destination's parent is missing.
         ExistsError: the destination is there (a file may be replaced with `overwrite`).
         IsDirectoryError, NotDirectoryError: `overwrite`, and only one of the two is a directory.
-        LeaseError: the file to be replaced is being written by somebody else.
+        LeaseError: another writer is writing the file that would be replaced.
     """
     moved = move(draft, request, context)
     return tree.status(draft, request.destination, moved)

@@ -55,7 +55,7 @@ def _check_names(path: str, names: tuple[str, ...]) -> None:
             raise _refused(path, f"{shown(name)} is not a name here")
     if ":" in path or "\0" in path:
         raise _refused(path, "a name has no ':' and no NUL byte")
-    longest = max(map(len, names))  # characters, each of which has up to four bytes
+    longest = max(map(len, names))  # characters, each with up to four bytes
     if longest * 4 > NAME_BYTES_MAX and max(map(_size_bytes, names)) > NAME_BYTES_MAX:
         raise _refused(path, f"a name has at most {NAME_BYTES_MAX} bytes")
 

@@ -1,7 +1,7 @@
 """Opening the last block of a file again for its writer: K4 and K7, each decided on a `Draft`.
 
-Both expect that the writer holds the file. So nobody may write a block of a file that is closed or
-was taken over. A caller that gives up sees to K9 (`blocks.give_up_append`).
+Both expect that the writer holds the file. So no writer may write a block of a file that is closed
+or was taken over. A caller that gives up sees to K9 (`blocks.give_up_append`).
 """
 
 from __future__ import annotations

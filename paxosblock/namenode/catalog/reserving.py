@@ -1,10 +1,10 @@
 """The block after the one that is being written, made ahead so that its writer need not wait.
 
 It has a record (K1), and its writer has made the replicas (W1), but it has no place in its file:
-nobody reads it or counts it. It gets its place in the change that ends the block before it, or, if
-it is the first of its file, in the change that ends it and closes the file (K6). Until then it is
-removed when another block is added instead, when the file is closed, and when the file is deleted.
-Like an embedder's block that is not ended, it has a key `u`.
+no reader finds it, and no sum counts it. It gets its place in the change that ends the block before
+it, or, if it is the first of its file, in the change that ends it and closes the file (K6). Until
+then it is removed when another block is added instead, when the file is closed, and when the file
+is deleted. Like an embedder's block that is not ended, it has a key `u`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ promises after it.
 A DataNode that makes a snapshot of a volume begins a new timeline of its storage, and one that goes
 back to it returns to the earlier timeline (FORMAT.md 7). It says nothing in a timeline before this
 cluster has recorded that the storage is in it. So if the cluster has recorded only timelines in the
-storage's own past, the storage has forgotten nothing that it ever promised or told anybody.
+storage's own past, the storage has forgotten nothing that it ever promised or answered.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each operation sees what those before it did. If one is refused, all are: a draft that is not
 committed changes nothing. The same draft records the last version of an application, so a
-transaction that is sent twice, by anybody and to any NameNode, is applied once.
+transaction that is sent twice, by any client and to any NameNode, is applied once.
 """
 
 from __future__ import annotations

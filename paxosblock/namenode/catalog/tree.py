@@ -334,7 +334,7 @@ def directory_status(path: str, inode: DirectoryInode, modified_ms: int) -> File
 
 
 def file_status(path: str, inode: FileInode, size: int) -> FileStatus:
-    """Return what `stat` shows of a file of which `size` bytes are decided."""
+    """Return what `stat` shows of a file that has `size` decided bytes."""
     return FileStatus(
         path=path,
         kind=Kind.FILE,

@@ -34,7 +34,7 @@ def truncate(
 ) -> Slices[int]:
     """Cut a closed file to its first `operation.length` bytes; return how many blocks are touched.
 
-    The file is closed and its inode is written here, so nobody can add a block to it meanwhile.
+    The file is closed and its inode is written here, so no writer can add a block to it meanwhile.
 
     Raises:
         BoundaryUnknownError: a block is cut, and no holder has said yet where its chunks begin.

@@ -45,8 +45,8 @@ def prepare(edit: Edit) -> bytes:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
     """
     payload = encode_edit(edit)
-    # An entry that cannot be decoded would be durable before anybody noticed, and stop every later
-    # start; annotations alone do not keep a str out of a bytes field.
+    # An entry that cannot be decoded would be durable before any check noticed, and stop every
+    # later start; annotations alone do not keep a str out of a bytes field.
     try:
         typed = _is_typed(edit)
     except (TypeError, ValueError) as error:

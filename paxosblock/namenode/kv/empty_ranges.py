@@ -25,8 +25,8 @@ class EmptyRanges:
     def __init__(self) -> None:
         """Know of none."""
         self._first: dict[int, tuple[bytes, bytes]] = {}
-        """A range for each first byte: whoever takes the first keys again and again, as the sweeper
-        does, would pass all removed keys each time."""
+        """A range for each first byte: a caller that takes the first keys again and again, as the
+        sweeper does, would pass all removed keys each time."""
         self._empty: dict[bytes, tuple[bytes, bytes]] = {}
         """A range for each owner, which ends with its keys: a change looks at it when it is decided
         and again when it is applied."""

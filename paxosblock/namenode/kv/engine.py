@@ -1,4 +1,4 @@
-"""The engine with a single member: files, a state machine, and nobody to agree with.
+"""The engine with a single member: files, a state machine, and no other member to agree with.
 
 A commit is encoded, queued, written to the journal (with all that queued up during the last sync),
 applied in order, and answered. Disk work runs beside the event loop, all else on it: a batch is
@@ -144,7 +144,7 @@ class SingleMemberStore:
         return await answer
 
     async def barrier(self) -> View:
-        # A commit is answered after it was applied here, and nobody else can commit.
+        # A commit is answered after it was applied here, and no other process can commit.
         self._check()
         return self._machine
 
@@ -165,7 +165,7 @@ class SingleMemberStore:
         self._check()
 
     async def wait_deposed(self) -> None:
-        """Wait for ever, as nobody else can lead."""
+        """Wait for ever, as no other member can lead."""
         await asyncio.get_running_loop().create_future()
 
     def failure(self) -> StorageError | None:
@@ -277,7 +277,7 @@ class SingleMemberStore:
         self._queue.clear()
 
     def _damaged(self, damage: CorruptionError) -> CorruptionError:
-        """Remember it for the report: nobody else has what was there, so all else is served."""
+        """Remember it for the report: no other member has what was there, so all else is served."""
         self._damage = self._damage or damage
         return damage
 

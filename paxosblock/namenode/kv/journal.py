@@ -44,7 +44,7 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
     """Yield (index, payload) of every entry later than `after`, in order; cut off a torn tail.
 
     When this ends, all entries that it yielded are durable. A process may have died between write
-    and sync, and nobody may see an entry that is not durable yet.
+    and sync, and no reader may see an entry that is not durable yet.
 
     Raises:
         CorruptionError: a segment is damaged, or one is missing.
@@ -229,7 +229,7 @@ class Journal:
         try:
             self._disk.write(self._file, batch, self._size)
         except NoSpaceError:
-            # Nobody was told of this batch, so the next one takes its place.
+            # No answer told of this batch, so the next one takes its place.
             self._disk.truncate(self._file, self._size)
             self._disk.sync(self._file)
             raise

@@ -220,7 +220,7 @@ class RocksTable:
             return
         options = ReadOptions()
         options.set_iterate_upper_bound(bytes((byte + 1,)))
-        with suppress(Exception):  # whoever needs the keys there says what is wrong
+        with suppress(Exception):  # the call that needs the keys there says what is wrong
             found = self._db.iter(options)
             found.seek_to_last()
             if not found.valid():
@@ -427,8 +427,8 @@ class RocksReceiver:
 
 
 def check_apart(path: Path) -> int:
-    """Read every key of the database at `path`, which nobody has open, and change nothing of it;
-    return the entry that it is after. Blocks for long.
+    """Read every key of the database at `path`, which no process has open, and change nothing of
+    it; return the entry that it is after. Blocks for long.
 
     Raises:
         ConfigError: a later version wrote it.

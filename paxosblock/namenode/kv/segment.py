@@ -9,7 +9,7 @@
 `durable` is the offset up to which the writer knew this segment to be on stable storage when it
 wrote the batch. So a batch that does not match its checksum, and lies before the `durable` of a
 later batch, was whole once: it is damaged. Otherwise it was still being written when the power
-went: nobody was told that it is there, so it may be cut off.
+went: no answer said that it is there, so it may be cut off.
 """
 
 from __future__ import annotations

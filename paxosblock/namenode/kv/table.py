@@ -53,7 +53,7 @@ class Checkpoint(Protocol):
         """
 
     def close(self) -> None:
-        """Give back the room that the checkpoint takes; nobody reads it any more."""
+        """Give back the room that the checkpoint takes; it is not read any more."""
 
 
 def pieces(checkpoint: Checkpoint, size_bytes: int) -> Iterator[bytes]:
@@ -84,7 +84,7 @@ OnDamage = Callable[[CorruptionError], PaxosBlockError]
 
 
 def as_it_is(damage: CorruptionError) -> PaxosBlockError:
-    """Return the damage itself: whoever reads it hears of it, and nobody else."""
+    """Return the damage itself: only the caller that reads it hears of it."""
     return damage
 
 
@@ -95,7 +95,7 @@ class Table(Protocol):
     """
 
     on_damage: OnDamage
-    """Called in that thread; `as_it_is` until somebody watches the table."""
+    """Called in that thread; `as_it_is` until a watcher is set."""
 
     @property
     def revision(self) -> int:

@@ -6,15 +6,15 @@ members with different lineages are strangers to each other. So nothing is lost 
 folder comes by the lineage of a log that it does not have. There are two ways to get one:
 
 * **Birth.** The folders of a new cluster are all empty, and all of its members must be there. Each
-  draws a token. Whoever has heard the tokens of all *chooses* the lineage that they make, for good;
-  it is born when it has heard that all others chose the same. So once one is born, no folder that
-  is left can choose again: a second birth needs that all folders were lost.
+  draws a token. A folder that has heard the tokens of all *chooses* the lineage that they make, for
+  good; it is born when it has heard that all others chose the same. So once one is born, no folder
+  that is left can choose again: a second birth needs that all folders were lost.
 * **Being let in.** A catalog that `admin grow` or `admin restore` planted has a first member, which
   alone lets the others in, once each: it writes down the token of the folder before it gives the
   catalog, and a folder with another token has been lost meanwhile. The catalog comes with the
-  lineage; until it is durable the folder is nobody's. And it lets nobody in before all others have
-  asked it, each with an empty folder: one that has a log of an earlier lineage never asks, so a
-  catalog that was planted beside it by mistake never gets a majority.
+  lineage; until it is durable the folder belongs to no cluster. And the first member lets no folder
+  in before all others have asked it, each with an empty folder: one that has a log of an earlier
+  lineage never asks, so a catalog that was planted beside it by mistake never gets a majority.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Newborn:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The name that the folders of a cluster share; "" in a folder that is nobody's yet.
+    """The name that the folders of a cluster share; "" in a folder that belongs to no cluster yet.
 
     `born`: all members began empty, together. Otherwise one had the catalog first.
     """
@@ -105,7 +105,7 @@ def next_step(
     address: str, own: Newborn, members: tuple[str, ...], heard: Mapping[str, FolderStatus]
 ) -> Newborn | Born | Waits | AdmissionRefused:
     """Return what becomes of a newborn that asked all others once: a Newborn that has chosen, which
-    must be durable before anybody hears of it, or its end.
+    must be durable before another member hears of it, or its end.
 
     Args:
         address: of the newborn.

@@ -53,7 +53,7 @@ REASONS_MAX: Final = 100
 CALL_AGAIN_S: Final = 0.1
 HANDSHAKE_S: Final = 3.0
 DEAD_AFTER_MS: Final = 3000
-"""A connection whose bytes nobody acknowledges for this long is given up."""
+"""A connection whose bytes the peer does not acknowledge for this long is given up."""
 
 _log = logging.getLogger(__name__)
 
@@ -314,7 +314,7 @@ class _PeerLink:
                 _log.debug("no connection to %s: %s", self._peer, error)
             except PaxosBlockError as error:
                 self._owner.refuse_connection(str(error))
-            except OSError as error:  # nobody is there, or not yet
+            except OSError as error:  # no process listens there, or not yet
                 _log.debug("no connection to %s: %s", self._peer, error)
             await asyncio.sleep(CALL_AGAIN_S)
 

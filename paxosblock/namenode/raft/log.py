@@ -3,7 +3,7 @@
 The journal (`kv.journal`) numbers its *records*; the log numbers its *entries*. They differ once a
 tail was cut, so every entry in memory knows its record's position. Appending puts records in a
 queue that `flush` empties, with one sync for all that queued up meanwhile. The entries up to
-`durable_index`, as they are now, have reached the disk; nobody may be told of a later entry.
+`durable_index`, as they are now, have reached the disk; this member may acknowledge no later entry.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class RaftLog:
         kernel: KernelSyncs | None = None,
         lend: Callable[[int], bool] = lambda size_bytes: False,
     ) -> None:
-        """Take what `load_tail` found, all of which is durable.
+        """Take what `load_tail` found; all of it is durable.
 
         Args:
             tail: the entries.
@@ -247,7 +247,7 @@ class RaftLog:
         self, on_durable: Callable[[], None], on_full: Callable[[NoSpaceError | None], None]
     ) -> None:
         """Write what is queued, for ever; call `on_durable` after each sync, while the next batch
-        is being written. Remove records that nobody needs.
+        is being written. Remove records that are no longer needed.
 
         `on_full` is called with the error when the disk has no room, and with None once there is
         room and the records that waited for it are durable.
@@ -284,7 +284,7 @@ class RaftLog:
                     await self._remove_superfluous()
         finally:
             if written is not None:
-                written.cancel()  # nobody waits for it, nor for what the disk may say
+                written.cancel()  # no caller waits for it, nor for an error of the disk
 
     async def _something_to_do(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
         """Return once there are records; meanwhile look whether a full disk has room again."""
@@ -305,7 +305,7 @@ class RaftLog:
         written with it.
 
         Records that begin a term get room that is kept for them, with all that is before them:
-        until a majority has them, nobody can read.
+        until a majority has them, no client can read.
         """
         while error is not None:
             self._full = True
@@ -353,7 +353,7 @@ class RaftLog:
     async def settled(self) -> None:
         """Wait for the batch that is being written, after `flush` has ended; it is the last one.
 
-        Records that are still queued are lost, but nobody was told of them.
+        Records that are still queued are lost, but this member has acknowledged none of them.
         """
         await self._appending.close()
 

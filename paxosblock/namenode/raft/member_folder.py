@@ -270,7 +270,7 @@ def make_member(
 ) -> None:
     """Make the folder, whose other files are durable, that of a member; durable on return.
 
-    The vote comes last: a folder without one is nobody's.
+    The vote comes last: a folder without one belongs to no member.
     """
     write_lines(disk, folder / LINEAGE, [lineage.name, *([_BORN] if lineage.born else [])])
     write_members(disk, folder, members)

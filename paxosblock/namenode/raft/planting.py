@@ -1,9 +1,9 @@
 """The folder of a member that begins with a catalog, when a single NameNode becomes several.
 
-All members begin with the same catalog, as the last entry of a first term in which nobody voted. So
-no member can be elected without it, and no member has promised anything yet: the same state that
+All members begin with the same catalog, as the last entry of a first term in which no member voted.
+So no member can be elected without it, and no member has promised anything yet: the same state that
 docs/operations.md makes by hand when the members change. The vote is written last; a folder without
-it is not that of a member, and is begun anew.
+it is not that of a member, and is made again from its beginning.
 
 Members know each other by a key that is made from the secret and the cluster's lineage
 (folder_admission.py), so that no folder of another lineage takes part.

@@ -21,7 +21,7 @@ from paxosblock.net.port.handshake import NONCE_BYTES, Handshake, header_bytes, 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for one `purpose`: its two members, and a nonce that nobody used before."""
+    """A question for one `purpose`: its two members, and a nonce that no member used before."""
 
     purpose: bytes
     caller: str
@@ -30,7 +30,7 @@ class Question:
 
     @classmethod
     def fresh(cls, purpose: bytes, caller: str, called: str) -> Question:
-        """Return a question that nobody asked before."""
+        """Return a question that no member asked before."""
         return cls(purpose, caller, called, os.urandom(NONCE_BYTES))
 
     @classmethod

@@ -200,7 +200,7 @@ class RaftNode(Node):
         """Show nothing more of the table and lead no more; the leader sends another one.
 
         Returns:
-            The error for whoever read it: another member has what was there.
+            The error for the caller that read it: another member has what was there.
         """
         if self.damage is None:
             self.damage = damage.reworded(
@@ -215,7 +215,7 @@ class RaftNode(Node):
 
     def _give_up_table(self) -> None:
         if self.roster.is_majority((self.name,)) and self.damage is not None:
-            self.fail(self.damage)  # nobody else has it
+            self.fail(self.damage)  # no other member has it
             return
         if not isinstance(self.role, RaftFollower):
             self.state.to_follower()
@@ -410,7 +410,7 @@ class RaftNode(Node):
     async def _work(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
-        except Exception as error:  # our own mistake: nobody may rely on the files any more
+        except Exception as error:  # our own mistake: the files can no longer be relied on
             self.fail(error)
 
     def _flush_if_due(self) -> None:

@@ -324,7 +324,7 @@ class RaftFollower(Elector, Follower):
             self.snapshot_installed(asked)
 
     def snapshot_installed(self, asked: Received[InstallSnapshot]) -> None:
-        """Tell the leader how far a snapshot, all of which is committed here, is durable."""
+        """Tell the leader how far a snapshot is durable; all its entries are committed here."""
         match = min(asked.message.index, self.log.durable_index)
         self.answer_snapshot(asked, asked.message.size, match)
 

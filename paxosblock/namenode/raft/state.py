@@ -160,7 +160,7 @@ class RaftState(State):
         if sender not in self.cluster:
             self.refuse(f"a message from {sender}, which is no other member")
             return
-        # Nobody has elected the sender of a pre-vote, so its term is no reason to follow.
+        # No member has elected the sender of a pre-vote, so its term is no reason to follow.
         if message.term > self.storage.term and not isinstance(message, PreVote):
             self.storage.update({"term": message.term})
             self._follow()
@@ -209,7 +209,7 @@ class RaftState(State):
     def to_candidate(self) -> None:
         """Stand for election, unless the disk has no room for the vote.
 
-        A member alone is elected by its own vote, which nobody answers (V7).
+        A member alone is elected by its own vote, which no other member answers (V7).
         """
         try:
             super().to_candidate()

@@ -230,7 +230,8 @@ class Incoming:
             role.snapshot_installed(piece)
 
     async def _check(self, receiver: Receiver, attempts: int = CHECKS_MAX) -> int:
-        """Check what came, again if whoever did it was killed; return the entry of the table."""
+        """Check what came, again if the process that checked it was killed; return the entry of the
+        table."""
         try:
             return await self._node.run(receiver.check)
         except UnavailableError as error:

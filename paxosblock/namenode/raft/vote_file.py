@@ -1,4 +1,4 @@
-"""Term and vote in one record of one file, durable before anybody hears of them.
+"""Term and vote in one record of one file, durable before any other member hears of them.
 
     vote = "PBKVOTE1", term u64, candidate length u16, candidate, crc32c of all this u32
 

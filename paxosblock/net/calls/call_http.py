@@ -1,9 +1,9 @@
 """Control calls for people: `POST /rpc/<method>` with msgpack in both directions.
 
-A request has the `Content-Type` of msgpack, with which a browser sends nothing for somebody's page
-without asking the node before. A 200 carries the answer; every other status carries the msgpack of
-a `PaxosBlockError`. The header `X-Request-Id` names a call in the logs. The product itself calls in
-frames (`call_server.py`).
+A request has the `Content-Type` of msgpack, with which a browser sends nothing for a page of
+another site without asking the node before. A 200 carries the answer; every other status carries
+the msgpack of a `PaxosBlockError`. The header `X-Request-Id` names a call in the logs. The product
+itself calls in frames (`call_server.py`).
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class CallLink(asyncio.Protocol):
             self._goodbye(frame)
             return
         pending = self._pending.pop(frame.number, None)
-        if pending is None:  # nobody waits for this answer any more
+        if pending is None:  # no caller waits for this answer any more
             return
         question, answer = pending.question, pending.answer
         if answer.done():

@@ -170,7 +170,8 @@ class ServedCalls(asyncio.Protocol):
         self._watch_stall()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything; calls under way go on to their end, though nobody gets an answer."""
+        """Release everything; calls under way go on to their end, though their caller gets no
+        answer."""
         self._transport = None
         self._leaving = True
         self._watch_no_stall()

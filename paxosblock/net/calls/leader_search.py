@@ -100,7 +100,7 @@ class LeaderSearch:
         """Know at least one of them by its address.
 
         A single call may take `timeout_s`, all tries of a request together `retry_for_s`, also
-        where nobody listens: a NameNode may be starting.
+        where no process listens: a NameNode may be starting.
         """
         self._addresses = tuple(addresses)
         self._shell = shell
@@ -123,8 +123,8 @@ class LeaderSearch:
             PaxosBlockError: what the NameNode answered, if asking again cannot help. Its outcome
                 is unknown if that of an earlier try is: it may be on its way still.
             InvalidRequestError: the search is closed.
-            UnavailableError, NotLeaderError, NotReadyError: nobody could serve it in time; nothing
-                was done.
+            UnavailableError, NotLeaderError, NotReadyError: no NameNode could serve it in time;
+                nothing was done.
             NoSpaceError: the NameNodes' disks are full; nothing was done.
             OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
         """
@@ -326,7 +326,7 @@ def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockE
 
 
 def _tells(error: PaxosBlockError) -> int:
-    """Rank errors by how well they explain why nobody serves: broken, not leading, or gone."""
+    """Rank errors by how well they explain why no NameNode serves: broken, not leading, or gone."""
     if isinstance(error, _DISK) or isinstance(error.__cause__, _DISK):
         return 3
     silent = isinstance(error, DeadlineError)

@@ -1,8 +1,8 @@
 """The access secret: callers and nodes of a cluster prove to each other that they know it. No I/O
 but the reading of its file.
 
-A node that has one (setting `access_file`) serves those only who know it, and a caller that has one
-calls only nodes that know it. On a connection that begins with an Upgrade (`upgrade.py`)::
+A node that has one (setting `access_file`) serves only callers that know it, and a caller that has
+one calls only nodes that know it. On a connection that begins with an Upgrade (`upgrade.py`)::
 
     caller                                     node
     GET /calls, Access-Nonce: A,
@@ -18,8 +18,8 @@ A request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead
 days, for paths that begin with the one name that it was made for. A token that a program of ours
 sends is good at the one node that it dialled, which proves itself in the headers of its answer.
 
-Nothing is encrypted, and frames are not signed: whoever can change bytes on their way can use a
-connection that another one began. Against those a cluster needs TLS in front of it.
+Nothing is encrypted, and frames are not signed: an attacker who can change bytes on their way can
+use a connection that another caller began. Against that a cluster needs TLS in front of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PROOF: Final = "Access-Proof"
 """Headers of an Upgrade and its answer; of proofs there is one for each secret of the node."""
 TOKEN_SCHEME: Final = "Bearer "
 SECRET_BYTES: Final = 32
-"""Bytes of a secret. They are random: of a phrase, whoever heard a handshake could try many at
+"""Bytes of a secret. They are random: an attacker who heard a handshake could try many phrases at
 home."""
 OWN_TOKEN_S: Final = 15 * 60
 """Seconds for which a token of our own requests is good: clocks may differ by so much."""
@@ -84,8 +84,8 @@ class Access:
 
     secrets: tuple[bytes, ...] = ()
     required: bool = True
-    """False while a cluster that runs is given its first secret: those who have none are served,
-    and called."""
+    """False while a cluster that runs is given its first secret: nodes and callers without one are
+    served, and called."""
 
     @classmethod
     def of(cls, file: str, *, required: bool = True) -> Access:
@@ -116,7 +116,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """True if whoever reaches the node is served."""
+        """True if the node serves every caller that reaches it."""
         return not (self.secrets and self.required)
 
     def demands(self, *, offered: bool) -> bool:
@@ -209,7 +209,7 @@ class Introduction:
 
     def token_header(self, purpose: str, now_s: float) -> dict[str, str]:
         """Return the header with a token for a request without an Upgrade, which is made now; none
-        without a secret. It is of no use to whoever answers in the place of that node."""
+        without a secret. A process that answers in the place of that node cannot use it."""
         if not self.access.secrets:
             return {}
         token = self.access.token(purpose, int(now_s) + OWN_TOKEN_S, self.dialled)

@@ -1,5 +1,5 @@
 """The demands of a node over HTTP: a token if it has an access secret (`access.py`), and that no
-page in a browser asks, which may come from anybody."""
+page in a browser asks, as such a page may come from any site."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _WITHOUT_TOKEN: Final = web.AppKey("without_token", set[str])
 
 
 def add_without_token(app: web.Application, path: str, handler: Handler) -> None:
-    """Let `handler` answer whoever gets `path`: it demands a proof of its own, or shows nothing of
-    files.
+    """Let `handler` answer every caller that gets `path`: it demands a proof of its own, or shows
+    nothing of files.
     """
     app.router.add_get(path, handler)
     app.setdefault(_WITHOUT_TOKEN, set()).add(path)
@@ -47,7 +47,7 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
             refusals.count(why, request.remote or "")
             return refusal(error)
         slot = slot_of(request)
-        # Where nobody proves a secret, a request must be whole to count: `Bodies` sees its end.
+        # Where callers prove no secret, a request must be whole to count: `Bodies` sees its end.
         if not access.is_open or request.content.is_eof():
             try:
                 slot.prove()

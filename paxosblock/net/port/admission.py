@@ -9,8 +9,8 @@ proves itself at once is let in.
 A connection that has proven something has a slot, counted for the node and for the address it comes
 from. If no slot is free, connections that wait for their next request give up theirs: at the
 address that has the most, first those that never had a request, then those that have waited
-longest, then those of which only a part of a request has come. So a client that only holds
-connections open keeps nobody out.
+longest, then those that have sent only a part of a request. So a client that only holds connections
+open keeps no other out.
 
 When all are in use, a few more are let in for one request each: NameNodes and DataNodes must be
 heard. A link between NameNodes no longer counts once it has proven that it is one.

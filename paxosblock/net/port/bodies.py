@@ -96,7 +96,7 @@ class Bodies:
         body += part
 
     def count(self, size_bytes: int, before_bytes: int, address: str) -> int:
-        """Count a request of which `size_bytes` are here now; return how many of them count.
+        """Count a request that has `size_bytes` here now; return how many of them count.
 
         `before_bytes` is the number that the last call returned, 0 before the first.
 

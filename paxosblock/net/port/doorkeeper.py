@@ -1,4 +1,4 @@
-"""Lets through, of those who ask for an Upgrade, the callers that know the access secret."""
+"""Lets callers that ask for an Upgrade through if they know the access secret."""
 
 from __future__ import annotations
 

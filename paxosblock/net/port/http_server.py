@@ -154,7 +154,7 @@ class HttpConnection(RequestHandler):
         self._heads.begin(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        # Between requests its task may read the rest of a refused body, of which no more comes.
+        # Between requests its task may read the rest of a refused body: no more of that comes.
         idle_task = None if self._request_in_progress else self._task_handler
         super().connection_lost(exc)
         if idle_task is not None:

@@ -1,12 +1,13 @@
 """The addresses and names of a node, by which it knows that a caller means it.
 
-A proof that names nobody could be passed on: whoever holds the port of a node that is down would
-send what callers prove there to another node, and have its connection. So a caller proves whom it
-dialled, too (`access.dialled`), and a node takes only what names itself: the address of its own end
-of the socket, or, where a router maps one to the other, a name that is its own.
+A proof that names no node could be passed on: a process that holds the port of a node that is down
+would send what callers prove there to another node, and have its connection. So a caller proves
+whom it dialled, too (`access.dialled`), and a node takes only what names itself: the address of its
+own end of the socket, or, where a router maps one to the other, a name that is its own.
 
-A browser tells in `Host` which name a page of it dialled. Whoever serves the page may have let that
-name lead to a node, so a node without a secret answers there only to names that others cannot give.
+A browser tells in `Host` which name a page of it dialled. The site that serves the page may have
+let that name lead to a node, so a node without a secret answers there only to names that others
+cannot give.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class BeatSender:
 
     def __init__(self, owed: Callable[[], int], stands_s: Callable[[], float]) -> None:
         """`owed` counts the votes and answers that the node owes on this connection. `stands_s` are
-        the seconds for which nothing has come back from a disk that somebody waits for."""
+        the seconds for which nothing has come back from a disk that a call waits for."""
         self._owed = owed
         self._stands_s = stands_s
         self._timer: asyncio.TimerHandle | None = None

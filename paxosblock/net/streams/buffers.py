@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class BufferPool:
-    """Lends buffers. A buffer comes back by itself when nobody has a view of it any more."""
+    """Lends buffers. A buffer comes back by itself when its last view is gone."""
 
     def __init__(self, most: int) -> None:
         """Remember at most `most` buffers; those lent beyond that are used once."""
@@ -16,7 +16,7 @@ class BufferPool:
         self._buffers: list[bytearray] = []
 
     def take(self, size_bytes: int) -> memoryview:
-        """Return `size_bytes` (at least one) of any content, which nobody else writes or reads as
+        """Return `size_bytes` (at least one) of any content; no other caller gets these bytes as
         long as this view or a part of it exists.
         """
         for buffer in self._buffers:
@@ -29,7 +29,7 @@ class BufferPool:
 
 
 def _is_viewed(buffer: bytearray) -> bool:
-    """True if somebody has a view of it: then, and only then, Python refuses to resize it."""
+    """True if there is a view of it: then, and only then, Python refuses to resize it."""
     try:
         last = buffer.pop()
     except BufferError:

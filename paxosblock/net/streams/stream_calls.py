@@ -224,7 +224,7 @@ class CallChannel:
             self._votes.connection_lost(error)
 
     def _answer_received(self, header: Header, payload: memoryview) -> None:
-        """Handle a REPLY or ERROR. Even if nobody waits for it any more, its chunks come."""
+        """Handle a REPLY or ERROR. Even if no caller waits for it any more, its chunks come."""
         pending = self._pending.get(header.request)
         if header.kind is FrameKind.ERROR:
             if pending is not None:
@@ -342,7 +342,7 @@ class CallServer:
         return True
 
     def connection_lost(self) -> None:
-        """Cancel the calls that nobody waits for any more."""
+        """Cancel the calls: their client no longer waits for them."""
         for task in self._tasks:
             task.cancel()
 

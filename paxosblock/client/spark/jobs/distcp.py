@@ -1,6 +1,6 @@
 """Job: copy files from any file system that fsspec knows into the cluster, in parallel.
 
-Every copy is read back and compared before anybody sees it, and appears in one step. A job that
+Every copy is read back and compared before any reader sees it, and appears in one step. A job that
 fails half way leaves only whole files; the next run with `update` copies the rest.
 """
 

@@ -37,7 +37,7 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, StorageId
 
 TURN_S: Final = 0.2
-"""Pause between two turns, each of which follows the moves under way and looks for new ones."""
+"""Pause between two turns; each follows the moves under way and looks for new ones."""
 PAGE: Final = 256
 """Blocks of a storage to look at for one move in one turn."""
 PAGES_AT_ONCE: Final = 4
@@ -99,7 +99,7 @@ class _Run:
 class _Search:
     """A search of a storage's blocks, which has reached `after`.
 
-    It has reached the end `passes` times since the last move, and begins anew after
+    It has reached the end `passes` times since the last move, and begins again after
     `rests_until_s`.
     """
 

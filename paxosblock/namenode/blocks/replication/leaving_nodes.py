@@ -99,8 +99,8 @@ class LeavingNodes:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Look anew, and report nothing older, because another node is to leave or to stay, or this
-        NameNode begins to lead.
+        """Look again, and report nothing older, because another node was asked to leave or to stay,
+        or this NameNode begins to lead.
         """
         self._seen.clear()
         self._changed.set()

@@ -60,8 +60,8 @@ NEWEST: Final = 30_000
 """Blocks with which the first walk of a term begins, two seconds of it: those that were made last,
 which the leader before had the least time to look at."""
 UNHEARD_MAX: Final = 16_384
-"""Blocks of which the walk notes that a member has not reported them. At the first start of a
-NameNode nobody has reported any; that is too many to look at with each report."""
+"""Blocks that the walk notes because a member has not reported them. At the first start of a
+NameNode no member has reported any; that is too many to look at with each report."""
 WALK_PAUSE_S: Final = 30.0
 MISSING: Final = "missing block: no replica is left that can be read"
 TOLD_WITHIN_S: Final = 10.0
@@ -222,8 +222,8 @@ class Monitor:
     def take_finished(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
         """Let a storage that is not a member, and reported the decided version, become one (K12).
 
-        This holds even if the block has enough members, of which one then leaves (K13): a Delete
-        of the current version might arrive after another NameNode made this storage a member (D7).
+        This holds even if the block has enough members; one of them then leaves (K13): a Delete of
+        the current version might arrive after another NameNode made this storage a member (D7).
         """
         self._finished[block, storage] = generation
         self._wake.set()
@@ -353,7 +353,7 @@ class Monitor:
     def _remember(self, record: BlockRecord, need: Need) -> None:
         now_s, block, generation = self._clock_s(), record.block, record.finalized_generation
         trouble = self._troubles.pop(block, None) or _Trouble(now_s, generation)
-        if trouble.generation != generation:  # nobody was asked for this version before
+        if trouble.generation != generation:  # no member was asked for this version before
             trouble.since_s, trouble.generation = now_s, generation
         self._troubles[block] = trouble
         # Members in service are being told what was decided (P5, D9): most need only a moment.
@@ -382,7 +382,7 @@ class Monitor:
         if trouble.named and not missing:
             trouble.named = False
             self._alarms.end(MISSING, block=block)
-        # In safe mode the block may be missing only because nobody has reported it yet.
+        # In safe mode the block may be missing only because no storage has reported it yet.
         if missing and not trouble.named and self._named < MISSING_NAMED and not self._holds():
             trouble.named = True
             self._named += 1
@@ -485,5 +485,5 @@ def _worth(place: StoragePlace) -> int:
 
 
 def _is_settled(record: BlockRecord) -> bool:
-    """True if the block is decided, and nobody is about to open it again (K4)."""
+    """True if the block is decided, and no writer is about to open it again (K4)."""
     return record.finalized and not record.reopening

@@ -83,8 +83,8 @@ class Need:
     gone: tuple[StorageId, ...] = ()
     """Members that do not count: lost, or asked to leave. They leave once others are enough."""
     misplaced: tuple[StorageId, ...] = ()
-    """Members of which one may give way to a storage in another place, as they are together on a
-    node, or all in one rack although there are others."""
+    """Members that are together on a node, or all in one rack although there are others: one of
+    them may give way to a storage in another place."""
     missing: bool = False
     """No readable replica is left, nor one that may come back in a moment."""
     elsewhere: tuple[StorageId, ...] = ()
@@ -154,9 +154,9 @@ def assess(
 
 
 def of_restored(need: Need, may_have: tuple[StorageId, ...]) -> Need:
-    """Return the need of a finalized block of which nobody has learned yet what became of it since
-    a backup (K14): nothing is copied or taken away. Without a sound replica it is unclear as long
-    as there are storages that `may_have` one, and only then missing."""
+    """Return the need of a finalized block when it is not learned yet what became of it since a
+    backup (K14): nothing is copied or taken away. Without a sound replica it is unclear as long as
+    there are storages that `may_have` one, and only then missing."""
     return Need(
         need.wanted,
         need.counted,

@@ -58,7 +58,7 @@ class SafeMode:
         """Take in how many of the finalized `blocks` were `reported` with enough replicas.
 
         Without blocks there is nothing to wait for. If the share falls again before the extension
-        is over, the extension begins anew.
+        is over, the extension begins again.
         """
         self._reported, self._blocks = min(reported, blocks), blocks
         if not blocks:

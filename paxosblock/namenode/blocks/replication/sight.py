@@ -63,8 +63,8 @@ class Sight:
     def _need_of_restored(self, demand: Demand, view: StorageView) -> Need:
         """Return what is known of a block of a backup, also of one that was open then.
 
-        That one is never missing: if nobody has a replica, its file was deleted since, or it was
-        empty, and went when its file was closed, of which all else is there.
+        That one is never missing: if no storage has a replica, its file was deleted since, or it
+        was empty, and went when its file was closed, and all else of that file is there.
         """
         record, replicas = demand.entry.record, self._replicas
         known = replicas.known(record.block)
