@@ -86,7 +86,7 @@ class NodeConfig(Config):
     gives them three quarters, a DataNode, which keeps a file open for each block that is written,
     half. When more come, idle ones are closed, the longest idle first. Beside them an eighth as
     many, at least 16, may have proven nothing yet (the access secret, or without one a whole
-    request): of those the oldest is closed when more come."""
+    request): the oldest of these is closed when more come."""
     max_connections_per_address: Count = 4096
     """The same for those from one address, and never more than three quarters of all."""
     request_head_timeout_s: Seconds = 10.0
@@ -132,7 +132,7 @@ class NameNodeConfig(NodeConfig):
     """Silence after which a DataNode's replicas count as lost."""
     replicate_after_s: SecondsOrZero = 30.0
     """Seconds for which a DataNode is dead before its replicas are made again elsewhere: one that
-    is back by then costs no copy. For a failed volume there is no such wait."""
+    is back by then costs no copy. There is no such wait for a failed volume."""
     copies_per_source: Count = 4
     """Replicas that one DataNode sends at a time so that others can be made from them."""
     copies_per_target: Count = 4

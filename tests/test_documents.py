@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.test_citations import DOCUMENTS, shown
+from tests.test_house_rules import STUMBLES
 
 COLUMNS = 100
 CANNOT_BREAK = re.compile(r"\||#|\s*\S*https?:\S*$")
 """Markdown has tables and headings on one line each; a URL has no place to break."""
-STUMBLES = re.compile(r"\b(?:those who|of which|anew|(?:is|are) to be)\b", re.IGNORECASE)
 REPORT = "benchmarks/report/README.md"
 """A command lists machines and figures there, one on each line."""
 

@@ -25,7 +25,7 @@ EVERYTHING = (*PACKAGE, "tests", "examples", "benchmarks")
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 900
 MADE_BY_A_COMMAND = {"paxosblock/client/blocking/sync.py"}
-"""Whoever reads one of these reads its source."""
+"""One reads the source of these."""
 
 PROTOCOL_IMPORTS = {
     "__future__",
@@ -53,6 +53,11 @@ WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "
 BARE_CLAUSE = re.compile(r"(?:What|Whether|Which|How|Who|Whom|Whose|Where|When|Why)\b[^?]*$")
 """Docstrings say "Return ...", "True if ..." or name a thing; a question is a sentence too."""
 
+STUMBLES = re.compile(r"\b(?:those who|of which|anew|(?:is|are) to be)\b", re.IGNORECASE)
+NAMES_NO_ACTOR = re.compile(r"\b(?:nobody|somebody|anybody|whoever)\b", re.IGNORECASE)
+"""The reader of a system of many processes must know which one acts: "no member", "another writer",
+"the caller"."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -76,6 +81,22 @@ class Source:
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
+
+    def prose(self) -> Iterator[tuple[int, str]]:
+        """Lines and texts of docstrings and comments, each on one line; comments on lines that
+        follow each other are one text, as a sentence goes on in them."""
+        for node in self.nodes:
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(said))):
+                    yield node.lineno, " ".join(said.split())
+        begin, end, words = 0, -1, list[str]()
+        for line, comment in self.comments():
+            if line != end + 1:
+                yield begin, " ".join(words)
+                begin, words = line, []
+            end = line
+            words += comment.lstrip("#").split()
+        yield begin, " ".join(words)
 
     def functions(self) -> Iterator[Function]:
         return (node for node in self.nodes if isinstance(node, Function))
@@ -280,6 +301,16 @@ def test_everything_public_in_the_package_says_what_it_is_for() -> None:
         if isinstance(node, Function | ast.ClassDef)
         and not node.name.startswith("_")
         and not ast.get_docstring(node)
+    ] == []
+
+
+def test_docstrings_and_comments_say_who_acts_in_plain_english() -> None:
+    assert [
+        f"{source.name}:{line} {found[0]}"
+        for source in sources(*PACKAGE)
+        for line, text in source.prose()
+        for rule in (STUMBLES, NAMES_NO_ACTOR)
+        for found in rule.finditer(text)
     ] == []
 
 

@@ -123,7 +123,7 @@ class HoldUp(enum.Enum):
 class HeldUp(msgspec.Struct, frozen=True):
     """A block that keeps a DataNode from leaving; `path` is "" if the block has no file.
 
-    Of the `wanted` replicas, `elsewhere` are on DataNodes that stay.
+    It has `elsewhere` of its `wanted` replicas on DataNodes that stay.
     """
 
     block: BlockId
@@ -136,7 +136,7 @@ class HeldUp(msgspec.Struct, frozen=True):
 class LeavingNode(msgspec.Struct, frozen=True):
     """A DataNode that is to leave.
 
-    Of the `blocks` with a replica there, `waiting` hold it up and `open_blocks` are being written.
+    It has a replica of `blocks`: `waiting` of them hold it up and `open_blocks` are being written.
     `held_up` lists some of those that wait. `others` counts the live DataNodes in service. Nothing
     is `known` until a first look after the node was asked to leave.
     """

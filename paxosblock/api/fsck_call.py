@@ -70,8 +70,9 @@ class Finding(msgspec.Struct, frozen=True):
 class Counts(msgspec.Struct):
     """The numbers of the files and blocks that were checked.
 
-    Of the finalized blocks, `size_bytes` sums the sizes, `asked_replicas` the replicas they ask
-    for, `replicas` those that count, and `lacking_replicas` those still to be made.
+    Four are sums over the finalized blocks: `size_bytes` of their sizes, `asked_replicas` of the
+    replicas they ask for, `replicas` of those that count, and `lacking_replicas` of those still to
+    be made.
     """
 
     directories: int = 0

@@ -24,9 +24,9 @@ LAST_BLOCK: Final = BlockId((1 << 64) - 1)
 class StorageReport(msgspec.Struct, frozen=True):
     """One volume: its identity and its room in bytes; `failed` is the reason if it failed.
 
-    Block files take `used_bytes`, and further ones may take `free_bytes`. Of those that are used
-    `deleted_bytes` belong to replicas that are gone and go back soon. The rest of the file system's
-    `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the Unix
+    Block files take `used_bytes`, and further ones may take `free_bytes`. The used bytes include
+    `deleted_bytes`, which belong to replicas that are gone and go back soon. The rest of the file
+    system's `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the Unix
     time at which its DataNode last finished reading all of it, 0 if it never has. `snapshot` says
     that the volume keeps one, as `datanode --upgrade` makes it.
     """

@@ -67,7 +67,7 @@ OFF = SafeModeStatus(on=False)
 class ReplicationStatus(msgspec.Struct, frozen=True):
     """Numbers of blocks.
 
-    Of the finalized ones `waiting` need another replica and have one to copy, `under_way` are being
+    `waiting` finalized blocks need another replica and have one to copy, `under_way` are being
     copied, `missing` have no readable replica left, `corrupt` have a damaged one. `short` blocks
     are being written, with fewer members than their files ask for.
     """

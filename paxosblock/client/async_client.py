@@ -358,7 +358,7 @@ class AsyncClient:
 
     def walk(self, path: AnyPath) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
-        `ls` shows it, in order of name; of a file, the file itself.
+        `ls` shows it, in order of name. If `path` is a file, yield that file.
 
         A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
 

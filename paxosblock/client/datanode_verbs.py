@@ -180,7 +180,7 @@ class _OneVote:
 
     @property
     def answered(self) -> bool:
-        """True if nothing more is to come."""
+        """True if nothing more will come."""
         return self.vote.done() and not self.vote.cancelled()
 
     def on_vote(self, header: Header) -> None:

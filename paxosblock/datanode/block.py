@@ -109,7 +109,8 @@ class Block:
         self._reading: tuple[Stored, OpenFile] | None = None
         """A file open for readers, if `files` has none open; closed with the next change."""
         self.corrupt = ""
-        """The reason why the replica is dead, or "". Of a dead one `replica` has the promise."""
+        """The reason why the replica is dead, or "". If it is dead, `replica` holds only the
+        promise."""
         self.epoch = FIRST_GENERATION  # of a dead replica whose promise is not known (D9)
         self.synced = 0
         """Chunks that are known to be on stable storage."""

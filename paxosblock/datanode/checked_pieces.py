@@ -19,7 +19,7 @@ PIECE_BYTES: Final = 16 * KIB
 WORTH_BYTES: Final = 4 * PIECE_BYTES
 """A chunk that is shorter is read whole."""
 MOST_PIECES: Final = 512 * 1024
-"""So many are remembered: of 8 GiB of chunks, in some megabytes."""
+"""So many are remembered: those of 8 GiB of chunks take some megabytes."""
 
 
 class Around(NamedTuple):

@@ -186,7 +186,7 @@ class Scrubber:
     async def _read(self, block: Block, replica: Replica, files: Stored) -> bool:
         """Compare all that is on stable storage of a replica with what was written.
 
-        Of a replica that is being written these are the synced chunks: only a control step still
+        If the replica is being written, these are the synced chunks: only a control step still
         changes them, and with them the registers or the files. Return False if one did.
 
         Raises:

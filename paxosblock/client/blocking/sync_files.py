@@ -117,9 +117,9 @@ class FileWriterBase(io.RawIOBase):
         Raises:
             FencedError: another writer took the file over; what was not flushed has an unknown
                 outcome.
-            PaxosBlockError: the cluster cannot go on for now. Of data of at most one chunk nothing
-                was taken then, as Python's own buffers expect, which write it again; of more, as
-                much as `tell` says. Nothing is lost, and a later call tries again.
+            PaxosBlockError: the cluster cannot go on for now. Data of at most one chunk was not
+                taken at all then, as Python's own buffers expect, which write it again; longer data
+                was taken as far as `tell` says. Nothing is lost, and a later call tries again.
         """
         self._check_open()
         view = memoryview(data).cast("B")

@@ -204,8 +204,8 @@ class BlockReader:
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
     def _candidates(self) -> list[BlockMember]:
-        """Return the sound members: first those without a mark against them; of these the nearest;
-        of these the one that has the least to send to this client at this moment.
+        """Return the sound members: those without a mark against them come first, then the nearer
+        ones, then those that have the least to send to this client at this moment.
 
         So requests that run side by side go to different replicas, their processors and disks; and
         those that come one after the other to the same, which has what it needs in memory.

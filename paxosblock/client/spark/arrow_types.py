@@ -86,7 +86,7 @@ def _spark_name(kind: pa.DataType) -> str:
 # -- values below a null ---------------------------------------------------------------------------
 
 # Spark leaves them null, also where the type says that they never are. Variants and geometries are
-# structs whose fields are never null. Of a null variant Spark's fields are null all the same, which
+# structs whose fields are never null. Spark's fields of a null variant are null all the same, which
 # Arrow allows and a parquet file does not.
 
 

@@ -17,7 +17,8 @@ from paxosblock.errors import ConfigError
 
 
 def make_stream_reader(schema: StructType, options: SparkOptions) -> DataSourceStreamReader:
-    """Make the reader of one query: of a file, its records; of a directory or a pattern, its files.
+    """Make the reader of one query: it reads the records of a file, or the files of a directory or
+    a pattern.
 
     Raises:
         NotFoundError: there is nothing at the path.

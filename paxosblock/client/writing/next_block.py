@@ -40,7 +40,7 @@ AHEAD_BEFORE_S: Final = 0.2
 """The writer asks for the next block this long before the present one is full, but not before a
 quarter of it was written; at the latest when it is half full."""
 AHEAD_WITHIN_S: Final = 30.0
-"""Nor are blocks made ahead for a writer that took longer for its block so far: they would wait for
+"""Blocks are not made ahead for a writer that took longer for its block so far: they would wait for
 long."""
 
 Ending = tuple[BlockWriter, FinalizeBlock]

@@ -37,7 +37,7 @@ class Stored:
 class Loaded:
     """One replica as the start found it.
 
-    `corrupt` says why it is dead, "" if it is not. Of a dead replica `replica` says only what it
+    `corrupt` says why it is dead, "" if it is not. If it is dead, `replica` says only what it
     promised; it is None if only the `epoch` of its log is known (D9).
     """
 
@@ -107,9 +107,11 @@ class Records(NamedTuple):
     """The user data of each chunk behind the even ones."""
 
     def take_payloads(self) -> list[Buffer]:
-        """Return the user data of all chunks in order; of those that are equally long, together.
+        """Return the user data of all chunks in order; chunks that are equally long come as one
+        piece.
 
-        That is moved together where it is, for new memory costs more: `whole` is of no use then.
+        Their data is moved together where it is, for new memory costs more: `whole` is of no use
+        then.
         """
         if not self.even.chunks:
             return [*self.others]

@@ -448,8 +448,8 @@ class SmallLog(OpenFile):
         return decode_index(data, segment.salt, segment.end)
 
     def made_index(self, number: int) -> Index:
-        """As `keep_index` while a start reads the log: of a segment that lost records it is made of
-        those that are left, and not written.
+        """As `keep_index` while a start reads the log: the index of a segment that lost records is
+        made of those that are left, and not written.
 
         Raises:
             CorruptionError: records are lost, and their blocks are not known.
@@ -486,7 +486,7 @@ class SmallLog(OpenFile):
     def close_removed(self) -> None:
         """Close the segments that were removed and that no caller reads any more.
 
-        Only then the system gives their room free, and that takes its time.
+        The system gives their room free only then, and that takes its time.
         """
         with self._mutex:
             idle = [segment for segment in self._removed if not segment.readers]

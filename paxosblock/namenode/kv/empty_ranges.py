@@ -95,8 +95,8 @@ class EmptyRanges:
             self._first[key[0]] = (first, key)
 
     def fill_some(self, greatest: Iterable[bytes]) -> None:
-        """Forget all gaps, as many keys are added, but those behind the last keys: of each first
-        byte the `greatest` key is here."""
+        """Forget all gaps, as many keys are added, but those behind the last keys: `greatest` has
+        the last key of each first byte."""
         self._first.clear()
         self._empty.clear()
         for key in greatest:

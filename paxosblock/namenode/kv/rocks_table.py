@@ -392,7 +392,8 @@ class RocksTable:
         return stored
 
     def _told(self, error: Exception) -> PaxosBlockError:
-        """Return an error of RocksDB as one of ours; of damage, what `on_damage` makes of it."""
+        """Return an error of RocksDB as one of ours; damage becomes what `on_damage` makes of
+        it."""
         ours = translated(self._path, error)
         return self.on_damage(ours) if isinstance(ours, CorruptionError) else ours
 

@@ -22,7 +22,7 @@ class ReplicatedMachine(StateMachine):
     def apply_entry(
         self, index: int, entry: Entry, known: Edit | None = None
     ) -> Committed | Conflict | Slices:
-        """Apply the entry at `index`, which must be the next one; of a long one, return the slices
+        """Apply the entry at `index`, which must be the next one; if it is long, return the slices
         in which `apply_in_slices` does it.
 
         `known` is its edit, if that need not be decoded.

@@ -63,7 +63,7 @@ class AppendEntries(Message, frozen=True, tag=2, gc=False):
 class AppendEntriesResponse(Message, frozen=True, tag=3, gc=False):
     """The answer to `AppendEntries`.
 
-    `last_log_index` is the last entry that is known to be the leader's and durable here; of a
+    `last_log_index` is the last entry that is known to be the leader's and durable here; in a
     refusal, `hint` says where the leader should go on. `full`: this member's disk is. `damaged`:
     its table is, and stood after that entry.
     """

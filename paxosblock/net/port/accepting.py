@@ -119,7 +119,7 @@ class Listener:
 
 
 async def open_sockets(host: str | None, port: int) -> list[socket.socket]:
-    """Return sockets that listen at each address of `host` (None: of the machine).
+    """Return sockets that listen at each address of `host` (None: each address of the machine).
 
     Raises:
         OSError: it has none, or the port is taken.

@@ -45,7 +45,7 @@ from paxosblock.net.port.handshake import (
 NONCE: Final = "Access-Nonce"
 TO: Final = "Access-To"
 PROOF: Final = "Access-Proof"
-"""Headers of an Upgrade and its answer; of proofs there is one for each secret of the node."""
+"""Headers of an Upgrade and its answer; the answer has a proof for each secret of the node."""
 TOKEN_SCHEME: Final = "Bearer "
 SECRET_BYTES: Final = 32
 """Bytes of a secret. They are random: an attacker who heard a handshake could try many phrases at

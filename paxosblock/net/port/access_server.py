@@ -31,8 +31,8 @@ def add_without_token(app: web.Application, path: str, handler: Handler) -> None
 
 def http_demand(access: Access, refusals: Refusals) -> Middleware:
     """Return the middleware by which all paths but those (`add_without_token`) demand a token, and
-    no page in a browser. By such a request a connection proves enough to get a place; by one that
-    everybody may make it proves nothing, and gives way to any other."""
+    no page in a browser. A connection proves enough by such a request to get a place; it proves
+    nothing by a request that every caller may make, and then gives way to any other."""
 
     @web.middleware
     async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:
