@@ -195,6 +195,7 @@ class Block:
         if appends and (refused := self._append(self.files, self.replica, step, frame)):
             reply(self.nack(header.generation, refused))
             return
+        # Not before the bytes are in the file: a chunk that the file refused is not accepted (D2).
         self.replica = step.replica
         if appends:
             self.changed()
@@ -202,6 +203,7 @@ class Block:
         assert isinstance(vote, Vote | Nack)
 
         def done(error: PaxosBlockError | None) -> None:
+            # A volume that failed meanwhile may have dropped the bytes: no vote may claim them.
             failed = error is not None or self.volume.failed
             reply(self.nack(vote.generation, Reason.NO_REPLICA) if failed else vote)
 
@@ -273,6 +275,7 @@ class Block:
     def _synced(self, files: Stored, generation: Generation, count: int) -> None:
         """Note what is durable in `files`: `count` chunks of the log accepted in `generation`."""
         replica, now = self.replica, self.files
+        # A recovery since may have cut the log (D4): the same count then names other chunks.
         same_log = replica is not None and replica.registers.accepted_generation == generation
         if same_log and now is files:  # not deleted and made again
             self.synced = max(self.synced, count)
@@ -287,6 +290,7 @@ class Block:
         """
         if self.replica is not None and self.corrupt:
             return self.nack(NO_GENERATION, Reason.CORRUPT)
+        # The reply is made before the wait: chunks that come meanwhile may not be durable after it.
         step = answer(self.volume.storage, self.replica, request)
         if self.replica is not None and (step.effect is not None or self.unsynced):
             await self._make_durable(self.replica)
@@ -477,6 +481,8 @@ class Block:
         self._check_follows(request, step)
         if isinstance(request, Create) and step.effect is not None:
             self.volume.check_room(reserved_bytes)
+        # The reply tells the log, so its chunks are durable first. AdoptLog brings those that it
+        # keeps to the disk itself, and DropReplica leaves none.
         if self.unsynced and not isinstance(step.effect, AdoptLog | DropReplica):
             assert self.files is not None
             self.volume.store.sync(self.files)
@@ -490,6 +496,7 @@ class Block:
         assert not dead or isinstance(effect, AdoptLog), "a dead replica promises nothing"
         files = carry_out(store, step, self.replica, self.files, draft)
         if dead:
+            # Only now that the copy is durable: until then the dead files keep the promise (D9).
             store.purge(self.id, kept=files)
         length = 0 if after is None else after.length
         self._adopt(files, after, self.synced if isinstance(effect, StoreMetadata) else length)

@@ -92,6 +92,7 @@ class GroupCommit:
         self._syncing.discard(file)
         if file in self._waiting:
             self._ready.append(file)
+        # Before the waiters are told, which takes the loop's time: the disk works meanwhile.
         self._start()
         file.release()
         for done in waiters:

@@ -365,6 +365,7 @@ class Volume:
         if not self.failed:
             self.failed = blamed(self.folder, error)
             self.over.set()
+            # Nothing more will be read: tasks that wait for it would wait for ever.
             self.all_read.set()
             _log.error("volume failed", extra=facts(folder=self.folder, reason=error))
             self.on_failure(self)
@@ -436,6 +437,7 @@ class Volume:
         self._threads.shutdown()
         with contextlib.suppress(StorageError):
             self.store.close()
+        # The lock goes last: another process may use the folder as soon as it is free.
         with contextlib.suppress(StorageError):
             self.disk.close(self._lock)
         self._closing = False
@@ -455,6 +457,7 @@ def open_volume(
         CorruptionError: its identity is damaged.
     """
     disk.make_folder(folder)
+    # Before the identity is read: another process may be about to give the empty folder one.
     lock = disk.lock(folder / LOCK)
     try:
         identity = _identify(disk, folder, node)

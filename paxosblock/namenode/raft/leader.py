@@ -453,6 +453,7 @@ class RaftLeader(AnyRole, Leader):
         successor = self._successor
         if not self.leads or successor is None:
             return
+        # With a shorter log it could lose the election, or win it and drop writes under way.
         if self.log.match_index[successor] == self.log.last_log_index:
             self.let_go(Send(successor, TimeoutNow(self._term)))
         self.loop.call_later(self._options.heartbeat_s, self._try_hand_over)

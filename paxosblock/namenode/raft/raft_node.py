@@ -481,6 +481,7 @@ class RaftNode(Node):
         """Continue the log and the applying after entry `index`, up to which the table goes."""
         self.log.commit_index = max(self.log.commit_index, index)
         if self.log.term_at(index) == term:
+            # The entries after it continue the table, and may have been acknowledged: keep them.
             self.log.compact(index, index + 1)
         elif index > self.log.base_index:
             self.log.reset(index, term)

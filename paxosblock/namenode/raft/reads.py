@@ -101,6 +101,8 @@ class LeaderReads:
         self._begins = False
         leader = self._leader
         if leader.leads and self._waiting and self._round is None and leader.may_read:
+            # Later reads wait for the next round: a member may have confirmed this one, then voted
+            # for another leader, which has answered a write by the time they come.
             reads, self._waiting = self._waiting, []
             self._number += 1
             self._round = _Round(self._number, leader.log.commit_index, reads, set())

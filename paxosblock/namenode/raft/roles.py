@@ -216,6 +216,7 @@ class RaftFollower(Elector, Follower):
         elif before is None:
             Follower.on_receive_request_vote(self, asked)
             if self.storage.voted_for == candidate:
+                # Pre-votes that are on their way must not make it stand against this candidate.
                 self._supporters = None
                 self.election_timer.reset()
         else:
@@ -235,6 +236,7 @@ class RaftFollower(Elector, Follower):
             return
         self._store(said.prev_log_index + 1, said.entries)
         last = said.prev_log_index + len(said.entries)
+        # Entries behind `last` may be left from an older term, and not be those that are committed.
         self.state.commit(min(said.commit_index, last))
         self.reads.commit_known()
         # What is acknowledged is durable: entries that came are, by the time the answer leaves;
@@ -280,6 +282,7 @@ class RaftFollower(Elector, Follower):
         """Append the entries that are missing; cut only at one with another term (L1-L3)."""
         for index, entry in enumerate(entries, first):
             here = self.log.term_at(index)
+            # An old message may end here: cutting the rest could drop acknowledged entries (L1, L2).
             if index <= self.log.base_index or here == entry.term:
                 continue
             if here is not None:

@@ -102,6 +102,7 @@ class VoteFile:
                     raise
             else:
                 break
+        # Only now: in memory a vote ahead of the disk could be answered, and a crash forgets it.
         self.vote = vote
 
 

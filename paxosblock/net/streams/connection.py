@@ -118,6 +118,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         """
         if self._transport is not None and self._error is None:
             self.sent_bytes += sum(map(len, buffers))
+            # Those of `send_soon` were sent before, and the peer takes frames in order.
             if self._unsent:
                 self._flush()
             if WRITELINES_PAUSES:
@@ -217,6 +218,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def _shut(self, error: PaxosBlockError) -> None:
         self._error = error
         if self._transport is not None:
+            # The transport sends what it has before it closes; it has no frames of `send_soon` yet.
             self._flush()
             self._transport.close()
 
@@ -246,6 +248,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._transport = None
+        # Wake `drain`, which then raises: no `resume_writing` comes any more.
         self._writable.set()
         self._closed.set()
         if self._on_lost is not None:
@@ -273,6 +276,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def discard_payload(self) -> None:
         """Release the buffer from `payload_buffer` at once; the rest of the payload is dropped."""
         if self._sink is not None:
+            # The rest still comes, and must be taken in: the next header is found behind it.
             self._sink = memoryview(bytearray(len(self._sink)))
 
     def _deliver(self) -> None:
