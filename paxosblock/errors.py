@@ -152,7 +152,7 @@ class InvalidRequestError(PaxosBlockError, ValueError):
 
 
 class AccessDeniedError(PaxosBlockError, PermissionError):
-    """The node serves those only who know the cluster's access secret, or does not know ours."""
+    """The node serves only callers that know the cluster's access secret, or does not know ours."""
 
     outcome = Outcome.NEVER
     http_status = 403

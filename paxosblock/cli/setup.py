@@ -44,9 +44,9 @@ def secret(invocation: Invocation, *, file: Path) -> None:
       $ paxosblock setup secret /etc/paxosblock/access
       $ export PAXOSBLOCK_ACCESS_FILE=/etc/paxosblock/access
 
-    The nodes of the cluster, and all who call them, need the same file: copy it to each machine.
-    A FILE that is there stays as it is. To change the secret of a cluster, write a new one to
-    another file, and add its line to the old one (docs/operations.md).
+    The nodes of the cluster, and all programs that call them, need the same file: copy it to each
+    machine. A FILE that is there stays as it is. To change the secret of a cluster, write a new one
+    to another file, and add its line to the old one (docs/operations.md).
     """
     try:
         make_secret(file)

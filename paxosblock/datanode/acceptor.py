@@ -51,7 +51,7 @@ class Acceptor:
     """Every block of this node; it passes on to a `ReplicaListener` what they say.
 
     Most blocks are finalized and at rest. For those it only remembers the volume, and makes the
-    `Block` when a caller asks for it. All who hold it share that one, and it goes with the last of
+    `Block` when a caller asks for it. All callers share that one, and it goes with the last of
     them: so there is at most one at any time. After a start some are not even read (`ready`).
     """
 
@@ -212,6 +212,7 @@ class Acceptor:
     ) -> None:
         """D2: `Block.vote` for the chunk in `frame`; without its block there is no vote."""
         if self.is_unread(header.block):  # finalized, so that a refusal comes late
+            # A copy, as the connection reads the next frame into the same buffer.
             late = asyncio.create_task(self._write_late(header, bytes(frame), reply))
             self._late.add(late)
             late.add_done_callback(self._late.discard)

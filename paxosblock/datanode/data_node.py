@@ -301,8 +301,8 @@ class DataNode:
         return FoundChunk(index, log.start_of(index), log.size_bytes)
 
     async def process(self, _: AskProcess) -> Process:
-        """`PROCESS`: who answers here, for a NameNode that another process of this name asks for
-        its place."""
+        """`PROCESS`: tell a NameNode which process answers here, when another process of this name
+        asks it for its place."""
         return Process(self.name, self._reporter.incarnation)
 
     def new_stream(self) -> ServedStream:

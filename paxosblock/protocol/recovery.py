@@ -236,7 +236,7 @@ def _answered(proposer: Proposer) -> tuple[StorageId, ...]:
 
 def _learned(proposer: Proposer) -> Proposer:
     """P2, P3 for a LEARN: the log of the highest accepted generation, which begins an epoch at all
-    that have accepted it. Only of these is it known that their logs agree; others keep nothing.
+    that have accepted it. Only their logs are known to agree; others keep nothing.
     """
     best = best_vote(proposer.replies)
     found, highest = best.registers, best.registers.accepted_generation

@@ -91,8 +91,9 @@ class RunningClock:
     def allowance_s(self) -> float:
         """Return the seconds by which others may be late because the machine is busy.
 
-        It is what our own ticks tell: who gets no processor for a while hears late of others, and
-        those on the same machine, or one like it, are late as well. What is slow is not dead.
+        It is what our own ticks tell: a process that gets no processor for a while hears late of
+        others, and those on the same machine, or one like it, are late as well. What is slow is not
+        dead.
         """
         return LATE_TURNS * self._late_s
 

@@ -210,8 +210,8 @@ class DataConnections:
             return connection
         if self._closed:
             raise UnavailableError("the client is closed")
-        # All who ask meanwhile share one try, and its failure: a queue of tries at a node that
-        # hangs would keep the last one waiting for all of them.
+        # All callers that ask meanwhile share one try, and its failure: a queue of tries at a node
+        # that hangs would keep the last one waiting for all of them.
         trying = self._connecting.get(address)
         if trying is None:
             trying = asyncio.create_task(self._connect(address))

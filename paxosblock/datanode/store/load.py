@@ -2,7 +2,7 @@
 
 Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
 marked weak on disk before any node can ask it. Damage does not raise here: a replica that cannot be
-believed is dead, and says so to everyone who asks.
+believed is dead, and says so to every caller.
 """
 
 from __future__ import annotations

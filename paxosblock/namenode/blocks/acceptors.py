@@ -109,7 +109,7 @@ class RpcAcceptors:
         return await self._call(question.storage, FIND_CHUNK, question, self._timeout_s)
 
     async def process_at(self, address: str) -> str:
-        """Ask who answers there."""
+        """Ask which process answers there."""
         question = AskProcess()
         try:
             found = await self._client.call(

@@ -77,7 +77,7 @@ class Learner:
         self._timeout_s = timeout_s
         self._clock_s = clock_s
         self._heard: dict[BlockId, Generation] = {}
-        """The highest promise that was told by who refused."""
+        """The highest promise that storages told when they refused."""
         self._misfits: dict[BlockId, frozenset[StorageId]] = {}
         """Blocks that no longer fit into their files, with the storages that were asked."""
         self.left = 0

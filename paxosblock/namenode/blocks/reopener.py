@@ -250,7 +250,8 @@ class Reopener:
         self._history.opened_again(record.block, record.writer_generation, detail)
 
     async def give_up(self, allocated: BlockRecord) -> None:
-        """Give the APPEND up (K9) unless it has ended, and finalize again who accepted it (P5).
+        """Give the APPEND up (K9) unless it has ended, and finalize again the members that accepted
+        it (P5).
 
         If this fails, the next AddBlock or the close of the file gives the APPEND up, and so does
         the next leader.

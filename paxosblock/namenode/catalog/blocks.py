@@ -400,7 +400,8 @@ def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
 
 
 def _check_opened_by(inode: FileInode, request: AppendFile) -> None:
-    """Raise the error for whom an open file is not, unless it is who opened it: that is a copy."""
+    """Raise the error for a request to append to an open file, unless the file's writer sent it:
+    that is a copy of the request that opened the file."""
     if inode.writer == RECOVERY_WRITER:
         raise NotReadyError(f"{paths.shown(request.path)}: is being recovered", path=request.path)
     if inode.writer != request.writer:

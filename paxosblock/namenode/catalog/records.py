@@ -41,11 +41,11 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
 class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     """A file. Its blocks are keys of their own.
 
-    `writer` may add blocks while the file is `open`; once it is closed, `writer` is who closed it,
-    so that a repeated close is recognised. `length` (bytes) is that of the last close; the blocks
-    that `writer` has added or opened again since are at the places from `appended_from` on.
-    `truncations` counts how often bytes were cut off. `reserved` is the block that was made ahead
-    (`reserving.py`).
+    `writer` may add blocks while the file is `open`; once it is closed, `writer` is the one that
+    closed it, so that a repeated close is recognised. `length` (bytes) is that of the last close;
+    the blocks that `writer` has added or opened again since are at the places from `appended_from`
+    on. `truncations` counts how often bytes were cut off. `reserved` is the block that was made
+    ahead (`reserving.py`).
     """
 
     number: int

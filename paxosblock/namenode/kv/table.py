@@ -172,7 +172,7 @@ class Receiver(Protocol):
         Raises:
             ConfigError, CorruptionError: a later version wrote it, or it is not whole, or damaged.
             NoSpaceError, StorageError: the disk refuses.
-            UnavailableError: who read it did not come to the end.
+            UnavailableError: the process that read it did not come to the end.
         """
 
     def install(self) -> Table:

@@ -94,7 +94,7 @@ class HardState(FileStorage):
 
     @property
     def voted_for(self) -> str | None:
-        """Return whom this member voted for in its term."""
+        """Return the candidate that this member voted for in its term; None if it did not vote."""
         return self._votes.vote.candidate
 
     def update(self, kwargs: Mapping[str, int | str | None]) -> None:

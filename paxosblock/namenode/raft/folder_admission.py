@@ -82,7 +82,7 @@ class Born:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The newborn asks again; `why` names whom it waits for."""
+    """The newborn asks again; `why` names the members it waits for."""
 
     why: str
 

@@ -275,6 +275,7 @@ def make_member(
     write_lines(disk, folder / LINEAGE, [lineage.name, *([_BORN] if lineage.born else [])])
     write_members(disk, folder, members)
     VoteFile(disk, folder).write(vote)
+    # After the vote: a crash between would lose the token by which the others know this folder.
     if NEWBORN in disk.names(folder):
         disk.remove(folder / NEWBORN)
 

@@ -76,7 +76,8 @@ def plant(
     Raises:
         CorruptionError: the checkpoint is damaged.
         NoSpaceError, StorageError: the disk refuses; the folder is not a member's.
-        UnavailableError: who read the checkpoint was ended; the folder is not a member's.
+        UnavailableError: the process that read the checkpoint was ended; the folder is not a
+            member's.
     """
     receiver.check()
     table = receiver.install()

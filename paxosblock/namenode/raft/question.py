@@ -55,7 +55,7 @@ class Question:
         given.
 
         Raises:
-            AccessDeniedError: another member was meant, or nothing proves who asks.
+            AccessDeniedError: another member was meant, or nothing proves which member asks.
         """
         asked = cls.read(purpose, headers)
         known = asked is not None and (callers is None or asked.caller in callers)

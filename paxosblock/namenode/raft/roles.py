@@ -282,7 +282,7 @@ class RaftFollower(Elector, Follower):
         """Append the entries that are missing; cut only at one with another term (L1-L3)."""
         for index, entry in enumerate(entries, first):
             here = self.log.term_at(index)
-            # An old message may end here: cutting the rest could drop acknowledged entries (L1, L2).
+            # An old message may end here: cutting the rest could drop acknowledged entries (L2).
             if index <= self.log.base_index or here == entry.term:
                 continue
             if here is not None:

@@ -176,6 +176,7 @@ class Incoming:
         transfer = said.term, said.number
         if transfer < self._transfer or not self._node.free_for_table:
             return
+        # Pieces of two transfers are of two checkpoints: together they would make no table.
         if transfer != self._transfer:
             self._transfer, self._stored = transfer, 0
         if said.offset == self._stored:
@@ -220,6 +221,7 @@ class Incoming:
         index = await self._check(receiver)
         if self._node.role is None:
             return
+        # The log may have brought this member further meanwhile, and a table must not go back.
         if index > self._node.machine.revision:
             self._receiver, self._stored = None, 0
             await self._node.install(receiver)

@@ -118,6 +118,7 @@ class CallLink(asyncio.Protocol):
         due_s = due_s or now_s + question.timeout_s
         self._pending[number] = _PendingCall(question, answer, now_s, due_s)
         self._used_s = now_s
+        # No number comes twice on a connection: the next call takes another one.
         self._leaving = number == NUMBER_MAX
         self._timer.set_by(due_s)
         if not self._unsent:
@@ -162,6 +163,7 @@ class CallLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._leaving = True
         self._transport = None
+        # Not UnavailableError: the node may have done what it was asked, and lost only the answer.
         self._fail(OutcomeUnknownError, f"connection lost: {exc or f'closed by {self._ended_by}'}")
         self._timer.cancel()
         self._closed.set()
@@ -201,6 +203,7 @@ class CallLink(asyncio.Protocol):
         """Handle the end of a connection: the node takes no calls after the number in `frame`."""
         self._leaving = True
         why = decode_error(frame.payload)
+        # The node began none of these, so they may be sent again; the others are still answered.
         for number in [number for number in self._pending if number > frame.number]:
             pending = self._pending.pop(number)
             if not pending.answer.done():
