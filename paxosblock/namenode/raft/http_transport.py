@@ -339,4 +339,6 @@ class _PeerLink:
 def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # A machine that lost power sends no end of the connection: by default Linux would send the
+        # same bytes to it again for a quarter of an hour (tcp_retries2) before it gave up.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
