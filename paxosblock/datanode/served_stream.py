@@ -184,7 +184,7 @@ class ServedStream:
                 wait_ms = min(request.wait_ms, MAX_WATCH_MS)
                 return await self._reader.watch(replace(request, wait_ms=wait_ms))
             case ReadBytes():
-                # One long reply at a time: side by side they could fill the memory for a slow reader.
+                # One long reply at a time: several could fill the memory for a slow reader.
                 async with self._bulk:
                     await self._drained()
                     return await self._reader.read_bytes(request)
