@@ -119,10 +119,12 @@ def test_a_block_that_was_placed_before_a_heartbeat_gives_back_nothing(
     assert seen(datanodes) == {S1: (1000, 0), S2: (1000, 0)}
 
 
-def test_a_failed_storage_is_not_live_for_readers(datanodes: DataNodes) -> None:
+def test_a_failed_storage_is_neither_live_for_readers_nor_reachable(datanodes: DataNodes) -> None:
     datanodes.heartbeat(heartbeat(report(S1, failed="read-only file system"), report(S2)), 1)
     assert not datanodes.member(S1, 1).live
+    assert not datanodes.is_reachable(S1, 1)
     assert datanodes.member(S2, 1).live
+    assert datanodes.is_reachable(S2, 1)
 
 
 def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(

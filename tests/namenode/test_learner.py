@@ -190,6 +190,21 @@ async def test_in_safe_mode_a_block_waits_for_all_members_that_the_backup_names(
     assert set(learned.members) == set(record.members) - {absent}
 
 
+async def test_a_member_whose_volume_has_failed_is_waited_for_as_one_that_is_absent(
+    cluster: Cluster,
+) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    failed = record.members[2]
+    await cluster.restore()
+    cluster.network.reach[failed].alive = False
+    await cluster.scene.beat(failed, failed="no disk")
+    assert (await cluster.learned(record.block)).restored
+    await cluster.leave_safe_mode()
+    learned = await cluster.learned(record.block)
+    assert set(learned.members) == set(record.members) - {failed}
+
+
 async def test_it_is_shown_how_many_blocks_are_still_to_be_learned(cluster: Cluster) -> None:
     record, other = await cluster.file(), await cluster.file(path="/g")
     cluster.back_up()

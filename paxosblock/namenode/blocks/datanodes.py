@@ -271,9 +271,12 @@ class DataNodes:
         return report.used_bytes / max(1, report.used_bytes + report.free_bytes)
 
     def is_reachable(self, storage: StorageId, now_s: float) -> bool:
-        """True if there is hope that a message to this storage arrives."""
+        """True if there is hope that a message to this storage is answered: its volume works, as
+        far as its DataNode said, which is not dead."""
         home = self.home(storage)
-        return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
+        if home is None or home.storages[storage].failed:
+            return False
+        return self.liveness(home, now_s) is not Liveness.DEAD
 
     def lives(self, storage: StorageId, now_s: float) -> bool:
         """True if this storage's DataNode was heard just now, and its volume works."""
