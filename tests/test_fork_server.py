@@ -20,8 +20,8 @@ from tests.waiting import wait_until
 
 SAYS = """
 import json, os, sys
-from paxosblock.base.jitter import I
-who = [os.getpid(), os.getppid(), os.getsid(0), I.random()]
+from paxosblock.base.jitter import JITTER
+who = [os.getpid(), os.getppid(), os.getsid(0), JITTER.random()]
 print(json.dumps([__name__, sys.argv[1:], os.getcwd(), os.environ.get("SAID"), *who]))
 sys.exit(int(sys.argv[1]))
 """
