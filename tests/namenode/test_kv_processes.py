@@ -22,7 +22,7 @@ from pathlib import Path
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Edit
-from paxosblock.namenode.kv.folder import Limits
+from paxosblock.namenode.kv.folder import FolderLimits
 
 async def client(store, name):
     number = 0
@@ -35,7 +35,7 @@ async def client(store, name):
 async def main(folder, file_bytes_max):
     if file_bytes_max:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
-    store = SingleMemberStore(Path(folder), limits=Limits(20_000, 60_000))
+    store = SingleMemberStore(Path(folder), limits=FolderLimits(20_000, 60_000))
     try:
         await store.start()
         await asyncio.gather(*(client(store, name) for name in range(8)))

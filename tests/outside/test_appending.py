@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock import Client
+from paxosblock import Client, WriteOptions
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec import PaxosBlockFileSystem, append_mode
 from paxosblock.client.writing.file_writer import AsyncFileWriter
@@ -137,14 +137,14 @@ def test_a_file_says_what_becomes_of_a_block_that_loses_a_datanode(
     asked, call = [], getattr(AsyncClient, name)
 
     async def noted(client: AsyncClient, *args: Any, **how: Any) -> AsyncFileWriter:
-        asked.append([how[each] for each in POLICY])
+        asked.append(how["options"])
         out: AsyncFileWriter = await call(client, *args, **how)
         return out
 
     monkeypatch.setattr(AsyncClient, name, noted)
     with fs.open(path, mode, **POLICY) as out:
         out.write(b"new\n")
-    assert asked == [list(POLICY.values())]
+    assert asked == [WriteOptions(**POLICY)]
     with pytest.raises(InvalidRequestError, match="'maybe'"):
         fs.open(path, mode, on_failure="maybe")
 

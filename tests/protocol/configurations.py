@@ -675,7 +675,7 @@ LARGE: dict[str, tuple[Config, int]] = {
     ),
     "two-appenders-given-up": (
         Config(
-            "two APPENDs, of which one is given up at every step (K9)",
+            "two APPENDs, one of them given up at every step (K9)",
             chunks=1,
             budget=Budget(appends=2, truncates=1),
             must_fire=("K4", "K7", "K9", "P6"),

@@ -117,7 +117,7 @@ SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.followers_cut_without_a_conflict: 7,
     faults.followers_claim_their_whole_log: 9,
     faults.followers_do_not_compare_terms: 3,
-    faults.followers_commit_what_the_leader_did_not_send: 4,
+    faults.followers_commit_what_the_leader_did_not_send: 6,
     faults.checksums_are_not_checked: 41,
     faults.votes_only_in_memory: 0,
     faults.votes_are_counted_instead_of_voters: 15,
