@@ -233,25 +233,28 @@ def _mended(
     Only one head is possible: heads whose checksums are right differ in six bits or more (CRC32C,
     below 5,244 bits). Bytes that were no head of this segment have another salt.
     """
-    head = bytearray(data[offset : offset + RECORD_BYTES])
-    for bit in range(8 * len(head)):
-        head[bit // 8] ^= 1 << bit % 8
-        found = _head(bytes(head), 0, salt)
+    for head in _flipped(data[offset : offset + RECORD_BYTES]):
+        found = _head(head, 0, salt)
         if found is not None:
             return found
-        head[bit // 8] ^= 1 << bit % 8
     return None
 
 
 def _mended_payload(payload: memoryview | None, crc: int) -> memoryview | None:
     """Return a short payload as it was before one bit of it flipped; None if more is damaged."""
-    data = bytearray(payload or b"")
-    for bit in range(8 * len(data)):
-        data[bit // 8] ^= 1 << bit % 8
+    for data in _flipped(payload or b""):
         if crc32c(data) == crc:
-            return memoryview(bytes(data))
-        data[bit // 8] ^= 1 << bit % 8
+            return memoryview(data)
     return None
+
+
+def _flipped(data: bytes | memoryview) -> Iterator[bytes]:
+    """Yield `data` with one bit flipped, each bit in turn."""
+    changed = bytearray(data)
+    for bit in range(8 * len(changed)):
+        changed[bit // 8] ^= 1 << bit % 8
+        yield bytes(changed)
+        changed[bit // 8] ^= 1 << bit % 8
 
 
 def _next_head(data: bytes, bad: int, salt: bytes) -> int:
