@@ -44,7 +44,7 @@ def ended(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Com
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
     )
 
 

@@ -33,7 +33,7 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=250,
         )
 
 

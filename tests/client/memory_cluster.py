@@ -542,7 +542,7 @@ async def memory_cluster(
     """A running cluster and a client of it; `settings` are fields of `ClientConfig`."""
     cluster = MemoryCluster(count)
     await cluster.start()
-    config = replace(ClientConfig(retry_for_s=5.0, vote_timeout_s=5.0), **settings)
+    config = replace(ClientConfig(retry_for_s=30.0, vote_timeout_s=30.0), **settings)
     client = AsyncClient([cluster.address], config)
     try:
         yield cluster, client

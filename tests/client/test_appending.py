@@ -72,7 +72,7 @@ async def test_when_the_answer_is_lost_the_writer_asks_again_for_the_same_block(
     served: Served,
 ) -> None:
     cluster, fs = served
-    out = await fs.append("/log")
+    out = await fs.within(1.0).append("/log")
     await out.write(b"one ")
     cluster.answers_lost.add("reopen_block")
     with pytest.raises(OutcomeUnknownError):

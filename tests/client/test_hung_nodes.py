@@ -238,6 +238,7 @@ async def test_a_call_that_is_cancelled_while_a_block_begins_leaves_nobody_who_l
         writing.cancel()
         await asyncio.wait([writing])
         assert [len(stream._listeners) for stream in streams] == [0, 0, 0]
+        await cluster.nodes[2].kill()
         await out.abort()
 
 

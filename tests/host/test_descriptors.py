@@ -13,6 +13,6 @@ def test_when_no_descriptor_is_left(repository: Path) -> None:
     """Tests that ran before in this process hold descriptors, high ones too, and give some back."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
     done = subprocess.run(
-        command, cwd=repository, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=repository, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
