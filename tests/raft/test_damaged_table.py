@@ -24,7 +24,7 @@ from paxosblock.namenode.raft.raft_messages import (
     TimeoutNow,
 )
 from tests.memory_table import MemoryReceiver, MemoryTable, open_memory
-from tests.raft.rig import ELECTION_S, Rig, entry, rig, stream_after
+from tests.raft.rig import ELECTION_S, Rig, entry, put, rig, stream_after
 
 DAMAGED = "the map of NameNode n0:1 is damaged"
 
@@ -185,9 +185,17 @@ def asked_for_table(member: Rig, standing: int) -> AppendEntriesResponse:
     return AppendEntriesResponse(member.term, True, 1, 1 << 20, standing, damaged=standing)
 
 
-def test_a_member_alone_whose_table_is_damaged_stops_because_nobody_else_has_it() -> None:
+def test_a_member_alone_whose_table_is_damaged_serves_the_rest_as_nobody_else_has_it() -> None:
+    said = "a block fails its checksum"
     with rig(1, tables=Tables(open_rotten, MemoryReceiver)) as member:
-        member.may_stop = True
         member.run()
-        read_damage(member)
-        assert DAMAGED in str(member.store.failure())
+        with pytest.raises(CorruptionError, match=said):
+            member.store.view().get(b"rotten")
+        assert said in str(member.store.impaired())
+        assert member.store.failure() is None
+        member.wait(member.store.commit(put(b"other")))
+        assert member.wait(member.store.barrier()).get(b"other").exists
+        member.may_stop = True
+        with pytest.raises(OutcomeUnknownError, match=rf"{said}; whether .* after a restart"):
+            member.wait(member.store.commit(Edit((Expect(b"rotten", 0),))))
+        assert said in str(member.store.failure())

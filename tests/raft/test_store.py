@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,26 +19,18 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Expect, KeyValueStore
-from paxosblock.namenode.raft.http_transport import HttpTransport
+from paxosblock.namenode.raft.entry import RECORD_BYTES
 from paxosblock.namenode.raft.member_folder import Limits
-from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.raft_messages import TimeoutNow
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.faults import HELD, Fault
 from tests.disks.simulated import Burns, SimulatedDisk
-from tests.memory_table import MEMORY
+from tests.raft.alone import alone, opened
+from tests.raft.members import node_of
 from tests.raft.rig import OPTIONS, Rig, Wire, entry, put, rig
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/member")
-
-
-def alone_on(disk: SimulatedDisk, options: Options) -> ReplicatedStore:
-    """A cluster of one member, with its map in memory."""
-    transport = HttpTransport("a:1", ["a:1"], bytes(16))
-    return ReplicatedStore(
-        FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk, tables=MEMORY
-    )
 
 
 def lead_alone(member: Rig) -> None:
@@ -49,11 +39,7 @@ def lead_alone(member: Rig) -> None:
 
 
 async def test_a_member_alone_is_a_store_on_a_real_disk(tmp_path: Path) -> None:
-    def new() -> ReplicatedStore:
-        transport = HttpTransport("a:1", ["a:1"], bytes(16))
-        return ReplicatedStore(tmp_path, "a:1", ["a:1"], transport)
-
-    store: KeyValueStore = new()
+    store: KeyValueStore = alone(tmp_path)
     await store.start()
     await store.wait_leadership()
     assert store.leader() == "a:1"
@@ -66,11 +52,11 @@ async def test_a_member_alone_is_a_store_on_a_real_disk(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="is not open"):
         await store.commit(put(b"late"))
 
-    again = new()
+    again = alone(tmp_path)
     await again.start()
     await wait_until_async(again.is_leader)
     assert (await again.barrier()).get(b"k").value == b"1"
-    second = ReplicatedStore(tmp_path, "a:1", ["a:1"], HttpTransport("a:1", ["a:1"], bytes(16)))
+    second = alone(tmp_path)
     with pytest.raises(ConfigError, match="in use by another process"):
         await second.start()
     await second.close()
@@ -188,7 +174,7 @@ def test_who_waits_for_the_end_of_a_lead_is_told() -> None:
 async def test_writes_and_reads_go_on_during_a_flush() -> None:
     disk = SimulatedDisk()
     disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
-    store = alone_on(disk, Options(limits=Limits(flush_bytes=1)))
+    store = alone(FOLDER, disk, Limits(flush_bytes=1))
     await store.start()
     await store.wait_leadership()
     await store.commit(put(b"first"))
@@ -203,74 +189,80 @@ async def test_writes_and_reads_go_on_during_a_flush() -> None:
     assert len(numbers(disk.names(FOLDER), "snapshot")) >= 1
 
 
-@asynccontextmanager
-async def alone(folder: Path, limits: Limits) -> AsyncIterator[ReplicatedStore]:
-    """A member that is a cluster by itself, and leads."""
-    transport = HttpTransport("a:1", ["a:1"], bytes(16))
-    store = ReplicatedStore(folder, "a:1", ["a:1"], transport, options=Options(limits=limits))
-    await store.start()
-    await store.wait_leadership()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
     tmp_path: Path,
 ) -> None:
     """None of them writes as much as a flush waits for."""
     limits = Limits(segment_bytes=400, flush_bytes=1000)
     for number in range(40):
-        async with alone(tmp_path, limits) as store:
+        async with opened(tmp_path, limits=limits) as store:
             for _ in range(5):
                 await store.commit(put(b"k", b"%0100d" % number))
         written = sum(file.stat().st_size for file in tmp_path.glob("journal-*"))
         assert written < 4 * limits.flush_bytes
 
 
-async def test_what_a_flush_covers_is_dropped_from_memory_in_slices() -> None:
-    disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
-    limits = Limits(flush_bytes=1, trailing_entries=0)
-    store = alone_on(disk, Options(limits=limits, forget_entries_max=3))
-    await store.start()
-    await store.wait_leadership()
-    for number in range(50):  # while the first flush waits; the next one covers them
-        await store.commit(put(b"%d" % number))
-    node = store._node
-    assert node is not None
-    bases = [node.log.base_index]
+def test_what_a_flush_covers_is_dropped_from_memory_in_slices() -> None:
+    limits = Limits(flush_bytes=50 * RECORD_BYTES, trailing_entries=0)
+    with rig(options=replace(OPTIONS, limits=limits, forget_entries_max=3)) as member:
+        log, bases = member.node.log, [0]
 
-    async def watch_every_turn() -> None:
-        while bases[-1] < 50:
-            await asyncio.sleep(0)
-            bases.append(node.log.base_index)
+        async def watch_every_turn() -> None:
+            while bases[-1] < 50:
+                await asyncio.sleep(0)
+                bases.append(log.base_index)
 
-    watching = asyncio.create_task(watch_every_turn())
-    disk.mend()
-    await wait_until_async(lambda: store.status().snapshot_index > 0)
-    await store.commit(put(b"last"))
-    await watching
-    assert max(after - before for before, after in pairwise(bases)) <= 3
-    await store.close()
+        watching = member.begin(watch_every_turn())
+        member.append([entry(1)] * 50, commit=50)
+        member.wait(_finished(watching))
+        assert max(after - before for before, after in pairwise(bases)) == 3
 
 
-async def test_the_entries_that_stay_in_memory_after_a_flush_are_few_if_they_are_long() -> None:
+def test_the_entries_that_stay_in_memory_after_a_flush_are_few_if_they_are_long() -> None:
     """Ten thousand edits of a MiB each would be all of the machine's memory."""
-    limits = Limits(flush_bytes=1, trailing_entries=1000, trailing_bytes=5000)
-    store = alone_on(SimulatedDisk(), Options(limits=limits))
-    await store.start()
-    await store.wait_leadership()
-    for number in range(20):
-        await store.commit(put(b"%d" % number, bytes(1000)))
-    node = store._node
-    assert node is not None
-    log = node.log
-    await wait_until_async(lambda: node.free_for_table)
-    await store.commit(put(b"last", bytes(1000)))  # begins a flush that covers all of them
-    await wait_until_async(lambda: 0 < log.last_log_index - log.base_index < 6)
-    await store.close()
+    limits = Limits(flush_bytes=20_000, trailing_entries=1000, trailing_bytes=5000)
+    with rig(options=replace(OPTIONS, limits=limits)) as member:
+        member.append([entry(1, bytes(1000))] * 20, commit=20)
+        assert member.store.status().snapshot_index == 20
+        assert 0 < member.node.log.last_log_index - member.node.log.base_index < 6
+
+
+async def test_a_member_alone_keeps_no_entry_in_memory_and_all_on_the_disk_until_a_flush() -> None:
+    disk = SimulatedDisk()
+    async with opened(FOLDER, disk, Limits(segment_bytes=400, flush_bytes=5000)) as store:
+        log = node_of(store).log
+        for number in range(30):
+            await store.commit(put(b"%d" % number, bytes(50)))
+            assert log.base_index == log.last_log_index
+        kept = numbers(disk.names(FOLDER), "journal")
+        assert (kept[0], len(kept) > 3) == (1, True)
+        for number in range(30, 90):
+            await store.commit(put(b"%d" % number, bytes(50)))
+        await wait_until_async(lambda: numbers(disk.names(FOLDER), "journal")[0] > 1)
+        flushed = store.status().snapshot_index
+        following = min(each for each in numbers(disk.names(FOLDER), "journal"))
+        assert following <= flushed + 1, "no record is removed that the flush does not cover"
+    async with opened(FOLDER, disk) as store:
+        assert len(list(store.view().scan(b"", b""))) == 90
+
+
+def test_a_member_alone_applies_its_log_before_it_has_started() -> None:
+    """Nobody else can be elected, so each entry that it has on the disk is committed."""
+    with rig(1) as member:
+        lead_alone(member)
+        for number in range(200):
+            member.commit(b"%03d" % number)
+        member.run()
+        member.crash()
+        assert len(list(member.store.view().scan(b"", b""))) == 200
+        assert member.store.status().applied_index == 201
+
+
+async def test_a_member_alone_that_is_idle_does_nothing() -> None:
+    async with opened(FOLDER, SimulatedDisk()) as store:
+        await store.commit(put(b"k"))
+        loop = asyncio.get_running_loop()
+        assert not [each for each in loop._scheduled if not each.cancelled()]  # type: ignore[attr-defined]  # what an idle NameNode would be woken for
 
 
 @pytest.mark.parametrize(("entries", "turns"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])])

@@ -132,9 +132,10 @@ class MemberLog(RaftLog, Log):
         *,
         lend: Callable[[int], bool],
         commit_index: int,
+        alone: bool,
     ) -> None:
         """Begin with the table's `commit_index`: all that the table holds is committed."""
-        RaftLog.__init__(self, tail, journal, executor, kernel, lend)
+        RaftLog.__init__(self, tail, journal, executor, kernel, lend, alone=alone)
         self.commit_index = commit_index
         self.next_index: dict[str, int] = {}
         self.match_index: dict[str, int] = {}

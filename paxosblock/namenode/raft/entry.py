@@ -57,6 +57,15 @@ def encode_base(index: int, term: int) -> bytes:
     return _RECORD.pack(_BASE, index, term)
 
 
+def place_of(data: memoryview) -> tuple[int, int] | None:
+    """Return index and term of the entry in a record, without reading it; None for a base, and for
+    what is no record."""
+    if len(data) < _RECORD.size or data[0] == _BASE:
+        return None
+    _, index, term = _RECORD.unpack_from(data)
+    return index, term
+
+
 def decode_record(data: memoryview) -> Record:
     """Read a record.
 

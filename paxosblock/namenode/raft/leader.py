@@ -95,19 +95,27 @@ class RaftLeader(AnyRole, Leader):
     @property
     def is_alone(self) -> bool:
         """True if this member is a majority without others."""
-        return self.state.roster.is_majority((self.id,))
+        return not self._peers
 
     def start(self) -> None:
         """Begin the term with an empty entry, because only entries of this term count (L4)."""
         super().start()
+        if self.is_alone:  # no other member waits for heartbeats, nor could one step in
+            self.heartbeat_timer.stop()
+            self.step_down_timer.stop()
         self.noop_index = self._append_nothing()
 
     def stop(self) -> None:
         """End the role; writes that wait are answered that their outcome is unknown (L6)."""
         super().stop()
         writes, self.writes = self.writes, {}
-        lost = OutcomeUnknownError("the leader stepped down before a majority")
-        refuse([answer for answer, _, _ in writes.values()], lost)
+        failure = self.state.server.failure
+        why = (
+            "the leader stepped down before a majority"
+            if failure is None
+            else f"{failure}; whether the edit took effect shows after a restart"
+        )
+        refuse([answer for answer, _, _ in writes.values()], OutcomeUnknownError(why))
         self.reads.stop()
         for progress in self._peers.values():
             _end_transfer(progress)
@@ -116,9 +124,8 @@ class RaftLeader(AnyRole, Leader):
         """Do nothing, as this member was elected."""
 
     def _step_down(self) -> None:
-        """Lead no more, as no majority has answered. A member alone hears no answers."""
-        if not self.is_alone:
-            self.state.to_follower()
+        """Lead no more, as no majority has answered."""
+        self.state.to_follower()
 
     # -- writes ---------------------------------------------------------------------------------
 
@@ -176,6 +183,11 @@ class RaftLeader(AnyRole, Leader):
         if self.leads:
             for peer in self._peers:
                 self._replicate(peer)
+
+    def take_back(self, lack: NoSpaceError) -> None:
+        """Refuse the writes whose entries the log of a member that is alone has taken back."""
+        gone = [index for index in self.writes if index > self.log.last_log_index]
+        refuse([self.writes.pop(index)[0] for index in gone], lack)
 
     def _lack_of_room(self) -> NoSpaceError | None:
         """Return why no majority can store anything for now; None if a majority can."""

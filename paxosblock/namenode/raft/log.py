@@ -33,6 +33,7 @@ from paxosblock.namenode.raft.entry import (
     decode_record,
     encode_base,
     encode_entry,
+    place_of,
 )
 
 P = ParamSpec("P")
@@ -49,21 +50,22 @@ FLUSH_BYTES = 4 * MIB
 
 @dataclass(slots=True)
 class Tail:
-    """The entries after `base_index`; the record of `entries[i]` is at `positions[i]`."""
+    """The entries after `base_index`; the record of `entries[i]` is at `positions[i]`.
+
+    `base_position` is that of the latest record that was dropped. `unflushed_bytes` counts the
+    records that the start found beyond the table, whether their entries are here or applied.
+    """
 
     base_index: int
     base_term: int
     entries: list[Entry] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
+    base_position: int = 0
+    unflushed_bytes: int = 0
 
     @property
     def last_index(self) -> int:
         return self.base_index + len(self.entries)
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the bytes that the entries' records take."""
-        return sum(RECORD_BYTES + len(entry.payload) for entry in self.entries)
 
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry; None if it is not known here."""
@@ -83,9 +85,11 @@ class Tail:
         """Drop the entries up to `index`, which becomes the base."""
         term = self.term_at(index)
         assert term is not None, "the base's term is needed to check the entries after it"
-        del self.entries[: index - self.base_index]
-        del self.positions[: index - self.base_index]
-        self.base_index, self.base_term = index, term
+        if (count := index - self.base_index) > 0:
+            self.base_position = self.positions[count - 1]
+            del self.entries[:count]
+            del self.positions[:count]
+            self.base_index, self.base_term = index, term
 
     def reset(self, index: int, term: int) -> None:
         """Drop all entries; the log begins after the entry at `index`."""
@@ -116,6 +120,8 @@ class RaftLog:
         executor: Executor,
         kernel: KernelSyncs | None = None,
         lend: Callable[[int], bool] = lambda size_bytes: False,
+        *,
+        alone: bool = False,
     ) -> None:
         """Take what `load_tail` found; all of it is durable.
 
@@ -125,11 +131,13 @@ class RaftLog:
             executor: its only thread does what blocks.
             kernel: syncs, if there is one; otherwise that thread does.
             lend: frees so many bytes on a full disk, if it can; blocks.
+            alone: no other member has any entry of this log, or will.
         """
         self._tail = tail
         self._journal = journal
         self._executor = executor
         self._lend = lend
+        self._alone = alone
         self._full = False
         self._began_at = 0
         """The position of the record that began the latest term here."""
@@ -140,7 +148,7 @@ class RaftLog:
         self._durable_position = journal.next_index - 1
         self._durable_index = tail.last_index
         self._removal: _Removal | None = None
-        self._bytes_written = tail.size_bytes
+        self._bytes_written = tail.unflushed_bytes
 
     def __repr__(self) -> str:
         return f"RaftLog({self.base_index}..{self._durable_index}..{self.last_log_index})"
@@ -205,13 +213,16 @@ class RaftLog:
 
     def append(self, entry: Entry) -> int:
         """Append the entry; return its index."""
-        tail = self._tail
+        tail, position = self._tail, self._next_position
         tail.entries.append(entry)
-        tail.positions.append(self._next_position)
+        tail.positions.append(position)
         if entry.kind is EntryKind.NOOP:
-            self._began_at = self._next_position
+            self._began_at = position
         index = tail.base_index + len(tail.entries)
-        self._enqueue(encode_entry(index, entry))
+        if not self._queue:
+            self._arrived.set()
+        self._queue.append(encode_entry(index, entry))
+        self._next_position = position + 1
         return index
 
     def cut_from(self, index: int) -> None:
@@ -227,7 +238,10 @@ class RaftLog:
         """
         through = self._durable_position
         self._tail.reset(index, term)
-        self._enqueue(encode_base(index, term))
+        if not self._queue:
+            self._arrived.set()
+        self._queue.append(encode_base(index, term))
+        self._next_position += 1
         self._durable_index = index
         self._remove_through(through)
 
@@ -236,12 +250,19 @@ class RaftLog:
 
         `flush` removes all that the table covers from the disk.
         """
-        covered = index - self.base_index
-        positions = self._tail.positions
-        through = positions[covered] - 1 if covered < len(positions) else self._durable_position
+        covered, positions = index - self.base_index, self._tail.positions
+        if covered < 0:  # forgotten before, by a member that is alone: each entry has one record
+            through = self._tail.base_position + covered
+        else:
+            through = positions[covered] - 1 if covered < len(positions) else self._durable_position
         self._tail.drop_through(max(self.base_index, min(keep_from - 1, index)))
         self._durable_index = max(self._durable_index, self.base_index)
         self._remove_through(min(through, self._durable_position))
+
+    def forget(self, index: int) -> None:
+        """Drop from memory the entries up to `index`, which are applied: a member that is alone
+        sends them to no other. Their records stay on the disk until a flush covers them."""
+        self._tail.drop_through(index)
 
     async def flush(
         self, on_durable: Callable[[], None], on_full: Callable[[NoSpaceError | None], None]
@@ -269,6 +290,11 @@ class RaftLog:
                     try:
                         await written
                     except NoSpaceError as error:
+                        if self._alone and not self._begins_term:
+                            self._take_back()
+                            on_full(error)
+                            batch, written = [], None
+                            continue
                         batch = await self._write_with_room(batch, error, on_full)
                     if self._full:
                         await self._look_for_room(on_full)
@@ -285,6 +311,16 @@ class RaftLog:
         finally:
             if written is not None:
                 written.cancel()  # no caller waits for it, nor for an error of the disk
+
+    def _take_back(self) -> None:
+        """Drop the entries that are not durable, as the disk has no room: no other member has heard
+        of them, so it is certain that they never count."""
+        self._full = True
+        self._tail.cut_from(self._durable_index + 1)
+        self._queue.clear()
+        self._next_position = self._durable_position + 1
+        if self._removal is not None:  # which may be what makes room
+            self._removal = _Removal(self._removal.through, self._durable_position)
 
     async def _something_to_do(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
         """Return once there are records; meanwhile look whether a full disk has room again."""
@@ -361,12 +397,6 @@ class RaftLog:
         self._removal = _Removal(position, self._next_position - 1)
         self._arrived.set()
 
-    def _enqueue(self, record: bytes) -> None:
-        if not self._queue:
-            self._arrived.set()
-        self._queue.append(record)
-        self._next_position += 1
-
     def _take(self) -> list[bytes]:
         batch, self._queue = self._queue, []
         size = sum(map(len, batch))
@@ -395,13 +425,17 @@ def load_tail(
         StorageError: the disk refuses.
     """
     firsts = numbers(disk.names(folder), _KIND)
-    tail = Tail(index, term)
     last = firsts[0] - 1 if firsts else 0
+    tail = Tail(index, term, base_position=last)
     for position, data in replay(disk, folder, last):
-        _replay_record(folder, tail, position, decode_record(data))
+        if (found := place_of(data)) is not None and found[0] <= min(index, tail.last_index + 1):
+            tail.reset(*found)  # the table has it, and what came after it is void
+        else:
+            _replay_record(folder, tail, position, decode_record(data))
         last = position
     journal = Journal(disk, folder, last + 1, segment_bytes)
     _join(folder, tail, journal, index, term)
+    tail.unflushed_bytes = sum(RECORD_BYTES + len(entry.payload) for entry in tail.entries)
     return tail, journal
 
 

@@ -34,6 +34,11 @@ class ReplicatedMachine(StateMachine):
             return self.apply_in_slices(index, edit, entry.term)
         return self.apply(index, edit, entry.term)
 
+    def apply_whole(self, index: int, entry: Entry) -> None:
+        """Apply the entry at `index` in one step, however long it is, before anything is served."""
+        edit = _NOTHING if entry.kind is EntryKind.NOOP else decode_edit(entry.payload)
+        self.apply(index, edit, entry.term)
+
     def adopt(self, table: Table) -> Table:
         """Go on from `table`, which is later; return the earlier table, which is now unused."""
         assert table.revision > self.revision, "a member never goes back"

@@ -97,9 +97,12 @@ class OpenedFolder:
 
 
 def open_folder(
-    disk: Disk, folder: Path, segment_bytes: int, tables: Tables = ROCKS
+    disk: Disk, folder: Path, segment_bytes: int, tables: Tables = ROCKS, *, alone: bool = False
 ) -> OpenedFolder:
     """Lock and load the folder of a member, or create it.
+
+    If it is the member of a group of one, `alone`, all entries of its log are committed, since no
+    other can be elected: they are applied before this returns, and kept on the disk only.
 
     Raises:
         ConfigError: the folder is in use, or of another version.
@@ -107,7 +110,27 @@ def open_folder(
         StorageError: the disk refuses.
     """
     with opening(disk, folder, WHEN_DAMAGED) as lock:
-        return _load(disk, folder, lock, segment_bytes, tables)
+        opened = _load(disk, folder, lock, segment_bytes, tables)
+        if alone:
+            try:
+                _apply_all(folder, opened)
+            except BaseException:
+                opened.journal.close()
+                opened.machine.close()
+                raise
+        return opened
+
+
+def _apply_all(folder: Path, opened: OpenedFolder) -> None:
+    """Apply the log, and drop its entries from memory."""
+    machine, tail = opened.machine, opened.tail
+    for index, entry in enumerate(tail.entries, tail.base_index + 1):
+        try:
+            machine.apply_whole(index, entry)
+        except CorruptionError as error:
+            raise CorruptionError(f"{folder}: entry {index}: {error}") from error
+    tail.drop_through(tail.last_index)
+    tail.base_position = opened.journal.next_index - 1
 
 
 def _load(

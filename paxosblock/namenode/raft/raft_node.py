@@ -24,10 +24,9 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import blamed
 from paxosblock.namenode.kv.engine import disk_full
-from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
+from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
-from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder
@@ -94,12 +93,18 @@ class RaftNode(Node):
         self.damage: CorruptionError | None = None
         """Set while the table here is damaged: until it has the leader's, this member applies,
         shows and leads nothing. Its log and its vote are sound, and go on counting."""
+        self.loss: CorruptionError | None = None
+        """Set once damage was found in the table of a member that is alone: no other has what was
+        there, so it serves all else."""
+        self.is_alone = roster.is_majority((name,))
         self.machine: ReplicatedMachine = opened.machine
         self.machine.watch(self.found_damage)
         self.hard_state = HardState(opened.votes, self.fail)
         kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
         found, lend = (opened.tail, opened.journal), opened.votes.lend
-        self.log = MemberLog(*found, executor, kernel, lend=lend, commit_index=revision)
+        self.log = MemberLog(
+            *found, executor, kernel, lend=lend, commit_index=revision, alone=self.is_alone
+        )
         self.snapshot_index = revision
         """The last entry that is durable in the table; the log may drop the entries up to it."""
         self.incoming = Incoming(self, opened.receive)
@@ -129,7 +134,7 @@ class RaftNode(Node):
         self._working = self.loop.create_task(self._flush())
         self.state.start()
         self._transport.start(self._deliver)
-        if self.roster.is_majority((self.name,)):
+        if self.is_alone:
             self.guarded(self.state.state.start_election)()
 
     def stop(self) -> None:
@@ -196,12 +201,19 @@ class RaftNode(Node):
         """True if a leader may hand over to this member."""
         return self.full is None and self.damage is None
 
-    def found_damage(self, damage: CorruptionError) -> UnavailableError:
-        """Show nothing more of the table and lead no more; the leader sends another one.
+    def found_damage(self, damage: CorruptionError) -> UnavailableError | CorruptionError:
+        """Show nothing more of the table and lead no more; the leader sends another one. A member
+        that is alone goes on with what is whole.
 
         Returns:
-            The error for the caller that read it: another member has what was there.
+            The error for the caller that read it.
         """
+        if self.is_alone:
+            if self.loss is None:
+                self.loss = damage
+                self.counters.tables_damaged += 1
+                _log.error("%s: its map is damaged: %s", self.name, damage)
+            return damage
         if self.damage is None:
             self.damage = damage.reworded(
                 f"the map of NameNode {self.name} is damaged, and is being fetched from the"
@@ -214,9 +226,6 @@ class RaftNode(Node):
         return UnavailableError(str(self.damage))
 
     def _give_up_table(self) -> None:
-        if self.roster.is_majority((self.name,)) and self.damage is not None:
-            self.fail(self.damage)  # no other member has it
-            return
         if not isinstance(self.role, RaftFollower):
             self.state.to_follower()
         self._wake()
@@ -275,34 +284,34 @@ class RaftNode(Node):
         first = machine.revision + 1
         try:
             writes = leader.writes if leader is not None else {}
+            apply = machine.apply_entry
             for index, entry in enumerate(self.log.committed(first, self.options), first):
                 write = writes.get(index)
-                result = self._applied(index, entry, None if write is None else write[2])
+                found = self._slices or apply(index, entry, None if write is None else write[2])
+                result = found if isinstance(found, _RESULTS) else self._next_slice(found)
                 if result is None:
                     break
                 if write is not None:
-                    writes.pop(index, None)
+                    del writes[index]
                     if not write[0].done():
                         write[0].set_result(result)
         except Exception as error:  # our own mistake: callers must not wait for it
             if self.damage is None:
                 self.fail(error)
             return
+        if self.is_alone:
+            self.log.forget(machine.revision)
         if machine.revision < self.log.commit_index:
             self._applying = True
             self.loop.call_soon(self._apply)
         self._wake()
         self._flush_if_due()
 
-    def _applied(self, index: int, entry: Entry, known: Edit | None) -> Committed | Conflict | None:
-        """Apply the next entry; None if other tasks are to run before the rest of a long one."""
-        if self._slices is None:
-            result = self.machine.apply_entry(index, entry, known)
-            if isinstance(result, _RESULTS):
-                return result
-            self._slices = result
+    def _next_slice(self, slices: Slices) -> Committed | Conflict | None:
+        """Go on with a long entry; None if other tasks are to run before the rest of it."""
+        self._slices = slices
         try:
-            next(self._slices)
+            next(slices)
         except StopIteration as applied:
             self._slices = None
             end: Committed | Conflict = applied.value
@@ -369,6 +378,10 @@ class RaftNode(Node):
         elif self.full is None:
             self.full = disk_full(self.name, self._opened.folder, error)
             _log.error("%s takes no changes: %s", self.name, self.full)
+        role = self.role
+        if self.full is not None and self.is_alone and isinstance(role, RaftLeader):
+            self.refusal = self.full
+            role.take_back(self.full)
         self._wake()
 
     # -- the table on the disk ------------------------------------------------------------------

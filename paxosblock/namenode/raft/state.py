@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 from raftos.state import Candidate, Follower, Leader, State
 
-from paxosblock.errors import CorruptionError, NoSpaceError
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, message_of
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.options import Options
@@ -60,6 +60,8 @@ class Server(Protocol):
     """The answer to changes while its disk is full and no other member takes over."""
     damage: CorruptionError | None
     """Set while its table is damaged."""
+    failure: StorageError | None
+    """Set once it has stopped because of its disk."""
 
     @property
     def roster(self) -> Roster:

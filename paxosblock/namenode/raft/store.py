@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from paxosblock.errors import (
@@ -30,7 +31,7 @@ from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.options import Options
-from paxosblock.namenode.raft.raft_messages import Transport
+from paxosblock.namenode.raft.raft_messages import Deliver, Message, Transport
 from paxosblock.namenode.raft.raft_node import Counters, RaftNode
 from paxosblock.namenode.raft.roles import RaftFollower
 from paxosblock.namenode.raft.roster import Roster
@@ -39,6 +40,19 @@ CLOSE_S = 1.0
 """Seconds that closing waits for what is pending."""
 GIVE_WAY_S = 2.0
 """Seconds that a leader without room waits for another member to take over."""
+
+
+class _NoTransport:
+    """`Transport` of a member that is alone: nothing comes, and nothing is sent."""
+
+    def start(self, deliver: Deliver) -> None:
+        """Do nothing."""
+
+    def send(self, peer: str, message: Message) -> None:
+        raise AssertionError(f"a member that is alone sends nothing, not to {peer}: {message}")
+
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,7 @@ class ReplicatedStore:
         folder: Path,
         address: str,
         members: Sequence[str],
-        transport: Transport,
+        transport: Transport | None = None,
         *,
         options: Options | None = None,
         disk: Disk | None = None,
@@ -76,7 +90,8 @@ class ReplicatedStore:
     ) -> None:
         """Name the folder; nothing happens before `start`.
 
-        `tables` opens the map.
+        `transport` carries messages to the other members; a group of one needs none. `tables` opens
+        the map.
 
         Raises:
             ConfigError: `address` is not one of `members`, or a member is listed twice.
@@ -84,7 +99,7 @@ class ReplicatedStore:
         if address not in members or len(set(members)) != len(members):
             raise ConfigError(f"{address} must be one of the members, each once: {list(members)}")
         self._folder, self._address, self._members = folder, address, tuple(members)
-        self._transport = transport
+        self._transport = transport or _NoTransport()
         self._options = options or Options()
         self._disk = disk or OsDisk()
         self._rng = rng or random.Random()
@@ -103,7 +118,15 @@ class ReplicatedStore:
         loop = asyncio.get_running_loop()
         segment_bytes = self._options.limits.segment_bytes
         opening = loop.run_in_executor(
-            self._thread, open_folder, self._disk, self._folder, segment_bytes, self._tables
+            self._thread,
+            partial(
+                open_folder,
+                self._disk,
+                self._folder,
+                segment_bytes,
+                self._tables,
+                alone=len(self._members) == 1,
+            ),
         )
         try:
             opened: OpenedFolder = await opening
@@ -150,8 +173,10 @@ class ReplicatedStore:
         return await leader.propose(payload, edit)
 
     async def barrier(self) -> View:
-        node = self._open()
-        index = await self._leader().reads.read()
+        node, leader = self._open(), self._leader()
+        if leader.is_alone:
+            return self._machine  # what was answered is applied here, and no other can commit
+        index = await leader.reads.read()
         await node.wait_applied(index)
         return self._machine
 
@@ -190,7 +215,11 @@ class ReplicatedStore:
         return None if self._node is None else self._node.failure
 
     def impaired(self) -> PaxosBlockError | None:
-        return None if self._node is None else self._node.damage or self._node.full
+        return (
+            None
+            if self._node is None
+            else (self._node.damage or self._node.full or self._node.loss)
+        )
 
     async def wait_failure(self) -> StorageError:
         node = self._node
