@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives lives-nightly crash mutants chaos soak bench clean
+.PHONY: help bootstrap demo test quick coverage test-pythons dist test-all lint pyright format generate site explore simulate lives lives-nightly crash mutants chaos soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -49,10 +49,18 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(PRODUCT)) ## a throw-away cluster: wr
 # two cores: tests wait for each other's time-outs more than they compute, so there are more processes.
 # On another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 test: $(STAMP) ## the fast tests, in JOBS=4 processes
-	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0 $(MEASURED)
+	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0
 
-coverage: MEASURED := --cov --cov-report=term:skip-covered
-coverage: test ## the same, and how much of protocol, DataNode and NameNode the quick tests of these reach, with a floor
+# What a change breaks first: no process is started here, and no cluster lives.
+QUICK := tests/*.py tests/api tests/base tests/net tests/client tests/datanode tests/namenode
+quick: lint ## what to run before a commit: lint, and the tests of rules, catalog, client, DataNode and net
+	$(BIN)/pytest -q -m 'not slow' -n 2 $(QUICK) -k 'not (crash_states or process)'
+
+# Tests that take long, which tracing doubles, or run in processes of their own, are left out.
+UNTRACED := crash or runtest or process or explor or planted or full_disk
+coverage: $(STAMP) ## how much of protocol, DataNode and NameNode the quick tests of these reach, with a floor
+	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0 --cov --cov-report=term:skip-covered \
+		-k 'not ($(UNTRACED))' tests/protocol tests/scripts tests/format tests/datanode tests/namenode
 
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 test-pythons: $(STAMP) ## a wheel on each Python that is here: installed, several NameNodes set up, a file written and read

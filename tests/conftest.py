@@ -1,4 +1,4 @@
-"""Fixtures of every test, the shares of two processes that run the tests, and what is measured.
+"""Fixtures of every test, and the shares of the processes that run the tests.
 
 Kept nearly empty on purpose: a test shows what it needs.
 """
@@ -6,13 +6,11 @@ Kept nearly empty on purpose: a test shows what it needs.
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from coverage import Coverage
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -26,9 +24,6 @@ TOGETHER: Final = ("tests/spark/", "tests/outside/", "tests/cli/")
 Spark, of which two would not fit on a small machine, or a cluster."""
 WAITS: Final = "tests/services/"
 """The folder of tests that wait for processes rather than compute."""
-MEASURED: Final = re.compile(r"tests/(protocol|scripts|format|datanode|namenode)/")
-TOO_LONG: Final = re.compile(r"crash|runtest|process|explor|planted|full_disk", re.IGNORECASE)
-"""Tests that take long, which tracing doubles, or run in processes of their own."""
 
 # An example that takes long says that this machine is busy, not that the code is wrong.
 settings.register_profile("tests", deadline=None)
@@ -88,18 +83,3 @@ def pytest_collection_finish() -> None:
     """Keep what is imported and collected out of every later look for garbage: it stays."""
     gc.collect()
     collect_seldom()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """With --cov, the floor of pyproject.toml is for what the quick tests of protocol, DataNode and
-    NameNode reach: the others run untraced, as fast as without it.
-    """
-    tracing = Coverage.current()
-    if tracing is None or (MEASURED.match(item.nodeid) and not TOO_LONG.search(item.nodeid)):
-        return (yield)
-    tracing.stop()
-    try:
-        return (yield)
-    finally:
-        tracing.start()

@@ -51,6 +51,7 @@ from tests.disks.power_cut import Files, Moment
 from tests.disks.simulated import SimulatedDisk
 from tests.disks.simulated_syncs import SimulatedSyncs
 from tests.format.loading import load_all
+from tests.shares import IN_SHARES, share
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/volume")
@@ -481,9 +482,9 @@ class Truth:
     claim: Claim
     issued: frozenset[Issued]
 
-    def check(self, files: Files, boot: str = "boot-2") -> SimulatedDisk:
+    def check(self, files: Files, boot: str = "boot-2", *, records: bool = False) -> SimulatedDisk:
         """Load `files` as after a crash of the machine; return the disk as it was left."""
-        disk = SimulatedDisk(files, records=True)
+        disk = SimulatedDisk(files, records=records)
         store = FileStore(disk, FOLDER, boot)
         loaded = _of_block(load_all(store))
         self._check_loaded(loaded, store)
@@ -604,32 +605,34 @@ async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> SimulatedD
     return disk
 
 
+@IN_SHARES
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 async def test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing(
-    scenario: Callable[[Scenario], Awaitable[None]],
+    scenario: Callable[[Scenario], Awaitable[None]], every: int
 ) -> None:
     disk = await _record(scenario)
     states, different = 0, Different()
-    for seed, (moment, truth) in enumerate(_truths(disk)):
+    for seed, (moment, truth) in share(enumerate(_truths(disk)), every):
         for files in different.of(moment.states(STATES_PER_POINT, seed), truth):
             truth.check(files)
             states += 1
-    assert states > len(disk.history)
+    assert states > len(disk.history) / every
 
 
+@IN_SHARES
 @pytest.mark.parametrize(
     "scenario",
     [each for each in SCENARIOS if each is not small_in_many_segments],
     ids=lambda scenario: scenario.__name__,
 )
 async def test_a_second_power_cut_while_loading_takes_nothing_either(
-    scenario: Callable[[Scenario], Awaitable[None]],
+    scenario: Callable[[Scenario], Awaitable[None]], every: int
 ) -> None:
     disk = await _record(scenario)
     repairs, different, half = 0, Different(), Different()
-    for seed, (moment, truth) in enumerate(_truths(disk), start=1):
+    for seed, (moment, truth) in share(enumerate(_truths(disk), start=1), every):
         for files in different.of(moment.states(4, seed), truth):
-            loading = truth.check(files)
+            loading = truth.check(files, records=True)
             for at, loaded in enumerate(loading.history[:-1]):
                 for half_loaded in half.of(loaded.states(4, at), truth):
                     truth.check(half_loaded, "boot-3")
@@ -637,15 +640,16 @@ async def test_a_second_power_cut_while_loading_takes_nothing_either(
     assert repairs > 0, "some crash must leave something to repair"
 
 
+@IN_SHARES
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 async def test_a_power_cut_takes_nothing_that_a_restarted_process_told(
-    scenario: Callable[[Scenario], Awaitable[None]],
+    scenario: Callable[[Scenario], Awaitable[None]], every: int
 ) -> None:
     """A process was killed in the middle of a step, the next one finds all that was handed to the
     system, and answers; then the power goes: while it begins, or after its answer."""
     disk = await _record(scenario)
     answers, different = 0, Different()
-    for seed, (moment, truth) in enumerate(_truths(disk)):
+    for seed, (moment, truth) in share(enumerate(_truths(disk)), every):
         again = SimulatedDisk.when_killed_at(moment)
         async with running(FOLDER, disk=again, holder=Holder()) as node:
             begun = len(again.history)

@@ -33,6 +33,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 from tests.datanode.node import Holder, name, running
 from tests.disks.power_cut import Files, Moment
 from tests.disks.simulated import SimulatedDisk
+from tests.shares import IN_SHARES, share
 
 FOLDER = Path("/volume")
 KEPT = FOLDER / PREVIOUS
@@ -130,10 +131,13 @@ def leftovers(disk: SimulatedDisk) -> list[Path]:
     return [path for path in disk.files() if KEPT in path.parents]
 
 
-async def test_an_upgrade_that_is_cut_off_goes_on_and_changes_no_replica() -> None:
+@IN_SHARES
+async def test_an_upgrade_that_is_cut_off_goes_on_and_changes_no_replica(
+    every: int,
+) -> None:
     before = await volume()
     kept = 0
-    for files, done in states(recorded(before, upgrade)):
+    for files, done in share(states(recorded(before, upgrade)), every):
         assert replicas(files) == replicas(before)
         disk = SimulatedDisk(files)
         found = start(disk)
@@ -162,14 +166,18 @@ def check_snapshot(disk: SimulatedDisk, before: Files, found: Identity) -> None:
     assert (found.storage, found.cluster) == (saved.storage, saved.cluster)
 
 
-async def test_a_rollback_that_is_cut_off_has_not_begun_or_goes_on_to_its_end() -> None:
+@IN_SHARES
+async def test_a_rollback_that_is_cut_off_has_not_begun_or_goes_on_to_its_end(
+    every: int,
+) -> None:
     before = await volume()
     after = await upgraded(before)
     assert replicas(after, KEPT) == replicas(before), "no step since has changed the snapshot"
     assert replicas(after) != replicas(before)
     after |= {FOLDER / name: b"format=9\n" for name in (SCRUB, DAMAGED)}
     not_begun = interrupted = 0
-    for files, done in states(recorded(after, lambda disk: roll_back(disk, [FOLDER]))):
+    recording = recorded(after, lambda disk: roll_back(disk, [FOLDER]))
+    for files, done in share(states(recording), every):
         disk = SimulatedDisk(files)
         if KEPT / "VERSION" in files:
             not_begun += 1
