@@ -108,9 +108,13 @@ async def test_a_volume_that_hangs_and_then_fails_has_failed_for_good(tmp_path: 
         disk.breaks(hanging(tmp_path, error="EIO"))
         await wait_until_async(lambda: _reported(look, "hangs since"), what="the reason")
         disk.mend()
+        (volume,) = node.volumes
+
+        async def told_and_no_longer_hung() -> bool:
+            return (await look.report()).failed == volume.failed and not volume.hung
+
         await wait_until_async(lambda: _reported(look, "Input/output error"), what="the error")
-        assert (await look.report()).failed == node.volumes[0].failed
-        assert node.volumes[0].hung == ""
+        await wait_until_async(told_and_no_longer_hung, what="the end of the look")
 
 
 async def test_a_failure_that_others_meet_is_told_while_the_look_hangs(tmp_path: Path) -> None:
