@@ -32,7 +32,7 @@ from paxosblock.namenode.blocks.replication.monitor import Monitor
 from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
 from paxosblock.namenode.blocks.replication.sight import Sight
-from paxosblock.namenode.blocks.replication.standing import Patience
+from paxosblock.namenode.blocks.replication.storage_states import Patience
 from paxosblock.namenode.blocks.runner import Runner
 from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms

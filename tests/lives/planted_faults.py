@@ -15,7 +15,7 @@ from paxosblock.namenode.blocks import block_reports, replicas
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
 from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
-from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView, assess
+from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
 from paxosblock.namenode.catalog import blocks, keys, timelines
 from paxosblock.namenode.catalog.draft import Draft, Reads
@@ -66,7 +66,7 @@ def _leaves_unguarded() -> Changes:
         preferred: StorageId | None = None,
     ) -> Leaver | None:
         places = {
-            each: replace(view.place(each), standing=Standing.IN_SERVICE, live=True)
+            each: replace(view.place(each), state=StorageState.IN_SERVICE, live=True)
             for each in record.members
         }
         seen = StorageView(places, view.racks)

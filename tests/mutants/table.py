@@ -757,8 +757,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a member counts as staying before it has answered",
         "blocks/replication/reducer.py",
-        "        if member in reported and view.place(member).standing",
-        "        if view.place(member).standing",
+        "        if member in reported and view.place(member).state",
+        "        if view.place(member).state",
         "tests/namenode/test_reducer.py",
     ),
     _recovery(
@@ -862,14 +862,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "what a dead DataNode held is made again at once",
-        "blocks/replication/standing.py",
+        "blocks/replication/storage_states.py",
         "        if dead_s >= patience.replicate_after_s:\n",
         "        if dead_s >= 0:\n",
         MONITOR,
     ),
     _recovery(
         "what DataNodes have not reported yet counts as lost",
-        "blocks/replication/standing.py",
+        "blocks/replication/storage_states.py",
         "not (live and complete):\n",
         "not live:\n",
         MONITOR,
@@ -989,8 +989,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a node that is to leave counts as a place to stay",
         "blocks/replication/leaving_nodes.py",
-        "        return self.view.place(storage).standing is Standing.IN_SERVICE\n",
-        "        return self.view.place(storage).standing is not Standing.LOST\n",
+        "        return self.view.place(storage).state is StorageState.IN_SERVICE\n",
+        "        return self.view.place(storage).state is not StorageState.LOST\n",
         "tests/namenode/test_leaving_nodes.py",
     ),
     _recovery(

@@ -11,8 +11,8 @@ from paxosblock.namenode.blocks.replication import fsck
 from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.blocks.replication.needs import (
     Need,
-    Standing,
     StoragePlace,
+    StorageState,
     StorageView,
     assess,
 )
@@ -133,7 +133,9 @@ async def test_a_path_that_is_not_there_is_one_line() -> None:
 
 
 TWO = MEMBERS[:2]
-LOST = {storage: StoragePlace(f"dn-{storage}", Standing.LOST, live=False) for storage in MEMBERS}
+LOST = {
+    storage: StoragePlace(f"dn-{storage}", StorageState.LOST, live=False) for storage in MEMBERS
+}
 CROWDED = {storage: StoragePlace("dn") for storage in MEMBERS}
 
 

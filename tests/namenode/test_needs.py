@@ -1,4 +1,4 @@
-"""The needs of a finalized block, for every standing that a member may have."""
+"""The needs of a finalized block, for every state that a member may have."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec.structs import replace as with_fields
 
 from paxosblock.namenode.blocks.replication.needs import (
     NOWHERE,
-    Standing,
     StoragePlace,
+    StorageState,
     StorageView,
     assess,
     is_well,
@@ -54,8 +54,8 @@ def view(racks: int = 1, **changed: StoragePlace) -> StorageView:
     return StorageView(places | {StorageId(name): place for name, place in changed.items()}, racks)
 
 
-def of(standing: Standing, *, live: bool = False) -> StoragePlace:
-    return StoragePlace("dn-s3", standing, live)
+def of(state: StorageState, *, live: bool = False) -> StoragePlace:
+    return StoragePlace("dn-s3", state, live)
 
 
 def test_a_block_that_all_members_hold_needs_nothing() -> None:
@@ -65,26 +65,26 @@ def test_a_block_that_all_members_hold_needs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "live", "lacks", "sound", "gone"),
+    ("state", "live", "lacks", "sound", "gone"),
     [
-        (Standing.IN_SERVICE, True, 0, MEMBERS, ()),
-        (Standing.AWAY, False, 0, (S1, S2), ()),
-        (Standing.AWAY, True, 0, MEMBERS, ()),
-        (Standing.MAINTENANCE, False, 0, (S1, S2), ()),
-        (Standing.LEAVING, True, 1, MEMBERS, (S3,)),
-        (Standing.LEAVING, False, 1, (S1, S2), (S3,)),
-        (Standing.LOST, False, 1, (S1, S2), (S3,)),
-        (Standing.LOST, True, 1, (S1, S2), (S3,)),
+        (StorageState.IN_SERVICE, True, 0, MEMBERS, ()),
+        (StorageState.AWAY, False, 0, (S1, S2), ()),
+        (StorageState.AWAY, True, 0, MEMBERS, ()),
+        (StorageState.MAINTENANCE, False, 0, (S1, S2), ()),
+        (StorageState.LEAVING, True, 1, MEMBERS, (S3,)),
+        (StorageState.LEAVING, False, 1, (S1, S2), (S3,)),
+        (StorageState.LOST, False, 1, (S1, S2), (S3,)),
+        (StorageState.LOST, True, 1, (S1, S2), (S3,)),
     ],
 )
 def test_what_a_holder_is_worth(
-    standing: Standing,
+    state: StorageState,
     live: bool,
     lacks: int,
     sound: tuple[StorageId, ...],
     gone: tuple[StorageId, ...],
 ) -> None:
-    need = assess(BLOCK, 3, MEMBERS, view(s3=of(standing, live=live)))
+    need = assess(BLOCK, 3, MEMBERS, view(s3=of(state, live=live)))
     assert (need.lacks, need.sound, need.gone) == (lacks, sound, gone)
 
 
@@ -93,15 +93,15 @@ def test_a_member_in_service_that_did_not_report_the_version_lags_and_does_not_c
     assert (need.lacks, need.lagging, need.may_mend) == (1, (S3,), True)
 
 
-@pytest.mark.parametrize("standing", [Standing.AWAY, Standing.MAINTENANCE])
-def test_a_member_that_may_hold_what_it_did_not_report_counts(standing: Standing) -> None:
-    need = assess(BLOCK, 3, (S1, S2), view(s3=of(standing)))
+@pytest.mark.parametrize("state", [StorageState.AWAY, StorageState.MAINTENANCE])
+def test_a_member_that_may_hold_what_it_did_not_report_counts(state: StorageState) -> None:
+    need = assess(BLOCK, 3, (S1, S2), view(s3=of(state)))
     assert (need.lacks, need.lagging, need.sound) == (0, (), (S1, S2))
 
 
 def test_so_many_replicas_as_must_be_live_are_not_in_maintenance() -> None:
-    away = StoragePlace("dn-s2", Standing.MAINTENANCE, live=False)
-    two_away = view(s2=away, s3=of(Standing.MAINTENANCE))
+    away = StoragePlace("dn-s2", StorageState.MAINTENANCE, live=False)
+    two_away = view(s2=away, s3=of(StorageState.MAINTENANCE))
     assert assess(BLOCK, 3, (S1,), two_away).lacks == 0
     assert assess(BLOCK, 3, (S1,), replace(two_away, min_live=2)).lacks == 1
     all_away = replace(two_away, places={**two_away.places, S1: away})
@@ -111,7 +111,7 @@ def test_so_many_replicas_as_must_be_live_are_not_in_maintenance() -> None:
 
 def test_a_copy_made_beside_a_maintenance_is_not_too_many_before_that_is_over() -> None:
     """Else it would be taken away, and made again, for as long as the maintenance lasts."""
-    resting = view(s3=of(Standing.MAINTENANCE, live=True))
+    resting = view(s3=of(StorageState.MAINTENANCE, live=True))
     need = assess(decided(S1, S3), 1, (S1, S3), resting)
     assert (need.counted, need.lacks, need.surplus) == (2, 0, 0)
     assert assess(decided(S1, S3), 1, (S1, S3), view()).surplus == 1
@@ -125,7 +125,7 @@ def test_a_damaged_replica_neither_counts_nor_is_read() -> None:
 
 
 def test_what_is_lost_is_not_mended_by_telling_members_again() -> None:
-    assert not assess(BLOCK, 3, (S1,), view(s3=of(Standing.LOST))).may_mend
+    assert not assess(BLOCK, 3, (S1,), view(s3=of(StorageState.LOST))).may_mend
 
 
 def test_more_replicas_than_wanted_are_surplus() -> None:
@@ -138,18 +138,18 @@ def test_a_file_that_is_gone_asks_for_nothing() -> None:
     assert (need.lacks, need.missing) == (0, False)
 
 
-LOST = of(Standing.LOST)
+LOST = of(StorageState.LOST)
 
 
 @pytest.mark.parametrize(
     ("third", "holders", "missing"),
     [
         (LOST, (S1, S2, S3), True),
-        (of(Standing.AWAY), (S1, S2), False),
-        (of(Standing.MAINTENANCE), (S1, S2), False),
-        (of(Standing.LEAVING, live=True), (S1, S2, S3), False),
-        (of(Standing.LEAVING), (S1, S2, S3), True),
-        (of(Standing.IN_SERVICE, live=True), (S1, S2), True),
+        (of(StorageState.AWAY), (S1, S2), False),
+        (of(StorageState.MAINTENANCE), (S1, S2), False),
+        (of(StorageState.LEAVING, live=True), (S1, S2, S3), False),
+        (of(StorageState.LEAVING), (S1, S2, S3), True),
+        (of(StorageState.IN_SERVICE, live=True), (S1, S2), True),
     ],
 )
 def test_a_block_is_missing_when_nobody_has_it_or_may_come_back_with_it(
@@ -167,7 +167,7 @@ def test_an_empty_block_is_never_missing() -> None:
 def test_a_storage_that_nobody_heard_of_is_what_the_view_says() -> None:
     strange = decided(S1, StorageId("nobody-knows"))
     assert assess(strange, 2, (S1,), view()).lacks == 1
-    away = replace(view(), unknown=of(Standing.AWAY))
+    away = replace(view(), unknown=of(StorageState.AWAY))
     assert assess(strange, 2, (S1,), away).lacks == 0
 
 
@@ -179,7 +179,7 @@ def test_two_replicas_on_one_node_are_misplaced() -> None:
 PLACES = st.builds(
     StoragePlace,
     st.sampled_from(["a", "b", "c", "d"]),
-    st.sampled_from(Standing),
+    st.sampled_from(StorageState),
     st.just(True),
     st.sampled_from(["/a", "/b"]),
 )
@@ -195,12 +195,15 @@ ALL = (S1, S2, S3, S4)
 def test_what_is_well_at_first_sight_is_in_order(
     places: list[StoragePlace], some: set[StorageId], members: tuple[StorageId, ...], wanted: int
 ) -> None:
-    serving = {place.rack for place in places if place.standing is Standing.IN_SERVICE}
+    serving = {place.rack for place in places if place.state is StorageState.IN_SERVICE}
     seen, block = StorageView(dict(zip(ALL, places, strict=True)), len(serving)), decided(*members)
     holders = some.intersection(members)
     if is_well(block, wanted, holders, seen):
         assert assess(block, wanted, holders, seen).in_order
-    plain = {seen.place(each).standing for each in members} <= {Standing.IN_SERVICE, Standing.AWAY}
+    plain = {seen.place(each).state for each in members} <= {
+        StorageState.IN_SERVICE,
+        StorageState.AWAY,
+    }
     in_order = assess(block, wanted, members, seen).in_order
     assert is_well(block, wanted, members, seen) == (in_order and plain)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.namenode.blocks.replication import needs
-from paxosblock.namenode.blocks.replication.needs import Standing, StoragePlace, StorageView
+from paxosblock.namenode.blocks.replication.needs import StoragePlace, StorageState, StorageView
 from paxosblock.namenode.blocks.replication.reducer import Leaver, Reducer, leaver
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, add_block, finalize_message
@@ -31,7 +31,7 @@ from tests.waiting import wait_until_async
 S1, S2, S3, S4, S5 = (StorageId(f"s{number}") for number in range(1, 6))
 FOUR = (S1, S2, S3, S4)
 THREE = (S1, S2, S3)
-LOST, LEAVING, AWAY = Standing.LOST, Standing.LEAVING, Standing.AWAY
+LOST, LEAVING, AWAY = StorageState.LOST, StorageState.LEAVING, StorageState.AWAY
 
 GONE = StoragePlace("dn-s2", LOST, live=False)
 
@@ -48,7 +48,7 @@ def view_of(*members: StorageId, **changed: StoragePlace) -> StorageView:
     """Each on a node of its own in one rack, in service, but for those that are `changed`."""
     places = {each: StoragePlace(f"dn-{each}", rack="/r1") for each in members}
     places |= {StorageId(name): place for name, place in changed.items()}
-    racks = {place.rack for place in places.values() if place.standing is Standing.IN_SERVICE}
+    racks = {place.rack for place in places.values() if place.state is StorageState.IN_SERVICE}
     return StorageView(places, len(racks))
 
 
@@ -217,8 +217,8 @@ def test_whatever_happens_as_many_as_are_wanted_stay_in_as_many_racks_as_they_we
         places = {
             each: StoragePlace(
                 f"dn-{chance.randint(1, 5)}",
-                standing := chance.choice(list(Standing)),
-                standing is not LOST and chance.random() < 0.9,
+                state := chance.choice(list(StorageState)),
+                state is not LOST and chance.random() < 0.9,
                 chance.choice(("/r1", "/r2", "/r3")),
             )
             for each in members
@@ -238,7 +238,7 @@ def test_whatever_happens_as_many_as_are_wanted_stay_in_as_many_racks_as_they_we
         assert found.storage not in found.staying
         assert set(found.staying) <= set(reported) - set(damaged)
         assert all(place.live for place in stay)
-        assert not any(place.standing in (LOST, LEAVING) for place in stay)
+        assert not any(place.state in (LOST, LEAVING) for place in stay)
         if found.why == "is one too many":
             before = {places[each].rack for each in (*found.staying, found.storage)}
             assert len({place.rack for place in stay}) >= min(2, wanted, len(before))

@@ -23,7 +23,7 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History, describe
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place
 from paxosblock.namenode.blocks.replicas import Replicas, leftovers_up_to
-from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView
+from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message, goes_on
 from paxosblock.protocol.messages import Finalized
@@ -124,7 +124,7 @@ class Copies:
         self._targets = [
             candidate
             for candidate in known
-            if view.place(candidate.storage).standing is Standing.IN_SERVICE
+            if view.place(candidate.storage).state is StorageState.IN_SERVICE
             and not candidate.stale
             and candidate.storage not in self._resting
         ]

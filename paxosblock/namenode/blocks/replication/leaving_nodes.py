@@ -1,6 +1,6 @@
 """The progress of DataNodes that are to leave, and the blocks that still hold them up.
 
-The monitor and the reducer copy and remove replicas of all blocks, by the standing of each storage.
+The monitor and the reducer copy and remove replicas of all blocks, by the state of each storage.
 This module only looks at all blocks, as long as a node is to leave. The node may go once each of
 its blocks has enough replicas on nodes that stay: as many as are asked for if it leaves for good,
 min_replication if it leaves for a while (maintenance).
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from paxosblock.api.care import AdminState, AdminStatus, HeldUp, HoldUp, LeavingNode
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.namenode.blocks.replication.needs import Standing, StorageView
+from paxosblock.namenode.blocks.replication.needs import StorageState, StorageView
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.members import Demand
@@ -74,7 +74,7 @@ class _Look:
 
     def stays(self, storage: StorageId) -> bool:
         """True if the node of a storage is not to leave."""
-        return self.view.place(storage).standing is Standing.IN_SERVICE
+        return self.view.place(storage).state is StorageState.IN_SERVICE
 
 
 class LeavingNodes:
@@ -142,7 +142,7 @@ class LeavingNodes:
         view = self._sight.view()
         records = self._datanodes.admin.records(self._clock_s())
         nodes = {name: _Seen(name, record) for name, record in records}
-        stay = {p.node for p in view.places.values() if p.standing is Standing.IN_SERVICE}
+        stay = {p.node for p in view.places.values() if p.state is StorageState.IN_SERVICE}
         return _Look(view, nodes, len(stay))
 
     def _held_up(self, look: _Look, node: _Seen, demand: Demand) -> HeldUp | None:

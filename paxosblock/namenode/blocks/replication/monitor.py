@@ -28,8 +28,8 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.copies import Busy, Copies
 from paxosblock.namenode.blocks.replication.needs import (
     Need,
-    Standing,
     StoragePlace,
+    StorageState,
     StorageView,
     is_well,
 )
@@ -186,7 +186,7 @@ class Monitor:
 
     @property
     def view(self) -> StorageView:
-        """Return the standing of all storages at the last look."""
+        """Return the state of all storages at the last look."""
         return self._view
 
     def need(self, demand: Demand, view: StorageView) -> Need:
@@ -251,7 +251,7 @@ class Monitor:
             await self._begin_copies()
 
     async def _look(self) -> None:
-        """Make a new view; look at the blocks of storages whose standing has changed."""
+        """Make a new view; look at the blocks of storages whose state has changed."""
         self._looked_s = self._clock_s()
         view = self._renew_view()
         changed = [each for each, place in view.places.items() if self._matters(each, place)]
@@ -287,10 +287,10 @@ class Monitor:
     def _has_told(self, storage: StorageId, place: StoragePlace) -> bool:
         """True if a storage has come to be in service, as it has reported all that it holds. What
         it does not hold is in no report of a storage that this NameNode never heard of before."""
-        if place.standing is not Standing.IN_SERVICE:
+        if place.state is not StorageState.IN_SERVICE:
             return False
         before = self._seen.get(storage)
-        return before is None or before.standing is not Standing.IN_SERVICE
+        return before is None or before.state is not StorageState.IN_SERVICE
 
     async def _look_at_storage(self, storage: StorageId) -> None:
         left = ALL_BLOCKS
@@ -342,7 +342,7 @@ class Monitor:
     def _is_short(self, demand: Demand) -> bool:
         """True if a block that is being written has too few members that may come back."""
         places = map(self._view.place, demand.entry.record.members)
-        return sum(place.standing is not Standing.LOST for place in places) < demand.wanted
+        return sum(place.state is not StorageState.LOST for place in places) < demand.wanted
 
     def _forget(self, block: BlockId) -> None:
         trouble = self._troubles.pop(block, None)
@@ -479,9 +479,9 @@ _COUNTS: Final = 2
 
 def _worth(place: StoragePlace) -> int:
     """Return 0 if the replicas of a storage do not count, 1 if they do for a while, 2 if always."""
-    if place.standing in {Standing.LOST, Standing.LEAVING}:
+    if place.state in {StorageState.LOST, StorageState.LEAVING}:
         return 0
-    return 1 if place.standing is Standing.MAINTENANCE else _COUNTS
+    return 1 if place.state is StorageState.MAINTENANCE else _COUNTS
 
 
 def _is_settled(record: BlockRecord) -> bool:

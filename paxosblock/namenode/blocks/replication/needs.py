@@ -14,7 +14,7 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import StorageId
 
 
-class Standing(enum.Enum):
+class StorageState(enum.Enum):
     """The worth of a storage to the blocks that it holds."""
 
     IN_SERVICE = "in_service"
@@ -31,15 +31,15 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """The place and standing of a storage; it can be read from now if it is `live`."""
+    """The place and state of a storage; it can be read from now if it is `live`."""
 
     node: str
-    standing: Standing = Standing.IN_SERVICE
+    state: StorageState = StorageState.IN_SERVICE
     live: bool = True
     rack: str = ""
 
 
-NOWHERE = StoragePlace("", Standing.LOST, live=False)
+NOWHERE = StoragePlace("", StorageState.LOST, live=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def is_well(
         place = view.places.get(member)
         if place is None:
             return False
-        if place.standing is not Standing.IN_SERVICE and place.standing is not Standing.AWAY:
+        if place.state is not StorageState.IN_SERVICE and place.state is not StorageState.AWAY:
             return False
         nodes.add(place.node)
         racks.add(place.rack)
@@ -192,14 +192,14 @@ def is_well(
 def _sort(
     seen: _Sorted, member: StorageId, place: StoragePlace, holds: bool, damaged: bool
 ) -> None:
-    if place.standing is Standing.LOST or place.standing is Standing.LEAVING:
+    if place.state is StorageState.LOST or place.state is StorageState.LEAVING:
         seen.gone.append(member)
     elif not damaged and (holds or may_be_back(place)):
         seen.counted.append(member)
-        seen.in_maintenance += place.standing is Standing.MAINTENANCE
+        seen.in_maintenance += place.state is StorageState.MAINTENANCE
     elif not damaged:
         seen.lagging.append(member)
-    if holds and not damaged and place.live and place.standing is not Standing.LOST:
+    if holds and not damaged and place.live and place.state is not StorageState.LOST:
         seen.sound.append(member)
 
 
@@ -213,7 +213,7 @@ def _lacks(seen: _Sorted, wanted: int, view: StorageView) -> int:
 
 def may_be_back(place: StoragePlace) -> bool:
     """True for a storage that may hold what it did not report to this NameNode."""
-    return place.standing is Standing.AWAY or place.standing is Standing.MAINTENANCE
+    return place.state is StorageState.AWAY or place.state is StorageState.MAINTENANCE
 
 
 def _misplaced(

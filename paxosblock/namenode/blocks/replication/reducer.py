@@ -18,7 +18,7 @@ from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication.needs import Need, Standing, StorageView
+from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -68,11 +68,11 @@ def leaver(
     stays = tuple(
         member
         for member in need.sound
-        if member in reported and view.place(member).standing is not Standing.LEAVING
+        if member in reported and view.place(member).state is not StorageState.LEAVING
     )
     useless = [(each, "is damaged") for each in need.damaged]
     useless += [(each, "does not hold it") for each in need.lagging]
-    lost = [each for each in need.gone if view.place(each).standing is Standing.LOST]
+    lost = [each for each in need.gone if view.place(each).state is StorageState.LOST]
     useless += [(each, "is lost") for each in lost]
     if len(stays) >= need.wanted and useless:
         return Leaver(*useless[0], stays)

@@ -7,16 +7,15 @@ from dataclasses import replace
 
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication import standing
 from paxosblock.namenode.blocks.replication.needs import (
     Need,
-    Standing,
+    StorageState,
     StorageView,
     assess,
     may_be_back,
     of_restored,
 )
-from paxosblock.namenode.blocks.replication.standing import Patience
+from paxosblock.namenode.blocks.replication.storage_states import Patience, view_storages
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.protocol.types import StorageId
 
@@ -45,8 +44,8 @@ class Sight:
         return self._patience.replicate_after_s
 
     def view(self) -> StorageView:
-        """Return the standing of all storages now."""
-        return standing.look(self._datanodes, self._clock_s(), self._patience, self._min_live)
+        """Return the state of all storages now."""
+        return view_storages(self._datanodes, self._clock_s(), self._patience, self._min_live)
 
     def need(self, demand: Demand, view: StorageView) -> Need:
         """Return what a block needs that is finalized, or of a backup."""
@@ -82,4 +81,4 @@ class Sight:
 def _may_tell(view: StorageView, storage: StorageId) -> bool:
     """True unless a storage is lost, with whatever it held."""
     place = view.place(storage)
-    return place.live or place.standing is not Standing.LOST
+    return place.live or place.state is not StorageState.LOST

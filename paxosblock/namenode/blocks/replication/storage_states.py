@@ -1,4 +1,4 @@
-"""The standing of every storage at a moment, from the words of DataNodes and operators.
+"""The state of every storage at a moment, from the words of DataNodes and operators.
 
 Time is an argument: seconds on a clock that does not go back.
 """
@@ -12,16 +12,16 @@ from paxosblock.api.care import AdminState
 from paxosblock.namenode.blocks.datanodes import DataNodeDescriptor, DataNodes
 from paxosblock.namenode.blocks.replication.needs import (
     NOWHERE,
-    Standing,
     StoragePlace,
+    StorageState,
     StorageView,
 )
 from paxosblock.protocol.types import StorageId
 
 _ASKED: Final = {
-    AdminState.IN_SERVICE: Standing.IN_SERVICE,
-    AdminState.DECOMMISSIONED: Standing.LEAVING,
-    AdminState.IN_MAINTENANCE: Standing.MAINTENANCE,
+    AdminState.IN_SERVICE: StorageState.IN_SERVICE,
+    AdminState.DECOMMISSIONED: StorageState.LEAVING,
+    AdminState.IN_MAINTENANCE: StorageState.MAINTENANCE,
 }
 
 
@@ -37,8 +37,10 @@ class Patience:
     since_s: float
 
 
-def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int = 1) -> StorageView:
-    """Return the standing of all storages."""
+def view_storages(
+    datanodes: DataNodes, now_s: float, patience: Patience, min_live: int = 1
+) -> StorageView:
+    """Return the state of all storages."""
     places: dict[StorageId, StoragePlace] = {}
     racks = set()
     for node in datanodes:
@@ -46,29 +48,36 @@ def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int =
         asked = _ASKED[datanodes.admin.state(node.node, now_s)]
         for storage, report in node.storages.items():
             if report.failed:
-                places[storage] = StoragePlace(node.node, Standing.LOST, False, node.location.rack)
+                places[storage] = StoragePlace(
+                    node.node, StorageState.LOST, False, node.location.rack
+                )
                 continue
             complete = datanodes.has_reported(storage)
             place = _place(node, asked, dead_s, patience, complete=complete)
             places[storage] = place
-            if place.live and asked is Standing.IN_SERVICE:
+            if place.live and asked is StorageState.IN_SERVICE:
                 racks.add(place.rack)
     for name, record in datanodes.admin.records(now_s):
         for storage in record.storages:
             places.setdefault(storage, StoragePlace(name, _ASKED[record.admin], live=False))
     begun_s = now_s - patience.since_s
     known = begun_s >= patience.dead_after_s + patience.replicate_after_s
-    unknown = NOWHERE if known else StoragePlace("", Standing.AWAY, live=False)
+    unknown = NOWHERE if known else StoragePlace("", StorageState.AWAY, live=False)
     return StorageView(places, len(racks), unknown, min_live)
 
 
 def _place(
-    node: DataNodeDescriptor, asked: Standing, dead_s: float, patience: Patience, *, complete: bool
+    node: DataNodeDescriptor,
+    asked: StorageState,
+    dead_s: float,
+    patience: Patience,
+    *,
+    complete: bool,
 ) -> StoragePlace:
-    standing, live = asked, dead_s < 0
-    if asked is not Standing.MAINTENANCE:
+    state, live = asked, dead_s < 0
+    if asked is not StorageState.MAINTENANCE:
         if dead_s >= patience.replicate_after_s:
-            standing = Standing.LOST
-        elif asked is Standing.IN_SERVICE and not (live and complete):
-            standing = Standing.AWAY
-    return StoragePlace(node.node, standing, live, node.location.rack)
+            state = StorageState.LOST
+        elif asked is StorageState.IN_SERVICE and not (live and complete):
+            state = StorageState.AWAY
+    return StoragePlace(node.node, state, live, node.location.rack)
