@@ -29,9 +29,9 @@ from paxosblock.namenode.blocks.replication.balancer import Balancer
 from paxosblock.namenode.blocks.replication.copies import Copies, CopyLimits
 from paxosblock.namenode.blocks.replication.leaving_nodes import LeavingNodes
 from paxosblock.namenode.blocks.replication.monitor import Monitor
+from paxosblock.namenode.blocks.replication.need_assessor import NeedAssessor
 from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
-from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.storage_states import Patience
 from paxosblock.namenode.blocks.runner import Runner
 from paxosblock.namenode.blocks.survey import Surveyor
@@ -82,7 +82,7 @@ class NameNode:
         self.datanodes = DataNodes(
             config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
         )
-        self.sight = self._make_sight()
+        self.assessor = self._make_assessor()
         self.acceptors = reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.runner = Runner(
@@ -298,7 +298,7 @@ class NameNode:
             alarms=self.alarms,
             background=self.background,
             holds=lambda: self.safe_mode.holds,
-            sight=self.sight,
+            assessor=self.assessor,
             interval_s=config.heartbeat_interval_s,
             clock_s=self.clock_s,
         )
@@ -328,9 +328,9 @@ class NameNode:
             clock_s=self.clock_s,
         )
 
-    def _make_sight(self) -> Sight:
+    def _make_assessor(self) -> NeedAssessor:
         config = self.config
-        return Sight(
+        return NeedAssessor(
             self.datanodes,
             self.replicas,
             Patience(config.replicate_after_s, config.datanode_dead_after_s, self._started_s),
@@ -355,7 +355,7 @@ class NameNode:
         return LeavingNodes(
             catalog=self.catalog,
             datanodes=self.datanodes,
-            sight=self.sight,
+            assessor=self.assessor,
             min_replication=self.config.min_replication,
             clock_s=self.clock_s,
         )

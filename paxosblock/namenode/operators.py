@@ -72,7 +72,7 @@ async def leaving(node: NameNode, _: LeavingRequest) -> Leaving:
 
 async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
     """Check some of the files below a path."""
-    view, page, cursor = node.sight.view(), CheckedFiles(), request.after
+    view, page, cursor = node.assessor.view(), CheckedFiles(), request.after
     assess = partial(node.monitor.need, view=view)
     while True:
         reads = await node.catalog.view()

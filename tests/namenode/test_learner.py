@@ -294,7 +294,7 @@ async def test_a_block_of_a_backup_is_unclear_while_a_datanode_with_it_may_come_
     strangers = tuple(StorageId(f"absent-{number}") for number in range(3))
     brought = finalize.bring_back(await cluster.file())
     record = msgspec.structs.replace(brought, members=strangers)
-    sight = cluster.scene.node.sight
-    need = sight.need(Demand(BlockEntry(record), 3), sight.view())
+    assessor = cluster.scene.node.assessor
+    need = assessor.need(Demand(BlockEntry(record), 3), assessor.view())
     assert [*conditions(need)] == [Condition.UNCLEAR]
     assert set(strangers) < set(need.elsewhere), "others have reported one"

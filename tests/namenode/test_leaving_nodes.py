@@ -125,7 +125,7 @@ async def test_a_look_that_a_change_came_into_tells_nothing(scene: Scene) -> Non
     leaving = LeavingNodes(
         catalog=node.catalog,
         datanodes=node.datanodes,
-        sight=node.sight,
+        assessor=node.assessor,
         min_replication=1,
         clock_s=node.clock_s,
     )

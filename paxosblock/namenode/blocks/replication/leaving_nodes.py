@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from paxosblock.api.care import AdminState, AdminStatus, HeldUp, HoldUp, LeavingNode
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.replication.need_assessor import NeedAssessor
 from paxosblock.namenode.blocks.replication.needs import StorageState, StorageView
-from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry, NodeRecord
@@ -85,14 +85,14 @@ class LeavingNodes:
         *,
         catalog: Catalog,
         datanodes: DataNodes,
-        sight: Sight,
+        assessor: NeedAssessor,
         min_replication: int,
         clock_s: Callable[[], float],
     ) -> None:
         """`clock_s` is the clock that decides whether DataNodes are alive."""
         self._catalog = catalog
         self._datanodes = datanodes
-        self._sight = sight
+        self._assessor = assessor
         self._min_replication = min_replication
         self._clock_s = clock_s
         self._seen: dict[str, LeavingNode] = {}
@@ -139,7 +139,7 @@ class LeavingNodes:
             self._seen = found
 
     def _begin_look(self) -> _Look:
-        view = self._sight.view()
+        view = self._assessor.view()
         records = self._datanodes.admin.records(self._clock_s())
         nodes = {name: _Seen(name, record) for name, record in records}
         stay = {p.node for p in view.places.values() if p.state is StorageState.IN_SERVICE}
@@ -158,7 +158,7 @@ class LeavingNodes:
             why = HoldUp.OPEN
             enough = not for_good and elsewhere >= least
         else:
-            need = self._sight.need(demand, look.view)
+            need = self._assessor.need(demand, look.view)
             elsewhere = sum(map(look.stays, need.sound))
             enough = elsewhere >= least
             why = HoldUp.NO_ROOM if look.others < least else HoldUp.TOO_FEW

@@ -26,6 +26,7 @@ from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.copies import Busy, Copies
+from paxosblock.namenode.blocks.replication.need_assessor import NeedAssessor
 from paxosblock.namenode.blocks.replication.needs import (
     Need,
     StoragePlace,
@@ -33,7 +34,6 @@ from paxosblock.namenode.blocks.replication.needs import (
     StorageView,
     is_well,
 )
-from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.waiting import Waiting
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.members import Demand
@@ -99,7 +99,7 @@ class Monitor:
         alarms: Alarms,
         background: Background,
         holds: Callable[[], bool],
-        sight: Sight,
+        assessor: NeedAssessor,
         interval_s: float,
         clock_s: Callable[[], float],
     ) -> None:
@@ -115,7 +115,7 @@ class Monitor:
         self._alarms = alarms
         self._background = background
         self._holds = holds
-        self._sight = sight
+        self._assessor = assessor
         self._interval_s = interval_s
         self._clock_s = clock_s
         self.looked: Callable[[BlockEntry, Need, StorageView], object] = lambda *_: None
@@ -192,7 +192,7 @@ class Monitor:
     def need(self, demand: Demand, view: StorageView) -> Need:
         """Return what a finalized block needs, for people. It is not called missing while members
         that live may still tell that they have this version."""
-        need = self._sight.need(demand, view)
+        need = self._assessor.need(demand, view)
         trouble = self._troubles.get(demand.entry.record.block)
         if need.missing and need.lagging and not (trouble and trouble.missing):
             return replace(need, elsewhere=need.elsewhere or need.lagging)
@@ -272,7 +272,7 @@ class Monitor:
 
     def _renew_view(self) -> StorageView:
         now_s = self._clock_s()
-        self._view = self._sight.view()
+        self._view = self._assessor.view()
         self._copies.look(self._view, now_s)
         return self._view
 
@@ -324,10 +324,10 @@ class Monitor:
         if not damaged and is_well(record, demand.wanted, whole, self._view):
             self._forget(block)
             return None
-        need = self._sight.need(demand, self._view)
+        need = self._assessor.need(demand, self._view)
         if any(each not in self._view.places and self._datanodes.home(each) for each in need.gone):
             # Its DataNode registered since the view was made.
-            need = self._sight.need(demand, self._renew_view())
+            need = self._assessor.need(demand, self._renew_view())
         if need.in_order:
             self._forget(block)
             return None
@@ -357,7 +357,7 @@ class Monitor:
             trouble.since_s, trouble.generation = now_s, generation
         self._troubles[block] = trouble
         # Members in service are being told what was decided (P5, D9): most need only a moment.
-        asked_s, patience_s = now_s - trouble.since_s, self._sight.replicate_after_s
+        asked_s, patience_s = now_s - trouble.since_s, self._assessor.replicate_after_s
         waits = need.may_mend and asked_s < patience_s
         # A member that has not told yet that it has this version may well have it, whichever
         # others are lost.

@@ -20,7 +20,7 @@ from paxosblock.namenode.catalog.members import Demand
 from paxosblock.protocol.types import StorageId
 
 
-class Sight:
+class NeedAssessor:
     """Combines the states of DataNodes and replicas."""
 
     def __init__(
