@@ -22,7 +22,7 @@ def changed_between_pages(
     """The client lists two names at a time; after the first page of each listing the next
     transaction comes, as long as there are any."""
     client = fs if isinstance(fs, AsyncClient) else fs._async
-    namenodes = client._core.namenodes
+    namenodes = client._session.namenodes
     ask, left, waiting = namenodes.call, [*between], False
 
     async def call(method: Method[Any, Any], request: Any, **how: Any) -> Any:

@@ -93,7 +93,7 @@ class AsyncClient:
         """
         self.addresses = cluster_addresses(cluster)
         config = load_config(ClientConfig) if config is None else config
-        self._core = SharedSession.to(self.addresses, with_settings(config, settings))
+        self._session = SharedSession.to(self.addresses, with_settings(config, settings))
         self._blocks_writer = BlocksWriter()
 
     def __repr__(self) -> str:
@@ -102,12 +102,12 @@ class AsyncClient:
     @property
     def config(self) -> ClientConfig:
         """Return the settings in use."""
-        return self._core.config
+        return self._session.config
 
     @property
     def blocks(self) -> AsyncBlockVerbs:
         """The seed's own verbs, for blocks that belong to no file."""
-        return AsyncBlockVerbs(self._core, self._blocks_writer)
+        return AsyncBlockVerbs(self._session, self._blocks_writer)
 
     def within(self, seconds: float) -> Self:
         """Return this client with another time-out: `await fs.within(5).stat(path)`.
@@ -117,7 +117,7 @@ class AsyncClient:
         both.
         """
         same = copy(self)
-        same._core = self._core.within(seconds)
+        same._session = self._session.within(seconds)
         return same
 
     async def __aenter__(self) -> Self:
@@ -128,7 +128,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close all connections. Files that are open fail when they are used again."""
-        await self._core.close()
+        await self._session.close()
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -181,10 +181,10 @@ class AsyncClient:
             current_user(),
             first=FirstBlock(window, self.config.host),
         )
-        core = self._core
-        made = await core.namenodes.call_once(CREATE, request)
+        session = self._session
+        made = await session.namenodes.call_once(CREATE, request)
         return file_writer.AsyncFileWriter(
-            core, made.status, writer,
+            session, made.status, writer,
             chunk_size=chunk_size, window=window, first=made.first, options=options,
         )  # fmt: skip
 
@@ -220,9 +220,9 @@ class AsyncClient:
         writer = new_writer()
         most = self.config.max_chunks_per_block
         request = AppendFile(text_of(path), writer, 0 if new_block else window, most)
-        opened = await self._core.namenodes.call(APPEND, request)
+        opened = await self._session.namenodes.call(APPEND, request)
         return file_writer.AsyncFileWriter(
-            self._core,
+            self._session,
             opened.status,
             writer,
             chunk_size=chunk_size,
@@ -263,8 +263,8 @@ class AsyncClient:
         how = consistency_of(consistency)
         patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
         path = text_of(path)
-        found = await readable_file(self._core, path, how, patience_s)
-        return AsyncFileReader(self._core, path, found, how)
+        found = await readable_file(self._session, path, how, patience_s)
+        return AsyncFileReader(self._session, path, found, how)
 
     def follow(
         self, path: AnyPath, offset: int = 0, *, past_close: bool = False
@@ -281,7 +281,7 @@ class AsyncClient:
                 were delivered.
             InvalidRequestError: a negative offset.
         """
-        return follower(self._core, text_of(path), offset, past_close=past_close).run()
+        return follower(self._session, text_of(path), offset, past_close=past_close).run()
 
     async def wait_longer(self, path: AnyPath, size: int, timeout_s: float) -> bool:
         """Wait until a file has more than `size` bytes; False when it takes `timeout_s` or more.
@@ -289,7 +289,7 @@ class AsyncClient:
         This is for programs that look at a file now and then; the members of its last block are
         asked to answer when they have more. Raises NotFoundError as `follow` does.
         """
-        return await wait_longer(self._core, text_of(path), size, timeout_s)
+        return await wait_longer(self._session, text_of(path), size, timeout_s)
 
     async def take_over(self, path: AnyPath) -> int:
         """Fence the writer of a file, close the file and return its size in bytes.
@@ -297,7 +297,7 @@ class AsyncClient:
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
         closed already stays as it is. (HDFS: recoverLease)
         """
-        status = await self._core.namenodes.call(TAKE_OVER, TakeOver(text_of(path)))
+        status = await self._session.namenodes.call(TAKE_OVER, TakeOver(text_of(path)))
         return status.size
 
     async def locations(
@@ -310,13 +310,13 @@ class AsyncClient:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return await locations(self._core, text_of(path), offset, size)
+        return await locations(self._session, text_of(path), offset, size)
 
     # -- names ----------------------------------------------------------------------------------
 
     async def stat(self, path: AnyPath) -> FileStatus:
         """Look a path up. `size` counts only finalized blocks while the file is `open`."""
-        return await self._core.namenodes.call(STAT, PathRequest(text_of(path)))
+        return await self._session.namenodes.call(STAT, PathRequest(text_of(path)))
 
     async def exists(self, path: AnyPath) -> bool:
         """True if there is a file or directory at `path`."""
@@ -352,7 +352,7 @@ class AsyncClient:
         """
 
         async def ask(request: ListDirectory) -> Listing:
-            return (await self._core.namenodes.call(LIST, request)).of(request.path)
+            return (await self._session.namenodes.call(LIST, request)).of(request.path)
 
         return pages(ask, text_of(path), after, one_state=one_state)
 
@@ -393,7 +393,7 @@ class AsyncClient:
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
         request = MakeDirectories(text_of(path), parents, permission, current_user(), ttl_s)
-        return await self._core.namenodes.call_once(MKDIRS, request)
+        return await self._session.namenodes.call_once(MKDIRS, request)
 
     async def rename(
         self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False
@@ -405,7 +405,7 @@ class AsyncClient:
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been moved.
         """
         request = RenamePath(text_of(source), text_of(destination), overwrite)
-        return await self._core.namenodes.call_once(RENAME, request)
+        return await self._session.namenodes.call_once(RENAME, request)
 
     async def delete(self, path: AnyPath, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory (with all that is in it when `recursive`).
@@ -417,7 +417,7 @@ class AsyncClient:
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been deleted.
         """
         request = DeletePath(text_of(path), recursive)
-        answer = await self._core.namenodes.call_once(DELETE, request)
+        answer = await self._session.namenodes.call_once(DELETE, request)
         return answer.existed
 
     async def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
@@ -433,7 +433,7 @@ class AsyncClient:
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         request = ConcatFiles(text_of(target), tuple(map(text_of, sources)))
-        return await self._core.namenodes.call_once(CONCAT, request)
+        return await self._session.namenodes.call_once(CONCAT, request)
 
     async def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
@@ -447,7 +447,7 @@ class AsyncClient:
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         request = SetReplication(text_of(path), replication)
-        return await self._core.namenodes.call_once(SET_REPLICATION, request)
+        return await self._session.namenodes.call_once(SET_REPLICATION, request)
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -480,7 +480,7 @@ class AsyncClient:
         application = None
         if once is not None:
             application = ApplicationVersion(*once, uuid.uuid4().hex, keep_for_s)
-        return await truncating.transact(self._core, ops, application)
+        return await truncating.transact(self._session, ops, application)
 
     async def truncate(self, path: AnyPath, size: int) -> FileStatus:
         """Cut a closed file to its first `size` bytes, in one step; return its new status.
@@ -510,7 +510,7 @@ class AsyncClient:
     async def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""
         request = ApplicationRequest(app_id)
-        return (await self._core.namenodes.call(APPLICATION, request)).version
+        return (await self._session.namenodes.call(APPLICATION, request)).version
 
     def _sizes(
         self, block_size: int | None, chunk_size: int | None, window: int | None

@@ -45,8 +45,8 @@ class AsyncBlockVerbs:
     are: the NameNode ends the blocks of a client that is gone.
     """
 
-    def __init__(self, core: SharedSession, writer: BlocksWriter) -> None:
-        self._core = core
+    def __init__(self, session: SharedSession, writer: BlocksWriter) -> None:
+        self._session = session
         self._writer = writer
 
     async def add(
@@ -69,7 +69,7 @@ class AsyncBlockVerbs:
         from paxosblock.client.writing.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
         from paxosblock.client.writing.ends import BlockFailed  # noqa: PLC0415 - readers need none of it
 
-        core, config, writer = self._core, self._core.config, self._writer.name
+        session, config, writer = self._session, self._session.config, self._writer.name
         request = AddBlock(
             NO_FILE,
             writer,
@@ -79,9 +79,9 @@ class AsyncBlockVerbs:
             durability=config.durability if durability is None else durability_of(durability),
             host=config.host,
         )
-        view = await core.namenodes.call_once(ADD_BLOCK, request)
-        self._writer.keep_lease(core)
-        block = BlockWriter(view, writer, core.namenodes, core.writing)
+        view = await session.namenodes.call_once(ADD_BLOCK, request)
+        self._writer.keep_lease(session)
+        block = BlockWriter(view, writer, session.namenodes, session.writing)
         try:
             await block.open()
         except BlockFailed as failure:
@@ -97,7 +97,7 @@ class AsyncBlockVerbs:
 
         Raises InvalidRequestError when it belongs to a file.
         """
-        deletion = await self._core.namenodes.call_once(DELETE_BLOCK, DeleteBlock(block))
+        deletion = await self._session.namenodes.call_once(DELETE_BLOCK, DeleteBlock(block))
         return deletion.existed
 
     async def finalize(self, block: BlockId, length: int | None = None) -> BlockView:
@@ -108,7 +108,7 @@ class AsyncBlockVerbs:
             FencedError: a recovery decided another length, or the block has another writer.
             InvalidRequestError: not all members say that they hold exactly that many chunks.
         """
-        namenodes = self._core.namenodes
+        namenodes = self._session.namenodes
         if length is None:
             return await namenodes.call(SEAL_BLOCK, BlockRequest(block))
         size = await self._size_everywhere(await self.get(block), length)
@@ -144,8 +144,8 @@ class AsyncBlockVerbs:
 
         Raises NotFoundError when there is no such block.
         """
-        request = BlockRequest(block, host=self._core.config.host)
-        return await self._core.namenodes.call(GET_BLOCK, request)
+        request = BlockRequest(block, host=self._session.config.host)
+        return await self._session.namenodes.call(GET_BLOCK, request)
 
     async def check(self, block: BlockId) -> BlockCheck:
         """Read and compare the whole of every replica of a finalized block, of a file or not.
@@ -156,11 +156,11 @@ class AsyncBlockVerbs:
             NotFoundError: there is no such block.
             NotReadyError: its length is not decided yet.
         """
-        return await check_block(self._core, block)
+        return await check_block(self._session, block)
 
     def datanode(self, member: BlockMember) -> AsyncDataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
-        return AsyncDataNode(self._core, member)
+        return AsyncDataNode(self._session, member)
 
 
 class BlocksWriter:
@@ -169,9 +169,9 @@ class BlocksWriter:
     def __init__(self) -> None:
         self.name = WriterId(uuid.uuid4().hex)
 
-    def keep_lease(self, core: SharedSession) -> None:
+    def keep_lease(self, session: SharedSession) -> None:
         """Renew the lease from now on."""
-        core.leases.keep(self.name, self._lost, self._open_block, self._roll)
+        session.leases.keep(self.name, self._lost, self._open_block, self._roll)
 
     def _lost(self) -> None:
         """Do nothing: all blocks are ended, or a recovery ends them, and the next write of their

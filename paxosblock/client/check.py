@@ -72,14 +72,14 @@ class BlockCheck:
         return sum(check.health is ReplicaHealth.SOUND for check in self.replicas)
 
 
-async def check_block(core: SharedSession, block: BlockId) -> BlockCheck:
+async def check_block(session: SharedSession, block: BlockId) -> BlockCheck:
     """Read the whole of every replica, side by side, at most `PIECE_BYTES` of each at a time.
 
     Raises:
         NotFoundError: there is no such block.
         NotReadyError: its length is not decided yet.
     """
-    view = await core.namenodes.call(GET_BLOCK, BlockRequest(block))
+    view = await session.namenodes.call(GET_BLOCK, BlockRequest(block))
     if not view.record.finalized:
         raise NotReadyError(
             f"block {view.record.block} is being written; it can be checked once it is finalized",
@@ -87,18 +87,18 @@ async def check_block(core: SharedSession, block: BlockId) -> BlockCheck:
         )
     extent = finalized_extent(view)
     checks = await asyncio.gather(
-        *(_check_replica(core, replace(extent, members=(each,))) for each in view.members)
+        *(_check_replica(session, replace(extent, members=(each,))) for each in view.members)
     )
     return BlockCheck(view.record, _compared(checks))
 
 
-async def _check_replica(core: SharedSession, extent: Extent) -> ReplicaCheck:
+async def _check_replica(session: SharedSession, extent: Extent) -> ReplicaCheck:
     (member,) = extent.members
     if not member.address:
         return ReplicaCheck(member, ReplicaHealth.UNREACHABLE, "no DataNode has reported it")
     try:
-        await AsyncDataNode(core, member).state(extent.block)
-        return ReplicaCheck(member, ReplicaHealth.SOUND, crc=await _read_all(core, extent))
+        await AsyncDataNode(session, member).state(extent.block)
+        return ReplicaCheck(member, ReplicaHealth.SOUND, crc=await _read_all(session, extent))
     except CorruptionError as error:
         return ReplicaCheck(member, ReplicaHealth.DAMAGED, str(error))
     except NotFoundError as error:
@@ -109,9 +109,9 @@ async def _check_replica(core: SharedSession, extent: Extent) -> ReplicaCheck:
         return ReplicaCheck(member, ReplicaHealth.UNREACHABLE, str(error))
 
 
-async def _read_all(core: SharedSession, extent: Extent) -> int:
+async def _read_all(session: SharedSession, extent: Extent) -> int:
     """CRC32C of all bytes of the one replica of `extent`."""
-    reader, crc = BlockReader(core, extent), 0
+    reader, crc = BlockReader(session, extent), 0
     piece = memoryview(bytearray(min(PIECE_BYTES, extent.size_bytes)))
     for start in range(0, extent.size_bytes, PIECE_BYTES):
         into = piece[: extent.size_bytes - start]

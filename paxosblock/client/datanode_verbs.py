@@ -45,9 +45,9 @@ T = TypeVar("T")
 class AsyncDataNode:
     """`Write`, `Read` and `NextGS` of the seed, to one DataNode; see `fs.blocks.datanode`."""
 
-    def __init__(self, core: SharedSession, member: BlockMember) -> None:
+    def __init__(self, session: SharedSession, member: BlockMember) -> None:
         self._member = member
-        self._core = core
+        self._session = session
 
     @property
     def member(self) -> BlockMember:
@@ -90,13 +90,13 @@ class AsyncDataNode:
             index,
         )
         packed = header.pack()
-        connection = await self._core.writing.get(self.member.address)
+        connection = await self._session.writing.get(self.member.address)
         async with connection.asking:
             listener = _OneVote(self.member, header)
             connection.listen(block, listener)
             try:
                 connection.send(packed, chunk.data)
-                async with asyncio.timeout(self._core.config.vote_timeout_s):
+                async with asyncio.timeout(self._session.config.vote_timeout_s):
                     return await listener.vote
             except TimeoutError as error:
                 if isinstance(error, PaxosBlockError):
@@ -112,9 +112,9 @@ class AsyncDataNode:
 
     async def state(self, block: BlockId) -> ReadReply:
         """Return the registers of the replica. Raises NotFoundError when there is none here."""
-        connection = await self._core.reading.get(self.member.address)
+        connection = await self._session.reading.get(self.member.address)
         question = Envelope(self.member.storage, Read(block))
-        answer = await connection.ask(question, self._core.config.rpc_timeout_s)
+        answer = await connection.ask(question, self._session.config.rpc_timeout_s)
         return _expected(ReadReply, answer)
 
     async def read(
@@ -141,7 +141,7 @@ class AsyncDataNode:
         version = Version(registers.epoch, registers.finalized_generation, state.length)
         extent = Extent(block, version, 0, state.size_bytes, (self.member,))
         into = bytearray(end - offset)
-        await BlockReader(self._core, extent).fetch_once(offset, memoryview(into))
+        await BlockReader(self._session, extent).fetch_once(offset, memoryview(into))
         return registers.max_generation, bytes(into)
 
     async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
@@ -154,18 +154,18 @@ class AsyncDataNode:
         Raises:
             FencedError: it promised a higher one already.
         """
-        view = await self._core.namenodes.call(GET_BLOCK, BlockRequest(block))
+        view = await self._session.namenodes.call(GET_BLOCK, BlockRequest(block))
         record = view.record
         request = NextGS(
             block, generation, record.writer_generation, record.window, record.durability
         )
-        async with RpcClient(self._core.rpc.access) as rpc:
+        async with RpcClient(self._session.rpc.access) as rpc:
             answer = await rpc.call(
                 self.member.address,
                 ACCEPT.name,
                 Envelope(self.member.storage, request),
                 ACCEPT.answer,
-                self._core.config.rpc_timeout_s,
+                self._session.config.rpc_timeout_s,
             )
         return _expected(LastVote, answer)
 

@@ -39,8 +39,8 @@ async def stored(data: bytes = DATA) -> AsyncIterator[tuple[MemoryCluster, Async
         yield cluster, fs
 
 
-async def look(core: SharedSession, path: str) -> ReadableFile:
-    return await whole_file(core, path, Consistency.QUORUM)
+async def look(session: SharedSession, path: str) -> ReadableFile:
+    return await whole_file(session, path, Consistency.QUORUM)
 
 
 def pages_asked(cluster: MemoryCluster) -> int:
@@ -116,7 +116,7 @@ async def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened() -> None:
                 assert file.size == opened
                 locations = await fs.locations("/a")
                 assert [each.finalized for each in locations] == [True] * 20 + [False]
-                found = all_extents(file._core, await look(file._core, "/a"))
+                found = all_extents(file._session, await look(file._session, "/a"))
                 first = await anext(found)
                 await out.write(DATA[opened:])
                 await out.hflush()

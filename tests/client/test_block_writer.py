@@ -28,8 +28,8 @@ async def begun() -> AsyncIterator[Begun]:
     """A block of three of four DataNodes; two of its chunks are acknowledged."""
     async with memory_cluster(4) as (cluster, fs):
         request = AddBlock(NO_FILE, ANN, NO_BLOCK, window=4)
-        view = await fs._core.namenodes.call(ADD_BLOCK, request)
-        block = BlockWriter(view, ANN, fs._core.namenodes, fs._core.writing)
+        view = await fs._session.namenodes.call(ADD_BLOCK, request)
+        block = BlockWriter(view, ANN, fs._session.namenodes, fs._session.writing)
         await block.open()
         await write(block, b"one,", b"two,")
         await block.settled()
@@ -163,7 +163,7 @@ async def test_an_appender_goes_on_behind_what_the_block_has(begun: Begun) -> No
     finalized = await block.close()
     assert finalized.record.finalized
     opened = cluster.reopen(block.block, BOB)
-    appender = BlockWriter.granted(opened, BOB, fs._core.namenodes, fs._core.writing)
+    appender = BlockWriter.granted(opened, BOB, fs._session.namenodes, fs._session.writing)
     assert (appender.sent, appender.acknowledged_bytes, appender.sent_bytes) == (2, 8, 8)
     await appender.open()
     await write(appender, b"three")

@@ -613,7 +613,7 @@ async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
     async with undecided() as (cluster, fs, decided), await fs.open("/a") as file:
         pieces = [await file.next_piece() for _ in range(3)]
         assert b"".join(pieces) == decided
-        file._core = fs.within(PATIENCE_S)._core
+        file._session = fs.within(PATIENCE_S)._session
         more = asyncio.create_task(file.read(100))
         looks = cluster.calls.count("get_file")
         await wait_until_async(lambda: cluster.calls.count("get_file") > looks)

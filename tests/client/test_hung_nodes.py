@@ -97,7 +97,7 @@ async def test_a_sync_asks_a_majority_and_does_not_wait_for_a_member_that_hangs(
 
 async def test_a_disk_that_is_slow_for_long_does_not_end_a_block() -> None:
     async with memory_cluster(3, hung_after_s=HUNG_S, vote_timeout_s=NEVER_S) as (cluster, fs):
-        clock = fs._core.writing.clock
+        clock = fs._session.writing.clock
         async with await fs.create("/a", chunk_size=10) as out:
             await out.write(b"x" * 10)
             await out.hflush()
@@ -165,7 +165,7 @@ async def test_nobody_is_left_while_too_few_disks_answer_for_a_recovery() -> Non
     """As where all nodes have one disk: to leave some would be to wait for them all the same."""
     config = ClientConfig(disk_hung_after_s=HUNG_S, vote_timeout_s=NEVER_S)
     async with memory_cluster(3, **asdict(config)) as (cluster, fs):
-        clock = fs._core.writing.clock
+        clock = fs._session.writing.clock
         async with await fs.create("/a", chunk_size=10) as out:
             await _flushed(out, b"x" * 10)
             for node in cluster.nodes[:2]:
@@ -206,7 +206,7 @@ async def test_a_client_is_closed_though_a_node_that_hangs_does_not_take_what_wa
         out = await fs.create("/a", chunk_size=16 * MIB, window=8)
         await out.write(b"x")
         await out.hflush()
-        stream = await fs._core.writing.get(cluster.nodes[0].address)
+        stream = await fs._session.writing.get(cluster.nodes[0].address)
         cluster.nodes[0].hang()
         data = bytes(128 * MIB)
         writing = asyncio.create_task(out.write(data))
@@ -225,7 +225,7 @@ async def test_a_call_that_is_cancelled_while_a_block_begins_leaves_nobody_who_l
         out = await fs.create("/a", chunk_size=10, block_size=10)
         await out.write(b"x" * 10)
         await out.hflush()
-        streams = [await fs._core.writing.get(node.address) for node in cluster.nodes]
+        streams = [await fs._session.writing.get(node.address) for node in cluster.nodes]
         cluster.nodes[2].hang()
         known = len(cluster.records)
         writing = asyncio.create_task(out.write(b"y" * 10))

@@ -172,13 +172,13 @@ async def test_an_end_that_nobody_records_in_time_is_told_by_a_later_call_and_as
         out = await created(fs)
         await write_three_of_four(cluster, out)
         cluster.answers_lost.add("finalize_block")
-        out._core = fs.within(0.2)._core
+        out._session = fs.within(0.2)._session
         await out.write(DATA[3 * CHUNK : 5 * CHUNK])
         with pytest.raises((OutcomeUnknownError, DeadlineError)):
             await out.hflush()
         assert out.acknowledged == BLOCK
         cluster.answers_lost.clear()
-        out._core = fs.within(PATIENCE_S)._core
+        out._session = fs.within(PATIENCE_S)._session
         assert (await out.hflush()).size == 5 * CHUNK
         await out.close()
         assert cluster.content("/a") == DATA[: 5 * CHUNK]

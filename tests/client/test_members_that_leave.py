@@ -48,7 +48,7 @@ async def test_a_reader_goes_on_at_those_who_stay_without_asking_anew() -> None:
         assert gone
         assert await file.read() == DATA[48 * KIB :]
         assert cluster.calls == []
-        suspected = fs._core.reading.is_suspected
+        suspected = fs._session.reading.is_suspected
         assert not any(suspected(cluster.by_storage[at].address) for at in gone), "they are well"
 
 

@@ -106,7 +106,7 @@ class Life:
     async def nothing_is_asked(self) -> None:
         """Nothing fails any more, and nobody calls the writer: its own work comes to an end."""
         await self.heal()
-        await wait_until_async(lambda: not self.fs._core.tending)
+        await wait_until_async(lambda: not self.fs._session.tending)
         async with await self.fs.open("/a") as file:
             content = await file.read()
         assert content == self.given[: len(content)]

@@ -127,7 +127,7 @@ async def test_a_close_that_is_cancelled_leaves_nobody_who_listens() -> None:
         assert out.closed
         assert out.acknowledged == 0
         for node in cluster.nodes:
-            connection = await fs._core.writing.get(node.address)
+            connection = await fs._session.writing.get(node.address)
             assert not connection._listeners
             node.votes_may_go.set()
 

@@ -154,7 +154,7 @@ async def test_hdfs_4504_a_close_that_fails_for_good_renews_no_lease_any_more() 
             await other.take_over("/a")
         with pytest.raises(FencedError):
             await out.close()
-        assert not fs._core.leases._kept
+        assert not fs._session.leases._kept
         await out.abort()
 
 
@@ -165,7 +165,7 @@ async def test_hdfs_4504_a_close_that_no_namenode_hears_renews_no_lease_any_more
         await cluster.stop_namenode()
         with pytest.raises(UnavailableError):
             await out.close()
-        assert not fs._core.leases._kept
+        assert not fs._session.leases._kept
 
 
 async def test_hdfs_6937_a_datanode_that_finds_chunks_damaged_is_the_one_that_is_left_out() -> None:

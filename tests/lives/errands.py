@@ -46,7 +46,7 @@ async def _remember(fs: AsyncClient, *, rng: random.Random, file: File | None) -
 
 async def _look(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
     """Look as `admin report`, `admin leaving`, `fsck` and `explain` do."""
-    call = fs._core.namenodes.call
+    call = fs._session.namenodes.call
     await call(CLUSTER_STATUS, ClusterStatusRequest())
     await call(LEAVING, LeavingRequest())
     await call(CHECK_FILES, CheckFiles("/"))
@@ -59,7 +59,7 @@ async def _look(fs: AsyncClient, *, rng: random.Random, file: File | None) -> No
 async def _recover_lease(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
     """End the writing of a file, as `fs recover-lease` does, and give nobody up."""
     if file is not None:
-        await fs._core.namenodes.call(RECOVER_LEASE, RecoverLease(file.path))
+        await fs._session.namenodes.call(RECOVER_LEASE, RecoverLease(file.path))
 
 
 ERRANDS: Final[tuple[Errand, ...]] = (_make_directories, _list, _remember, _look, _recover_lease)
@@ -67,7 +67,7 @@ ERRANDS: Final[tuple[Errand, ...]] = (_make_directories, _list, _remember, _look
 
 async def stay_in_safe_mode(fs: AsyncClient, world: World, seconds: float) -> None:
     """Let no name change for a while; whoever entered safe mode leaves it, whatever happens."""
-    call = fs._core.namenodes.call
+    call = fs._session.namenodes.call
     await call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))
     await world.loop.pass_time(seconds)
     while True:

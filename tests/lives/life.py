@@ -248,7 +248,7 @@ class Life(Trouble):
         async def balance(fs: AsyncClient) -> None:
             moved: dict[str, int] = {}
             while self.loop.now < until_s:
-                status = await fs._core.namenodes.call(BALANCE, Balance(balancer, THRESHOLD))
+                status = await fs._session.namenodes.call(BALANCE, Balance(balancer, THRESHOLD))
                 self.counts["replicas moved"] += status.moved_blocks - moved.get(status.run, 0)
                 moved[status.run] = status.moved_blocks
                 await self.loop.pass_time(1.0)
@@ -373,7 +373,9 @@ async def set_admin_state(
     fs: AsyncClient, machine: Machine, admin: AdminState, for_s: float = 0.0
 ) -> None:
     """Say it as `paxosblock admin decommission` and its like do."""
-    await fs._core.namenodes.call_once(SET_ADMIN_STATE, SetAdminState(machine.name, admin, for_s))
+    await fs._session.namenodes.call_once(
+        SET_ADMIN_STATE, SetAdminState(machine.name, admin, for_s)
+    )
 
 
 def live(seed: int, kind: Kind = Kind.FILES) -> Outcome:

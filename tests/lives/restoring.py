@@ -107,12 +107,12 @@ class Restore:
             await self.life.loop.pass_time(0.5)
 
     async def _all_are_there(self, fs: AsyncClient) -> bool:
-        status = await fs._core.namenodes.call(CLUSTER_STATUS, ClusterStatusRequest())
+        status = await fs._session.namenodes.call(CLUSTER_STATUS, ClusterStatusRequest())
         there = {node.node for node in status.datanodes}
         return {each.name for each in self.life.cluster.machines} <= there
 
     async def _leave_safe_mode(self, fs: AsyncClient) -> bool:
-        await fs._core.namenodes.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+        await fs._session.namenodes.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
         return True
 
     async def _unlearned(self) -> list[str]:
@@ -134,7 +134,7 @@ class Restore:
         for each in findings:
             gone = each.path not in there and each.condition is Condition.OPEN
             if gone and self._is_unlearnable(each.file_id):
-                await fs._core.namenodes.call_once(DELETE, _deletes(each))
+                await fs._session.namenodes.call_once(DELETE, _deletes(each))
             elif each.condition.lost:
                 self.life.counts["files lost at a restore"] += 1
                 said = f"fsck calls {each.path}, block {each.block}, {each.condition.value}"
@@ -143,7 +143,7 @@ class Restore:
                 if self.life.checker.readable(each.block):
                     told = self.life.checker.told(each.block)
                     self.life.world.mistake(f"{said}: a DataNode has it; {told}")
-                await fs._core.namenodes.call_once(DELETE, _deletes(each))
+                await fs._session.namenodes.call_once(DELETE, _deletes(each))
         return True
 
 
@@ -151,7 +151,7 @@ async def _checked(fs: AsyncClient) -> list[Finding]:
     findings: list[Finding] = []
     request: CheckFiles | None = CheckFiles("/")
     while request is not None:
-        page = await fs._core.namenodes.call(CHECK_FILES, request)
+        page = await fs._session.namenodes.call(CHECK_FILES, request)
         findings += page.findings
         request = CheckFiles("/", page.next) if page.next is not None else None
     return findings

@@ -1474,7 +1474,7 @@ SOURCE: tuple[Mutant, ...] = (
         "a DataNode is suspected because a member left its block",
         "reading/block_reader.py",
         "                self._gone.add(member.storage)\n",
-        "                self._core.reading.suspect(member.address)\n",
+        "                self._session.reading.suspect(member.address)\n",
         "tests/client/test_members_that_leave.py",
     ),
     _client(

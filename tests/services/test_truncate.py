@@ -207,7 +207,7 @@ async def test_bytes_that_were_read_before_somebody_changed_the_file_are_not_app
         async with fs.create("/raced", chunk_size=10, block_size=30) as out:
             await out.write(DATA)
         sent: list[int] = []
-        send = fs._core.namenodes.call_once
+        send = fs._session.namenodes.call_once
 
         async def after_the_rival(method: Method[Any, Any], request: Any) -> Any:
             if method is TRANSACT:
@@ -218,7 +218,7 @@ async def test_bytes_that_were_read_before_somebody_changed_the_file_are_not_app
                     await out.write(MORE[:60])
             return await send(method, request)
 
-        monkeypatch.setattr(fs._core.namenodes, "call_once", after_the_rival)
+        monkeypatch.setattr(fs._session.namenodes, "call_once", after_the_rival)
         await fs.truncate("/raced", 45)
         async with await fs.open("/raced") as file:
             assert await file.read() == DATA[:40] + MORE[:5]

@@ -64,13 +64,13 @@ class _InsideChunk:
 
 
 async def transact(
-    core: SharedSession, operations: Sequence[Operation], application: ApplicationVersion | None
+    session: SharedSession, operations: Sequence[Operation], application: ApplicationVersion | None
 ) -> TransactionOutcome:
     """Send the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
 
     Raises: as `AsyncClient.transact`, and as reading and writing those bytes.
     """
-    config = core.config
+    config = session.config
     request = Transact(
         (),
         config.replication,
@@ -83,7 +83,7 @@ async def transact(
         async with contextlib.AsyncExitStack() as hidden:
             plan = _TruncatePlan([(operation,) for operation in operations])
             try:
-                return await _sent(core, plan, request, hidden)
+                return await _sent(session, plan, request, hidden)
             except PaxosBlockError as error:
                 if not (left and plan.may_be_old(error)):
                     plan.count_as_given(error)
@@ -92,7 +92,7 @@ async def transact(
 
 
 async def _sent(
-    core: SharedSession,
+    session: SharedSession,
     plan: _TruncatePlan,
     request: Transact,
     hidden: contextlib.AsyncExitStack,
@@ -100,14 +100,16 @@ async def _sent(
     while True:
         try:
             operations = tuple(step for steps in plan.steps for step in steps)
-            return await core.namenodes.call_once(TRANSACT, replace(request, operations=operations))
+            return await session.namenodes.call_once(
+                TRANSACT, replace(request, operations=operations)
+            )
         except InvalidRequestError as error:
             inside = _inside_chunk(error)
             if inside is None:
                 raise
             place = plan.place_of(error)
         plan.brings = True
-        plan.steps[place] = await _in_two(core, inside, hidden)
+        plan.steps[place] = await _in_two(session, inside, hidden)
 
 
 @dataclass(slots=True)
@@ -151,15 +153,15 @@ def _inside_chunk(error: InvalidRequestError) -> _InsideChunk | None:
 
 
 async def _in_two(
-    core: SharedSession, inside: _InsideChunk, hidden: contextlib.AsyncExitStack
+    session: SharedSession, inside: _InsideChunk, hidden: contextlib.AsyncExitStack
 ) -> tuple[Operation, ...]:
     """Return what does the same as a Truncate, with the file as it is now."""
     path, boundary = inside.path, inside.boundary
-    found = await readable_file(core, path, Consistency.QUORUM, file_id=inside.file_id)
-    async with AsyncFileReader(core, path, found, Consistency.QUORUM) as file:
+    found = await readable_file(session, path, Consistency.QUORUM, file_id=inside.file_id)
+    async with AsyncFileReader(session, path, found, Consistency.QUORUM) as file:
         kept = await file.pread(boundary, inside.length - boundary)
     status = found.status
-    source = await _written(core, kept, status, hidden)
+    source = await _written(session, kept, status, hidden)
     return (
         AssertFile(path, status.file_id, status.size, status.truncations),
         Truncate(path, boundary),
@@ -168,13 +170,13 @@ async def _in_two(
 
 
 async def _written(
-    core: SharedSession, kept: bytes, like: FileStatus, hidden: contextlib.AsyncExitStack
+    session: SharedSession, kept: bytes, like: FileStatus, hidden: contextlib.AsyncExitStack
 ) -> str:
     """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
     directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
     above = MakeDirectories(directory, True, 0o700, current_user(), TTL_S)
-    await core.namenodes.call_once(MKDIRS, above)
-    hidden.push_async_callback(_remove, core, directory)
+    await session.namenodes.call_once(MKDIRS, above)
+    hidden.push_async_callback(_remove, session, directory)
     request = CreateFile(
         f"{directory}/kept",
         writer,
@@ -184,26 +186,26 @@ async def _written(
         durability=like.durability,
         parent_must_exist=True,
         owner=current_user(),
-        first=FirstBlock(core.config.window, core.config.host),
+        first=FirstBlock(session.config.window, session.config.host),
     )
-    made = await core.namenodes.call_once(CREATE, request)
+    made = await session.namenodes.call_once(CREATE, request)
     async with AsyncFileWriter(
-        core,
+        session,
         made.status,
         writer,
         chunk_size=len(kept),
-        window=core.config.window,
+        window=session.config.window,
         first=made.first,
     ) as out:
         await out.write(kept)
     return request.path
 
 
-async def _remove(core: SharedSession, directory: str) -> None:
+async def _remove(session: SharedSession, directory: str) -> None:
     """Delete the hidden directory, and that of all hidden names, if no other client needs it."""
     for request in (DeletePath(directory, recursive=True), DeletePath(STAGING)):
         try:
-            await core.namenodes.call_once(DELETE, request)
+            await session.namenodes.call_once(DELETE, request)
         except DirectoryNotEmptyError:
             pass
         except PaxosBlockError as error:

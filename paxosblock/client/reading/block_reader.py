@@ -86,7 +86,7 @@ def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
 
 
 async def page_of(
-    core: SharedSession, file: FileStatus, *, place: int = 0, offset: int | None = None
+    session: SharedSession, file: FileStatus, *, place: int = 0, offset: int | None = None
 ) -> FileView:
     """Fetch a page of the blocks of a file looked at before, wherever it was moved since.
 
@@ -94,8 +94,8 @@ async def page_of(
         NotFoundError: the file was deleted, or joined to another.
         TruncatedError: it was truncated since `file` was told.
     """
-    request = GetFile(file.path, place, offset, file.file_id, core.config.host)
-    view = await core.namenodes.call(GET_FILE, request)
+    request = GetFile(file.path, place, offset, file.file_id, session.config.host)
+    view = await session.namenodes.call(GET_FILE, request)
     check_same(file, view.status)
     return view
 
@@ -124,13 +124,15 @@ def _truncated(file: FileStatus) -> TruncatedError:
 class BlockReader:
     """Reads ranges of one extent. Several fetches may run at once."""
 
-    def __init__(self, core: SharedSession, extent: Extent, file: FileStatus | None = None) -> None:
+    def __init__(
+        self, session: SharedSession, extent: Extent, file: FileStatus | None = None
+    ) -> None:
         """`file` is the one that was opened, if the block was found through a file."""
         self.extent = extent
         self._file = file
-        self.chunk_bytes = core.config.chunk_size
+        self.chunk_bytes = session.config.chunk_size
         """Size of the chunks, as far as it is known: requests that fit it fetch nothing twice."""
-        self._core = core
+        self._session = session
         self._corrupt: dict[StorageId, CorruptionError] = {}
         self._gone: set[StorageId] = set()
         """Members that have no replica of this version any more, as they said themselves."""
@@ -150,7 +152,7 @@ class BlockReader:
         error = await self._try_all(target)
         if error is None:
             return
-        backoff = Backoff(self._core.config.retry_for_s - (loop.time() - begun_s))
+        backoff = Backoff(self._session.config.retry_for_s - (loop.time() - begun_s))
         refreshed = False
         while error is not None:
             if self._order and all(member.storage in self._corrupt for member in self._order):
@@ -182,7 +184,7 @@ class BlockReader:
     async def _try_all(self, target: _Target) -> PaxosBlockError | None:
         """Ask one replica after the other; None when the target is complete, else why not."""
         error: PaxosBlockError | None = None
-        fetching = self._core.reading.fetching
+        fetching = self._session.reading.fetching
         for member in self._candidates():
             fetching[member.address] += 1
             try:
@@ -195,7 +197,7 @@ class BlockReader:
                 self._gone.add(member.storage)
             except PaxosBlockError as failure:
                 error = failure
-                self._core.reading.suspect(member.address)
+                self._session.reading.suspect(member.address)
                 _log.info("block %d: %s: %s", target.block, member.storage, failure)
             else:
                 return None
@@ -210,7 +212,7 @@ class BlockReader:
         So requests that run side by side go to different replicas, their processors and disks; and
         those that come one after the other to the same, which has what it needs in memory.
         """
-        reading, gone = self._core.reading, self._gone
+        reading, gone = self._session.reading, self._gone
         sound = [member for member in self._order if member.storage not in self._corrupt]
         return sorted(
             sound,
@@ -224,8 +226,8 @@ class BlockReader:
         )
 
     async def _fetch_from(self, member: BlockMember, target: _Target) -> None:
-        connection = await self._core.reading.get(member.address)
-        timeout_s = min(SLOW_AFTER_S, self._core.config.rpc_timeout_s)
+        connection = await self._session.reading.get(member.address)
+        timeout_s = min(SLOW_AFTER_S, self._session.config.rpc_timeout_s)
         while not target.complete:
             exact = target.left < self.chunk_bytes
             sink = _Sink(target, self.extent.version, exact=exact)
@@ -255,19 +257,19 @@ class BlockReader:
         _log.warning("block %d: bad replica at %s: %s", self.extent.block, member.storage, error)
         report = BadReplica(self.extent.block, member.storage, str(error))
         try:
-            await self._core.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=REPORT_S)
+            await self._session.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=REPORT_S)
         except PaxosBlockError as failure:
             _log.warning("block %d: not reported: %s", self.extent.block, failure)
 
     async def _refresh(self) -> None:
         """Get the record again: the block may have been finalized, or have other members."""
         old = self.extent
-        request = BlockRequest(old.block, host=self._core.config.host)
+        request = BlockRequest(old.block, host=self._session.config.host)
         try:
-            view = await self._core.namenodes.call(GET_BLOCK, request)
+            view = await self._session.namenodes.call(GET_BLOCK, request)
         except NotFoundError:
             if self._file is not None:
-                await page_of(self._core, self._file, offset=old.offset)
+                await page_of(self._session, self._file, offset=old.offset)
             raise
         version = version_now(old.version, view.record)
         if version is None:

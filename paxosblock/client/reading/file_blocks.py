@@ -48,15 +48,15 @@ class Blocks:
     """The blocks of the first `size_bytes` bytes of a file; finds the one that holds an offset."""
 
     def __init__(
-        self, core: SharedSession, file: FileStatus, extents: Sequence[Extent], size_bytes: int
+        self, session: SharedSession, file: FileStatus, extents: Sequence[Extent], size_bytes: int
     ) -> None:
         """`extents` are those that are known; the last one of them reaches up to `size_bytes`, or
         what is not known is finalized.
         """
         self.size_bytes = size_bytes
-        self.chunk_bytes = core.config.chunk_size
+        self.chunk_bytes = session.config.chunk_size
         """Size of the chunks of a block that nothing was read of, as far as it is known."""
-        self._core = core
+        self._session = session
         self._file = file
         self._known = _Page(extents)
         self._pages: deque[_Page] = deque(maxlen=PAGES_KEPT)
@@ -97,7 +97,7 @@ class Blocks:
 
     async def _fetch(self, offset: int) -> BlockReader:
         assert offset < self.size_bytes, "only bytes that the file has are looked for"
-        view = await page_of(self._core, self._file, offset=offset)
+        view = await page_of(self._session, self._file, offset=offset)
         self._pages.append(_Page(decided(view)))
         reader = self.known(offset)
         if reader is None:
@@ -110,12 +110,12 @@ class Blocks:
             # They cost little to make again: keep those that are in use.
             if len(self._readers) > READERS_KEPT:
                 self._readers.clear()
-            reader = self._readers[extent.block] = BlockReader(self._core, extent, self._file)
+            reader = self._readers[extent.block] = BlockReader(self._session, extent, self._file)
         return reader
 
 
 async def all_extents(
-    core: SharedSession, found: ReadableFile, offset: int = 0
+    session: SharedSession, found: ReadableFile, offset: int = 0
 ) -> AsyncIterator[Extent]:
     """Yield the blocks of a file `found` whole, in order; those before `offset` may be missing.
 
@@ -129,7 +129,7 @@ async def all_extents(
     *page, tail = found.extents
     following = found.next_place
     if following is not None and page and offset >= page[-1].end:
-        view = await page_of(core, found.status, offset=offset)
+        view = await page_of(session, found.status, offset=offset)
         page, following = decided(view), view.next_place
     while True:
         for extent in page:
@@ -140,7 +140,7 @@ async def all_extents(
         if following is None:
             yield tail
             return
-        view = await page_of(core, found.status, place=following)
+        view = await page_of(session, found.status, place=following)
         page, following = decided(view), view.next_place
 
 

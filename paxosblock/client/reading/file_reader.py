@@ -45,12 +45,12 @@ class AsyncFileReader:
     """
 
     def __init__(
-        self, core: SharedSession, path: str, found: ReadableFile, consistency: Consistency
+        self, session: SharedSession, path: str, found: ReadableFile, consistency: Consistency
     ) -> None:
         """Read what was `found`; ask for an undecided length as `consistency` says."""
         self.path = path
         self.status: FileStatus = found.status
-        self._core = core
+        self._session = session
         self._consistency = consistency
         self._undecided = found.undecided
         self._blocks = self._blocks_of(found)
@@ -101,7 +101,7 @@ class AsyncFileReader:
         if self._undecided and offset >= self.decided_size:
             async with self._looking:
                 if self._undecided and offset >= self.decided_size:
-                    self._adopt(await readable_file(self._core, self.path, self._consistency))
+                    self._adopt(await readable_file(self._session, self.path, self._consistency))
             if self._undecided and offset >= self.decided_size:
                 raise self._too_short()
         return self.decided_size
@@ -244,7 +244,7 @@ class AsyncFileReader:
         self._blocks = self._blocks_of(found)
 
     def _blocks_of(self, found: ReadableFile) -> Blocks:
-        return Blocks(self._core, found.status, found.extents, found.decided_bytes)
+        return Blocks(self._session, found.status, found.extents, found.decided_bytes)
 
     def _too_short(self) -> UnavailableError:
         return length_undecided(self.path, self._undecided, self.decided_size)
@@ -258,7 +258,7 @@ class AsyncFileReader:
         return ahead
 
     def _prefetcher(self, start: int, stop: int, *, eager: bool = False) -> Prefetcher:
-        ahead_bytes = self._core.config.prefetch_size
+        ahead_bytes = self._session.config.prefetch_size
         return Prefetcher(self._blocks, start, stop, ahead_bytes, eager=eager)
 
     def _forget_ahead(self) -> None:

@@ -46,7 +46,7 @@ class Follower:
     `past_close` says that it goes on where the file is closed.
     """
 
-    core: SharedSession
+    session: SharedSession
     path: str
     position: int
     past_close: bool = False
@@ -83,8 +83,8 @@ class Follower:
 
     async def _look(self) -> FileView:
         """Fetch the page of blocks that begins where we stand."""
-        request = GetFile(self.path, offset=self.position, host=self.core.config.host)
-        view = await self.core.namenodes.call(GET_FILE, request)
+        request = GetFile(self.path, offset=self.position, host=self.session.config.host)
+        view = await self.session.namenodes.call(GET_FILE, request)
         before = self._file = self._file or view.status
         if before.file_id != view.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
@@ -104,7 +104,7 @@ class Follower:
         """Deliver what is added to a block under construction, until its record changes."""
         known = 0
         while True:
-            read = await quorum_length(self.core, block, known=known, wait_ms=WAIT_MS)
+            read = await quorum_length(self.session, block, known=known, wait_ms=WAIT_MS)
             if read.progress is not ReadProgress.DONE or read.goal <= known:
                 return
             known, extent = read.goal, unfinalized_extent(block, read)
@@ -114,11 +114,11 @@ class Follower:
                 yield data
 
     async def _deliver(self, file: FileStatus, extents: list[Extent]) -> AsyncGenerator[bytes]:
-        blocks = Blocks(self.core, file, extents, extents[-1].end if extents else 0)
+        blocks = Blocks(self.session, file, extents, extents[-1].end if extents else 0)
         if self.position >= blocks.size_bytes:
             return
         self._block = extents[-1].block
-        ahead_bytes = self.core.config.prefetch_size
+        ahead_bytes = self.session.config.prefetch_size
         ahead = Prefetcher(blocks, self.position, blocks.size_bytes, ahead_bytes)
         try:
             while self.position < blocks.size_bytes:
@@ -134,7 +134,7 @@ def _backoff(longest_s: float) -> Backoff:
     return Backoff(give_up_s=float("inf"), longest_s=longest_s)
 
 
-async def wait_longer(core: SharedSession, path: str, size: int, timeout_s: float) -> bool:
+async def wait_longer(session: SharedSession, path: str, size: int, timeout_s: float) -> bool:
     """Wait until a file has more than `size` bytes; False when that takes `timeout_s` or more.
 
     Even a closed file may get longer, by an append.
@@ -147,7 +147,7 @@ async def wait_longer(core: SharedSession, path: str, size: int, timeout_s: floa
     try:
         async with limit:
             while True:
-                async with contextlib.aclosing(follower(core, path, size).run()) as data:
+                async with contextlib.aclosing(follower(session, path, size).run()) as data:
                     async for _ in data:
                         return True
                 await backoff.pause()
@@ -157,8 +157,10 @@ async def wait_longer(core: SharedSession, path: str, size: int, timeout_s: floa
         return False
 
 
-def follower(core: SharedSession, path: str, offset: int, *, past_close: bool = False) -> Follower:
+def follower(
+    session: SharedSession, path: str, offset: int, *, past_close: bool = False
+) -> Follower:
     """Make a follower from byte `offset` on. Raises InvalidRequestError when it is negative."""
     if offset < 0:
         raise InvalidRequestError(f"'{path}': negative offset {offset}")
-    return Follower(core, path, offset, past_close)
+    return Follower(session, path, offset, past_close)

@@ -61,7 +61,7 @@ class ReadableFile:
 
 
 async def readable_file(
-    core: SharedSession,
+    session: SharedSession,
     path: str,
     consistency: Consistency,
     patience_s: float | None = None,
@@ -77,22 +77,22 @@ async def readable_file(
     Raises:
         NotFoundError, IsDirectoryError: there is no file at `path`.
     """
-    backoff = Backoff(core.config.retry_for_s if patience_s is None else patience_s)
+    backoff = Backoff(session.config.retry_for_s if patience_s is None else patience_s)
     while True:
-        found = await _look(core, path, consistency, file_id)
+        found = await _look(session, path, consistency, file_id)
         if not found.undecided or backoff.exhausted:
             return found
         await backoff.pause()
 
 
-async def whole_file(core: SharedSession, path: str, consistency: Consistency) -> ReadableFile:
+async def whole_file(session: SharedSession, path: str, consistency: Consistency) -> ReadableFile:
     """`readable_file` for callers that need the whole file.
 
     Raises:
         UnavailableError: the length was not decided within the client's `retry_for_s`.
         NotFoundError, IsDirectoryError: as `readable_file`.
     """
-    found = await readable_file(core, path, consistency)
+    found = await readable_file(session, path, consistency)
     if found.undecided:
         raise length_undecided(path, found.undecided, found.decided_bytes)
     return found
@@ -108,15 +108,15 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
 
 
 async def _look(
-    core: SharedSession, path: str, consistency: Consistency, file_id: int
+    session: SharedSession, path: str, consistency: Consistency, file_id: int
 ) -> ReadableFile:
-    request = GetFile(path, file_id=file_id, host=core.config.host)
-    view = await core.namenodes.call(GET_FILE, request)
+    request = GetFile(path, file_id=file_id, host=session.config.host)
+    view = await session.namenodes.call(GET_FILE, request)
     last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
     if last is None:
         return ReadableFile(view.status, (), 0)
-    tail = await _last_extent(core, last, consistency)
+    tail = await _last_extent(session, last, consistency)
     if tail is not None:
         if not extents or extents[-1].block != tail.block:
             extents = (*extents, tail)
@@ -133,20 +133,20 @@ def _why_undecided(last: BlockView, path: str) -> str:
 
 
 async def _last_extent(
-    core: SharedSession, last: BlockView, consistency: Consistency
+    session: SharedSession, last: BlockView, consistency: Consistency
 ) -> Extent | None:
     """Return what may be read of the last block of a file, None when too few replicas answer."""
     if last.record.finalized:
         return finalized_extent(last)
     if last.record.state is BlockState.UNDER_CONSTRUCTION:
-        read = await quorum_length(core, last, consistency)
+        read = await quorum_length(session, last, consistency)
         if read.progress is ReadProgress.DONE:
             return unfinalized_extent(last, read)
     return None
 
 
 async def quorum_length(
-    core: SharedSession,
+    session: SharedSession,
     view: BlockView,
     consistency: Consistency = Consistency.QUORUM,
     *,
@@ -166,7 +166,7 @@ async def quorum_length(
         read = reading.all_replica_read(record)
     else:
         read = reading.quorum_read(record)
-    poll = _Poll(core, view, known, wait_ms)
+    poll = _Poll(session, view, known, wait_ms)
     try:
         while read.progress is ReadProgress.WAITING:
             poll.ask(reading.to_ask(read), read.goal)
@@ -182,8 +182,8 @@ async def quorum_length(
 class _Poll:
     """Asks members for their state, several at a time. A member that fails is not asked again."""
 
-    def __init__(self, core: SharedSession, view: BlockView, known: int, wait_ms: int) -> None:
-        self._core = core
+    def __init__(self, session: SharedSession, view: BlockView, known: int, wait_ms: int) -> None:
+        self._session = session
         self._view = view
         self._known = known
         self._wait_ms = wait_ms
@@ -214,9 +214,9 @@ class _Poll:
 
     async def _ask(self, storage: StorageId, question: Envelope | Watch) -> Answer | None:
         waits_ms = question.wait_ms if isinstance(question, Watch) else 0
-        timeout_s = self._core.config.rpc_timeout_s + waits_ms / 1000
+        timeout_s = self._session.config.rpc_timeout_s + waits_ms / 1000
         try:
-            connection = await self._core.reading.get(self._addresses.get(storage, ""))
+            connection = await self._session.reading.get(self._addresses.get(storage, ""))
             return await connection.ask(question, timeout_s)
         except PaxosBlockError:
             return None

@@ -28,7 +28,7 @@ class BlockLocation:
 
 
 async def locations(
-    core: SharedSession, path: str, offset: int = 0, size: int | None = None
+    session: SharedSession, path: str, offset: int = 0, size: int | None = None
 ) -> list[BlockLocation]:
     """Return the blocks of a file in order that hold bytes of the `size` from `offset` on.
 
@@ -38,9 +38,9 @@ async def locations(
     """
     if offset < 0 or (size is not None and size < 0):
         raise InvalidRequestError(f"'{path}': locations of {size} bytes from {offset} on")
-    found = await whole_file(core, path, Consistency.QUORUM)
+    found = await whole_file(session, path, Consistency.QUORUM)
     places: list[BlockLocation] = []
-    async for extent in all_extents(core, found, offset):
+    async for extent in all_extents(session, found, offset):
         if size is not None and extent.offset >= offset + size:
             break
         if extent.end > offset or extent.offset >= offset:

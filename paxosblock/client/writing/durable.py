@@ -15,7 +15,7 @@ from paxosblock.protocol.quorum import read_quorum
 from paxosblock.protocol.types import BlockId, ReplicaState
 
 
-async def finalized_on_disk(core: SharedSession, block: BlockId) -> BlockReceipt:
+async def finalized_on_disk(session: SharedSession, block: BlockId) -> BlockReceipt:
     """Wait until a majority of the block's members finalized it: that implies a sync (D5).
 
     Members that do not answer while a majority does are waited for only until they count as hung.
@@ -26,11 +26,11 @@ async def finalized_on_disk(core: SharedSession, block: BlockId) -> BlockReceipt
     Raises:
         DeadlineError: they did not within the client's `retry_for_s`.
     """
-    backoff = Backoff(core.config.retry_for_s)
+    backoff = Backoff(session.config.retry_for_s)
     while True:
-        view = await core.namenodes.call(GET_BLOCK, BlockRequest(block))
+        view = await session.namenodes.call(GET_BLOCK, BlockRequest(block))
         enough = read_quorum(len(view.members))
-        finalized = await _count_finalized(core, view, enough)
+        finalized = await _count_finalized(session, view, enough)
         if finalized >= enough:
             return BlockReceipt(block, len(view.members), finalized)
         if backoff.exhausted:
@@ -42,13 +42,13 @@ async def finalized_on_disk(core: SharedSession, block: BlockId) -> BlockReceipt
         await backoff.pause()
 
 
-async def _count_finalized(core: SharedSession, view: BlockView, enough: int) -> int:
+async def _count_finalized(session: SharedSession, view: BlockView, enough: int) -> int:
     """Count the members that say they finalized the block. Wait for all, but no longer than a node
     that is not hung takes once `enough` said so.
     """
-    asked = [asyncio.ensure_future(_is_finalized(core, view, each)) for each in view.members]
+    asked = [asyncio.ensure_future(_is_finalized(session, view, each)) for each in view.members]
     try:
-        await asyncio.wait(asked, timeout=core.config.hung_after_s)
+        await asyncio.wait(asked, timeout=session.config.hung_after_s)
         while True:
             waiting = [answer for answer in asked if not answer.done()]
             finalized = sum(answer.result() for answer in asked if answer.done())
@@ -60,11 +60,11 @@ async def _count_finalized(core: SharedSession, view: BlockView, enough: int) ->
             answer.cancel()
 
 
-async def _is_finalized(core: SharedSession, view: BlockView, member: BlockMember) -> bool:
+async def _is_finalized(session: SharedSession, view: BlockView, member: BlockMember) -> bool:
     try:
-        connection = await core.reading.get(member.address)
+        connection = await session.reading.get(member.address)
         question = Envelope(member.storage, Read(view.record.block))
-        answer = await connection.ask(question, core.config.rpc_timeout_s)
+        answer = await connection.ask(question, session.config.rpc_timeout_s)
     except PaxosBlockError:
         return False
     return isinstance(answer, ReadReply) and answer.registers.state is ReplicaState.FINALIZED

@@ -40,7 +40,7 @@ class Failures:
 
     def __init__(
         self,
-        core: SharedSession,
+        session: SharedSession,
         status: FileStatus,
         writer: WriterId,
         options: WriteOptions,
@@ -49,11 +49,11 @@ class Failures:
         fence: Fence,
         following: NextBlock,
     ) -> None:
-        self._namenodes = core.namenodes
+        self._namenodes = session.namenodes
         self._path = status.path
         self._writer = writer
         self._replication = status.replication
-        config = core.config
+        config = session.config
         way = config.on_failure if options.on_failure is None else options.on_failure
         named = options.replace_on_failure or config.replace_on_failure
         best = options.best_effort

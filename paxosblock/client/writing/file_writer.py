@@ -78,7 +78,7 @@ class AsyncFileWriter:
 
     def __init__(
         self,
-        core: SharedSession,
+        session: SharedSession,
         status: FileStatus,
         writer: WriterId,
         *,
@@ -92,7 +92,7 @@ class AsyncFileWriter:
         """`status` is the NameNode's answer to `writer`; `previous` the file's last block, in which
         it goes on if it `reopens` that; `first` the block that was made with a new one."""
         self.status = status
-        self._core = core
+        self._session = session
         self._writer = writer
         self.chunk_size = min(chunk_size, status.block_size)
         self._buffer = ChunkBuffer(self.chunk_size)
@@ -103,23 +103,23 @@ class AsyncFileWriter:
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
         self._next = NextBlock(
-            core, status, writer, window, self._exclusions,
+            session, status, writer, window, self._exclusions,
             last=previous, reopens=reopens, first=first,
         )  # fmt: skip
-        self._tender = RetriedTask(self._tend, f"'{status.path}'", core.tending)
+        self._tender = RetriedTask(self._tend, f"'{status.path}'", session.tending)
         self._rolling = NO_BLOCK  # the block to leave: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
         self._fence = Fence(status.path)
         self._left: _Left | None = None
-        self._retry_for_s = core.config.retry_for_s
+        self._retry_for_s = session.config.retry_for_s
         self._failed: Backoff | None = None  # since the first failure without progress
         self._acknowledged_then = -1  # bytes, at that failure
         self._closing = self._closed = False
         self._failures = Failures(
-            core, status, writer, options or WriteOptions(),
+            session, status, writer, options or WriteOptions(),
             exclusions=self._exclusions, fence=self._fence, following=self._next,
         )  # fmt: skip
-        core.leases.keep(writer, self._fence.lease_lost, self._open_block_told, self._roll)
+        session.leases.keep(writer, self._fence.lease_lost, self._open_block_told, self._roll)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -225,7 +225,7 @@ class AsyncFileWriter:
                 self._enqueue(self._buffer.take(), sync=in_memory)
             await self._reach_all(synced=True)
             while unsynced := self._ledger.unsynced:
-                self._ledger.synced(await finalized_on_disk(self._core, unsynced[0]))
+                self._ledger.synced(await finalized_on_disk(self._session, unsynced[0]))
             return self._receipt(Durability.DISK)
 
     async def close(self) -> None:
@@ -257,7 +257,7 @@ class AsyncFileWriter:
         async with self._lock:
             if self._closed:
                 return
-            self._try_for(min(ABORT_FOR_S, self._core.config.retry_for_s))
+            self._try_for(min(ABORT_FOR_S, self._session.config.retry_for_s))
             try:
                 if not self._fence.is_up:
                     await self._recorded()
@@ -272,7 +272,7 @@ class AsyncFileWriter:
     def _check_usable(self) -> None:
         if self._closed:
             raise InvalidRequestError(f"'{self.status.path}': the file is closed")
-        self._try_for(self._core.config.retry_for_s)
+        self._try_for(self._session.config.retry_for_s)
         self._fence.check()
 
     def _try_for(self, seconds: float) -> None:
@@ -287,7 +287,7 @@ class AsyncFileWriter:
         """End the lease and the `last` block; the NameNode answers when every one is complete."""
         block, ends = last or (None, None)
         request = CloseFile(self.status.file_id, self._writer, ends, self._next.unsent)
-        call = self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
+        call = self._session.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
         status = self.status = await self._fence.guard(call)
         if block is not None:
             block.closed()
@@ -304,7 +304,7 @@ class AsyncFileWriter:
             self._left.recording.cancel()
             self._left.block.release()
         self._next.forget()
-        self._core.leases.drop(self._writer)
+        self._session.leases.drop(self._writer)
         self._pending.clear()
         self._ledger.unsynced.clear()
         if self._block is not None:
@@ -511,9 +511,9 @@ class AsyncFileWriter:
         Raises: as `write`; another attempt may succeed.
         """
         async with self._lock:
-            if self._closed or self._fence.is_up or self._core.namenodes.closed:
+            if self._closed or self._fence.is_up or self._session.namenodes.closed:
                 return True
-            self._try_for(min(TEND_FOR_S, self._core.config.retry_for_s))
+            self._try_for(min(TEND_FOR_S, self._session.config.retry_for_s))
             try:
                 await self._go_on()
             except PaxosBlockError as error:

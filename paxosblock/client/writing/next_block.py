@@ -64,7 +64,7 @@ class NextBlock:
 
     def __init__(
         self,
-        core: SharedSession,
+        session: SharedSession,
         status: FileStatus,
         writer: WriterId,
         window: int,
@@ -80,7 +80,7 @@ class NextBlock:
         self.unopened = Unopened()
         self.after: Failed | None = None
         """The block that was sealed before a new one whose members a policy chooses."""
-        self._core = core
+        self._session = session
         self._status = status
         self._writer = writer
         self._window = window
@@ -102,7 +102,7 @@ class NextBlock:
         Raises:
             PaxosBlockError: there is none, or no NameNode could say in time.
         """
-        namenodes, self._first = self._core.namenodes, None
+        namenodes, self._first = self._session.namenodes, None
         if self._reopens:
             reopened = await namenodes.call_anew(
                 REOPEN_BLOCK, lambda: self._wanted_again(size_bytes), retry_for_s=retry_for_s
@@ -151,14 +151,14 @@ class NextBlock:
 
     def is_full(self, block: BlockWriter, size_bytes: int) -> bool:
         """True if the block has no room for a chunk of `size_bytes`, or may be closed already."""
-        most = self._core.config.max_chunks_per_block
+        most = self._session.config.max_chunks_per_block
         fits = block.sent_bytes + size_bytes <= self._status.block_size
         return block.asked_to_close or block.sent >= most or (block.sent > 0 and not fits)
 
     def writer_of(self, view: BlockView, on_failed: OnFailed) -> BlockWriter:
         """Return the writer of a block that was asked for; it is not open yet."""
         make = BlockWriter.granted if view.record.writer_generation else BlockWriter
-        namenodes, writing = self._core.namenodes, self._core.writing
+        namenodes, writing = self._session.namenodes, self._session.writing
         return make(view, self._writer, namenodes, writing, on_failed=on_failed)
 
     def look_ahead(self, block: BlockWriter, on_failed: OnFailed) -> None:
@@ -198,7 +198,7 @@ class NextBlock:
 
     async def _make_ahead(self, on_failed: OnFailed) -> BlockWriter | None:
         """K1, W1; None if it failed. A block that is never begun goes when the file is closed."""
-        ask = self._core.namenodes.call_anew
+        ask = self._session.namenodes.call_anew
         try:
             view = await ask(ADD_BLOCK, lambda: replace(self._wanted(), ahead=True))
             block = self.writer_of(view, on_failed)
@@ -209,7 +209,7 @@ class NextBlock:
         return block
 
     def _wanted_again(self, size_bytes: int) -> ReopenBlock:
-        most = self._core.config.max_chunks_per_block
+        most = self._session.config.max_chunks_per_block
         return ReopenBlock(
             self._status.file_id, self._writer, self._previous, self._window, size_bytes, most,
             self._exclusions.excluded(),
@@ -219,5 +219,5 @@ class NextBlock:
         status, excluded = self._status, self._exclusions.excluded()
         return AddBlock(
             status.file_id, self._writer, self._previous, self._window, excluded,
-            status.replication, status.durability, host=self._core.config.host, after=self.after,
+            status.replication, status.durability, host=self._session.config.host, after=self.after,
         )  # fmt: skip
