@@ -52,6 +52,26 @@ def test_what_was_written_in_pieces_is_read_at_any_position(
         assert file.read() == DATA[5:]
 
 
+@pytest.mark.parametrize("cache_type", ["none", "readahead"])
+def test_a_file_being_read_has_the_names_that_fsspec_gives_it(
+    fs: PaxosBlockFileSystem, home: str, cache_type: str
+) -> None:
+    fs.pipe_file(f"{home}/a", DATA)
+    with fs.open(f"{home}/a", cache_type=cache_type, block_size=1000) as file:
+        assert (file.fs, file.path, file.mode) == (fs, f"{home}/a", "rb")
+        assert (file.size, file.blocksize) == (len(DATA), 1000)
+        assert (file.info(), file.full_name) == (fs.info(file.path), fs.unstrip_protocol(file.path))
+        assert file.readuntil(DATA[700:710]) == DATA[:710]
+        assert (file.loc, file.tell()) == (710, 710)
+        assert (file.readable(), file.seekable(), file.writable()) == (True, True, False)
+        with fs.open(f"{home}/a") as same:
+            assert isinstance(same, io.BufferedReader)
+            assert hash(same) == hash(file)
+    assert file.closed
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
+
+
 @pytest.mark.parametrize("cache_type", ["none", "readahead", "bytes", "all", "blockcache"])
 def test_every_cache_of_fsspec_shows_the_same_bytes(
     fs: PaxosBlockFileSystem, home: str, cache_type: str

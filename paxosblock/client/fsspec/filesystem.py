@@ -513,7 +513,7 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         cache_type: str = "none",
         size: int | None = None,
         **tuning: Any,
-    ) -> CachedFile | WriteFile:
+    ) -> ReadFile | CachedFile | WriteFile:
         """Open a file to read, or to write.
 
         Args:

@@ -35,7 +35,7 @@ from paxosblock.client.fsspec.staging import StagedFile, publish
 from paxosblock.client.reading.file_reader import AsyncFileReader
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import ReadableBuffer
 
 LINE_BUFFER_BYTES: Final = 64 * KIB
 
@@ -46,6 +46,46 @@ class FileSystem(Protocol):
     @property
     def runner(self) -> OtherLoop:
         """Runs coroutines where the connection of the file system lives."""
+
+
+class ReadFile(io.BufferedReader, AbstractBufferedFile):
+    """A file being read, as it was when it was opened; it is fetched ahead of a sequential reader.
+
+    Python's own reader over ours: fsspec's caches would fetch one range at a time. What fsspec adds
+    to a file (`info`, `size`, `fs`, `readuntil`, pickling) comes from its class.
+    """
+
+    mode = "rb"
+    cache = None
+    autocommit = True
+
+    def __init__(self, fs: FileSystem, reader: AsyncFileReader, block_size: int | None) -> None:
+        # Not fsspec's own constructor: it makes a cache, and sets `closed`, which Python's has.
+        super().__init__(FileReader(fs, fs.runner, reader), LINE_BUFFER_BYTES)
+        self.fs = fs
+        self.path = reader.path
+        self.size = reader.size
+        self.blocksize = block_size or self.DEFAULT_BLOCK_SIZE
+        self.kwargs: dict[str, Any] = {}
+        self._details = details_of(reader)
+
+    @property
+    def loc(self) -> int:
+        """The position, under fsspec's name."""
+        return self.tell()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read the next `size` bytes, fewer only at the end; without a size all the rest."""
+        # A known size: Python reads "the rest" through `readall`, which holds it twice.
+        known = size is not None and size >= 0
+        return super().read(size if known else max(0, self.size - self.tell()))
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        """Travel by name and position: Python's own buffers refuse to be pickled."""
+        return AbstractBufferedFile.__reduce__(self)
+
+    def __del__(self) -> None:
+        """Do nothing: a dropped reader loses no data."""
 
 
 class CachedFile(AbstractBufferedFile):
@@ -59,9 +99,8 @@ class CachedFile(AbstractBufferedFile):
         cache_type: str,
         cache_options: dict[str, Any] | None,
     ) -> None:
-        self._reader = reader
+        self._reader = FileReader(fs, fs.runner, reader)
         self._details = details_of(reader)
-        self.raw = FileReader(fs, fs.runner, reader)
         super().__init__(
             fs,
             reader.path,
@@ -74,51 +113,14 @@ class CachedFile(AbstractBufferedFile):
 
     def close(self) -> None:
         """Stop fetching."""
-        if not self.closed:
-            super().close()
-            self.raw.close()
+        super().close()
+        self._reader.close()
 
     def __del__(self) -> None:
         """Do nothing: a dropped reader loses no data."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self.raw.pread(start, end - start)
-
-
-class ReadFile(CachedFile):
-    """A file being read, as it was when it was opened; it is fetched ahead of a sequential reader.
-
-    fsspec's own caches are not used: they fetch one range at a time.
-    """
-
-    def __init__(self, fs: FileSystem, reader: AsyncFileReader, block_size: int | None) -> None:
-        super().__init__(fs, reader, block_size, "none", None)
-        self._buffered = io.BufferedReader(self.raw, LINE_BUFFER_BYTES)
-
-    def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
-        """Move to `loc` from the start, the position or the end; return the new position."""
-        position: int = super().seek(loc, whence)
-        return self._buffered.seek(position)
-
-    def read(self, length: int | None = -1) -> bytes:
-        """Read the next `length` bytes, fewer only at the end; without a length all the rest."""
-        if length is None or length < 0:
-            length = max(0, self._reader.size - self.loc)
-        return self._passed(self._buffered.read(length))
-
-    def readline(self, size: int | None = -1) -> bytes:
-        """Read the next line with its newline, at most `size` bytes of it; empty at the end."""
-        return self._passed(self._buffered.readline(-1 if size is None else size))
-
-    def readinto(self, b: WriteableBuffer) -> int:
-        """Fill `b` with the next bytes; return how many."""
-        size = self._buffered.readinto(b)
-        self.loc += size
-        return size
-
-    def _passed(self, data: bytes) -> bytes:
-        self.loc += len(data)
-        return data
+        return self._reader.pread(start, end - start)
 
 
 class WriteFile(AbstractBufferedFile):
