@@ -10,9 +10,9 @@ import pytest
 
 from paxosblock.api.namenode import ADD_BLOCK, NO_BLOCK, NO_FILE, AddBlock, BlockView
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.writing.block_outcomes import BlockFailed
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import chunk_of
-from paxosblock.client.writing.ends import BlockFailed
 from paxosblock.errors import CorruptionError, FencedError, ProtocolError
 from paxosblock.protocol.types import BlockId, StorageId, WriterId
 from tests.client.memory_cluster import MemoryCluster, memory_cluster

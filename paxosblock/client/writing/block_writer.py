@@ -27,8 +27,8 @@ from paxosblock.api.namenode import (
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.transport import DataConnection
 from paxosblock.client.session.watched import WritingConnections
+from paxosblock.client.writing.block_outcomes import BlockFailed, Sealed
 from paxosblock.client.writing.chunks import Chunk, frame_header
-from paxosblock.client.writing.ends import BlockFailed, Sealed
 from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol import write

@@ -31,10 +31,10 @@ from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.client.session.retried_task import RetriedTask
 from paxosblock.client.session.shared_session import SharedSession
+from paxosblock.client.writing.block_outcomes import BlockFailed
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.writing.durable import finalized_on_disk
-from paxosblock.client.writing.ends import BlockFailed
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.failures import Failures
 from paxosblock.client.writing.next_block import Ending, NextBlock, is_small

@@ -26,9 +26,9 @@ from paxosblock.api.namenode import (
 from paxosblock.base.replacement import Failed
 from paxosblock.base.units import MIB
 from paxosblock.client.session.shared_session import SharedSession
+from paxosblock.client.writing.block_outcomes import BlockFailed
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.client.writing.chunks import Chunk
-from paxosblock.client.writing.ends import BlockFailed
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.progress import Unopened
 from paxosblock.errors import PaxosBlockError

@@ -1,4 +1,4 @@
-"""The ends of a block that its writer cannot close: it failed, or a recovery ended it."""
+"""The outcomes of a block that its writer cannot close: it failed, or a recovery ended it."""
 
 from __future__ import annotations
 
