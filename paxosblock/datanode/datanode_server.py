@@ -140,7 +140,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
     upgrade = upgrade_handler(
         app,
         lambda _: node.new_stream(),
-        stall_s=guard.bodies.limits.stall_s,
+        stall_s=guard.request_bodies.limits.stall_s,
         refusals=guard.refusals,
         access=guard.access,
     )

@@ -121,8 +121,8 @@ async def listen(
     guard = guard or Guard()
     app.middlewares.append(http_demand(guard.access, guard.refusals))
     app[OWN_NAMES] = guard.names
-    add_calls(app, router, guard.bodies, guard.access)
-    add_http_calls(app, router, guard.bodies)
+    add_calls(app, router, guard.request_bodies, guard.access)
+    add_http_calls(app, router, guard.request_bodies)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
@@ -139,7 +139,7 @@ async def listen(
         sockets,
         guard.admission,
         guard.refusals,
-        lambda slot: HttpConnection(server, heads, slot, guard.bodies.limits.stall_s),
+        lambda slot: HttpConnection(server, heads, slot, guard.request_bodies.limits.stall_s),
     )
     stack.push_async_callback(listener.close)
     real = f"{host}:{listener.port}"

@@ -1301,14 +1301,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "the bodies of all requests may take any memory",
-        "net/port/bodies.py",
+        "net/port/request_bodies.py",
         "        if growth > 0 and self.held_bytes + growth > self.limits.memory_bytes:\n",
         "        if growth > 0 and growth > self.limits.memory_bytes:\n",
         FLOODS,
     ),
     _node(
         "a body that ended keeps its part of the memory",
-        "net/port/bodies.py",
+        "net/port/request_bodies.py",
         '            self.count(0, counted(len(body)), "")\n',
         "            pass\n",
         FLOODS,
@@ -1329,7 +1329,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a body may come as slowly as it likes",
-        "net/port/bodies.py",
+        "net/port/request_bodies.py",
         "                if len(body) >= goal:\n",
         "                if body:\n",
         FLOODS,

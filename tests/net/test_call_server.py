@@ -30,9 +30,9 @@ from paxosblock.net.calls.call_server import CALLS_TOGETHER, UNDER_WAY_MAX
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.admission import Caps
-from paxosblock.net.port.bodies import BodyLimits
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal
+from paxosblock.net.port.request_bodies import BodyLimits
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import decode_error
 from tests.loops import on_both_loops
@@ -297,7 +297,7 @@ async def test_another_version_is_refused_and_told_which_one_is_spoken() -> None
     ids=["nothing", "header", "payload"],
 )
 async def test_a_frame_that_stands_still_is_given_up(sent: bytes, why: Refusal) -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S))) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S))) as each:
         caller = await each.connect()
         caller.writer.write(sent)
         assert await caller.said() == []
@@ -307,7 +307,7 @@ async def test_a_frame_that_stands_still_is_given_up(sent: bytes, why: Refusal) 
 
 @on_both_loops
 async def test_a_frame_of_which_a_byte_comes_now_and_then_is_given_up() -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S))) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S))) as each:
         caller = await each.connect()
         caller.writer.write(pack(CALL, 1, bytes(MIB))[:100])
 
@@ -321,7 +321,7 @@ async def test_a_frame_of_which_a_byte_comes_now_and_then_is_given_up() -> None:
 
 @on_both_loops
 async def test_a_caller_that_was_heard_may_be_silent() -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S))) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S))) as each:
         caller, silent = await each.connect(), await each.connect()
         caller.call(1)
         assert await caller.next() is not None
@@ -332,12 +332,12 @@ async def test_a_caller_that_was_heard_may_be_silent() -> None:
 
 @on_both_loops
 async def test_large_requests_under_way_share_a_budget_that_small_ones_need_not() -> None:
-    async with node(Guard(bodies=BodyLimits(memory_bytes=2 * MIB))) as each:
+    async with node(Guard(body_limits=BodyLimits(memory_bytes=2 * MIB))) as each:
         begun = pack(CALL, 1, bytes(10 * MIB), b"long")[: 900 * KIB]
         held = [await each.connect() for _ in range(2)]
         for caller in held:
             caller.writer.write(begun)
-        await wait_until_async(lambda: each.guard.bodies.held_bytes > 1700 * KIB)
+        await wait_until_async(lambda: each.guard.request_bodies.held_bytes > 1700 * KIB)
         third = await each.connect()
         third.writer.write(begun)
         (goodbye,) = await third.said()
@@ -347,13 +347,13 @@ async def test_large_requests_under_way_share_a_budget_that_small_ones_need_not(
             assert await small.call(each.address, "long", Text("x"), str, 10) == 1000 * "x"
         for caller in held:
             caller.writer.close()
-        await wait_until_async(lambda: each.guard.bodies.held_bytes == 0)
+        await wait_until_async(lambda: each.guard.request_bodies.held_bytes == 0)
         fourth = await each.connect()
         fourth.call(1, "x" * MIB, b"wait")
         each.gate.open.set()
         assert (answer := await fourth.next()) is not None
         assert len(answer.payload) > MIB
-        assert each.guard.bodies.held_bytes == 0
+        assert each.guard.request_bodies.held_bytes == 0
 
 
 # --- slots ---------------------------------------------------------------------------------------

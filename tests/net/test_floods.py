@@ -22,9 +22,9 @@ from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Caps
-from paxosblock.net.port.bodies import BodyLimits
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.port.request_bodies import BodyLimits
 from paxosblock.net.serving import listen
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import STREAM_PATH, connect
@@ -231,16 +231,16 @@ async def test_without_a_descriptor_a_connection_waits_and_the_node_goes_on(
 
 @on_both_loops
 async def test_a_body_that_stands_still_is_given_up() -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S))) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S))) as each:
         peers = [await each.connect(post(MIB, b"x" * 40 * KIB)) for _ in range(10)]
         assert await closed(*peers)
         assert each.count(Refusal.BODY_STALLED) == 10
-        assert each.guard.bodies.held_bytes == 0
+        assert each.guard.request_bodies.held_bytes == 0
 
 
 @on_both_loops
 async def test_a_body_of_which_a_byte_comes_now_and_then_is_given_up() -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S))) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S))) as each:
         peer = await each.connect(post(MIB, b"x"))
 
         def given_up_though_more_comes() -> bool:
@@ -255,16 +255,16 @@ async def test_a_body_of_which_a_byte_comes_now_and_then_is_given_up() -> None:
 @on_both_loops
 async def test_bodies_under_way_share_a_budget_that_small_ones_need_not() -> None:
     text = "x" * MIB
-    async with node(Guard(bodies=BodyLimits(memory_bytes=2 * MIB))) as each:
+    async with node(Guard(body_limits=BodyLimits(memory_bytes=2 * MIB))) as each:
         held = [await each.connect(post(10 * MIB, b"x" * 900 * KIB)) for _ in range(2)]
-        await wait_until_async(lambda: each.guard.bodies.held_bytes > 1700 * KIB)
+        await wait_until_async(lambda: each.guard.request_bodies.held_bytes > 1700 * KIB)
         with pytest.raises(UnavailableError, match="too many large requests under way; try again"):
             await each.measure(text)
         assert each.count(Refusal.BODY_MEMORY) == 1
         assert await each.measure("x" * 10 * KIB) == 10 * KIB
         for _, writer in held:
             writer.close()
-        await wait_until_async(lambda: each.guard.bodies.held_bytes == 0)
+        await wait_until_async(lambda: each.guard.request_bodies.held_bytes == 0)
         assert await each.measure(text) == MIB
 
 

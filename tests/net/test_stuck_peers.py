@@ -14,9 +14,9 @@ from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.port.admission import UNPROVEN_MIN, Caps
-from paxosblock.net.port.bodies import BodyLimits
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal
+from paxosblock.net.port.request_bodies import BodyLimits
 from paxosblock.net.port.upgrade import head
 from paxosblock.net.streams.stream import STREAM_PATH, connect
 from paxosblock.net.streams.stream import UPGRADE as STREAM
@@ -65,7 +65,7 @@ def upgraded(address: str, path: str, protocol: str) -> bytes:
 
 @on_both_loops
 async def test_who_does_not_read_an_answer_over_http_is_hung_up_on() -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S)), answer_much) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S)), answer_much) as each:
         for _ in range(3):
             reader, _ = await each.connect(post(7, b"\x81\xa4text\xa0"))
             unread(reader)
@@ -76,7 +76,7 @@ async def test_who_does_not_read_an_answer_over_http_is_hung_up_on() -> None:
 
 @on_both_loops
 async def test_who_does_not_read_answers_in_frames_is_hung_up_on() -> None:
-    async with node(Guard(bodies=BodyLimits(stall_s=SHORT_S)), answer_much) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S)), answer_much) as each:
         reader = await in_frames(each, call(b"\x81\xa4text\xa0"))
         unread(reader)
         await wait_until_async(lambda: each.count(Refusal.ANSWER_UNREAD) == 1)
@@ -88,7 +88,7 @@ async def test_who_does_not_read_answers_in_frames_is_hung_up_on() -> None:
 @pytest.mark.parametrize("over_http", [True, False], ids=["http", "frames"])
 async def test_an_answer_that_is_read_slowly_is_read_to_its_end(over_http: bool) -> None:
     """It takes several times as long as a peer may stand still."""
-    async with node(Guard(bodies=BodyLimits(stall_s=1.0)), answer_much) as each:
+    async with node(Guard(body_limits=BodyLimits(stall_s=1.0)), answer_much) as each:
         if over_http:
             reader, _ = await each.connect(post(7, b"\x81\xa4text\xa0"))
         else:

@@ -15,16 +15,18 @@ from aiohttp import web
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.net.calls.call_names import new_name
 from paxosblock.net.calls.rpc import RpcRouter, answer
-from paxosblock.net.port.bodies import Bodies
+from paxosblock.net.port.request_bodies import RequestBodies
 from paxosblock.net.port.upgrade import ERROR_TYPE
 from paxosblock.net.wire import encode_error
 
 _NAME_HEADER: Final = "X-Request-Id"
 
 
-def add_http_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = None) -> None:
-    """Let `app` answer the calls of `router` over HTTP; `bodies` reads those of the requests."""
-    read = (bodies or Bodies()).read
+def add_http_calls(
+    app: web.Application, router: RpcRouter, request_bodies: RequestBodies | None = None
+) -> None:
+    """Let `app` answer the calls of `router` over HTTP; `request_bodies` reads what they send."""
+    read = (request_bodies or RequestBodies()).read
 
     async def handle(request: web.Request) -> web.StreamResponse:
         name = request.headers.get(_NAME_HEADER) or new_name()

@@ -30,9 +30,9 @@ from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Rank, Slot
-from paxosblock.net.port.bodies import PROGRESS_BYTES, Bodies
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
+from paxosblock.net.port.request_bodies import PROGRESS_BYTES, RequestBodies
 from paxosblock.net.port.unread import UnreadWatch
 from paxosblock.net.wire import encode_error
 
@@ -52,15 +52,18 @@ _CALL: Final = CallFrameKind.CALL
 
 
 def add_calls(
-    app: web.Application, router: RpcRouter, bodies: Bodies | None = None, access: Access = OPEN
+    app: web.Application,
+    router: RpcRouter,
+    request_bodies: RequestBodies | None = None,
+    access: Access = OPEN,
 ) -> None:
     """Let `app` answer `GET /calls`: the calls of `router`, as frames.
 
-    `bodies` bounds incomplete requests; None: the default. `access` has the secret that both ends
-    prove. When `app` shuts down, it tells callers,
-    and the calls under way have `SHUTDOWN_S` to end.
+    `request_bodies` bounds incomplete requests; None: the default. `access` has the secret that
+    both ends prove. When `app` shuts down, it tells callers, and the calls under way have
+    `SHUTDOWN_S` to end.
     """
-    bounds = bodies or Bodies()
+    bounds = request_bodies or RequestBodies()
     served: set[ServedCalls] = set()
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
@@ -92,11 +95,14 @@ class ServedCalls(asyncio.Protocol):
     """One connection of a caller; the holder of its slot."""
 
     def __init__(
-        self, router: RpcRouter, bodies: Bodies, on_lost: Callable[[ServedCalls], None]
+        self,
+        router: RpcRouter,
+        request_bodies: RequestBodies,
+        on_lost: Callable[[ServedCalls], None],
     ) -> None:
         """`on_lost` is called when the connection is gone."""
         self._router = router
-        self._bodies = bodies
+        self._request_bodies = request_bodies
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -117,7 +123,7 @@ class ServedCalls(asyncio.Protocol):
         """Takes calls again, after others had their turn."""
         self._reading = True
         self._stall: asyncio.TimerHandle | None = None
-        self._unread = UnreadWatch(bodies.limits.stall_s, self._give_up_unread)
+        self._unread = UnreadWatch(request_bodies.limits.stall_s, self._give_up_unread)
         self._closed = asyncio.Event()
 
     # -- for the admission ------------------------------------------------------------------------
@@ -176,7 +182,7 @@ class ServedCalls(asyncio.Protocol):
         self._leaving = True
         self._watch_no_stall()
         self._unread.end()
-        self._counted_bytes = self._bodies.count(0, self._counted_bytes, "")
+        self._counted_bytes = self._request_bodies.count(0, self._counted_bytes, "")
         self._slot.release()
         self._closed.set()
         self._on_lost(self)
@@ -222,14 +228,14 @@ class ServedCalls(asyncio.Protocol):
                 waits = self._takes_calls
             rest_bytes = self._frames.held_bytes if waits else 0
             if rest_bytes or self._counted_bytes:
-                self._counted_bytes = self._bodies.count(
+                self._counted_bytes = self._request_bodies.count(
                     rest_bytes, self._counted_bytes, self._slot.address
                 )
         except UnavailableError as error:
             self._say_goodbye(error)
             waits, rest_bytes = False, 0
         except PaxosBlockError as error:
-            self._bodies.refusals.count(Refusal.MALFORMED, self._slot.address)
+            self._request_bodies.refusals.count(Refusal.MALFORMED, self._slot.address)
             self._say_goodbye(error)
             waits, rest_bytes = False, 0
         if rest_bytes:
@@ -327,7 +333,7 @@ class ServedCalls(asyncio.Protocol):
 
     def _watch_stall(self) -> None:
         if self._stall is None and self._transport is not None:
-            stall_s = self._bodies.limits.stall_s
+            stall_s = self._request_bodies.limits.stall_s
             self._stall = self._loop.call_later(stall_s, self._look, self._received_bytes)
 
     def _watch_no_stall(self) -> None:
@@ -337,7 +343,7 @@ class ServedCalls(asyncio.Protocol):
 
     def _give_up_unread(self) -> None:
         if self._transport is not None:
-            self._bodies.refusals.count(Refusal.ANSWER_UNREAD, self._slot.address)
+            self._request_bodies.refusals.count(Refusal.ANSWER_UNREAD, self._slot.address)
             self._transport.abort()
 
     def _look(self, before_bytes: int) -> None:
@@ -346,5 +352,5 @@ class ServedCalls(asyncio.Protocol):
             self._watch_stall()
         elif self._transport is not None:
             why = Refusal.BODY_STALLED if self._received_bytes else Refusal.NO_HEAD
-            self._bodies.refusals.count(why, self._slot.address)
+            self._request_bodies.refusals.count(why, self._slot.address)
             self._transport.abort()

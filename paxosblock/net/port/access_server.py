@@ -47,7 +47,7 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
             refusals.count(why, request.remote or "")
             return refusal(error)
         slot = slot_of(request)
-        # Where callers prove no secret, a request must be whole to count: `Bodies` sees its end.
+        # Where callers prove no secret, a request must be whole to count: `read` sees its end.
         if not access.is_open or request.content.is_eof():
             try:
                 slot.prove()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Self
 from paxosblock.config import NodeConfig
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.admission import Admission, Caps
-from paxosblock.net.port.bodies import Bodies, BodyLimits
 from paxosblock.net.port.own_names import OwnNames
 from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.port.request_bodies import BodyLimits, RequestBodies
 
 if TYPE_CHECKING:
     from paxosblock.host.metrics import NodeMetrics
@@ -27,7 +27,7 @@ class Guard:
         caps: Caps | None = None,
         *,
         head_timeout_s: float = HEAD_TIMEOUT_S,
-        bodies: BodyLimits | None = None,
+        body_limits: BodyLimits | None = None,
         access: Access = OPEN,
     ) -> None:
         """Without arguments it has the default settings, on a machine with many descriptors."""
@@ -35,7 +35,7 @@ class Guard:
         self.admission = Admission(
             caps or Caps(CONNECTIONS, CONNECTIONS_PER_ADDRESS), self.refusals
         )
-        self.bodies = Bodies(bodies, self.refusals)
+        self.request_bodies = RequestBodies(body_limits, self.refusals)
         self.head_timeout_s = head_timeout_s
         self.access = access
         self.names = OwnNames()
@@ -50,7 +50,7 @@ class Guard:
         return cls(
             caps,
             head_timeout_s=config.request_head_timeout_s,
-            bodies=BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s),
+            body_limits=BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s),
             access=Access.of(config.access_file, required=config.access_required),
         )
 

@@ -38,7 +38,7 @@ class BodyLimits:
     stall_s: float = STALL_S
 
 
-class Bodies:
+class RequestBodies:
     """The bodies that are being read."""
 
     def __init__(self, limits: BodyLimits | None = None, refusals: Refusals | None = None) -> None:
@@ -109,7 +109,7 @@ class Bodies:
             self.refusals.count(Refusal.BODY_MEMORY, address)
             raise UnavailableError("the node has too many large requests under way; try again")
         self.held_bytes += growth
-        assert self.held_bytes >= 0, "nobody gives back more than it took"
+        assert self.held_bytes >= 0, "no request gives back more than it took"
         return now_bytes
 
 
