@@ -20,9 +20,9 @@ class DueTimer:
     come before them. That moment is given once, so a loop that is always late gives up, too.
     """
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        """`look` gives up what is due, and tells the next time."""
-        self._look = look
+    def __init__(self, give_up_due: Callable[[], None]) -> None:
+        """`give_up_due` gives up what is due, and tells the next time."""
+        self._give_up_due = give_up_due
         self._handle: asyncio.TimerHandle | None = None
         self._due_s = 0.0  # a handle of uvloop does not always tell it
         self._stood_still = False
@@ -47,4 +47,4 @@ class DueTimer:
         if self._stood_still:
             self.set_by(now_s + READ_S)
         else:
-            self._look()
+            self._give_up_due()

@@ -637,7 +637,7 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "metadata is not scrubbed",
         "datanode/scrubber.py",
-        "        await volume.look_quietly(store.check_metadata, files, replica)\n",
+        "        await volume.run_read_quietly(store.check_metadata, files, replica)\n",
         "",
         "tests/datanode/test_scrubber.py",
     ),
@@ -2067,8 +2067,8 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "an answer that nobody reads keeps its place",
         "net/port/unread.py",
-        "call_later(self._stall_s, self._look, transport",
-        "call_later(1e6, self._look, transport",
+        "call_later(self._stall_s, self._check_progress, transport",
+        "call_later(1e6, self._check_progress, transport",
         "tests/net/test_stuck_peers.py",
     ),
     _node(

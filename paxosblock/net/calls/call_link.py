@@ -87,7 +87,7 @@ class CallLink(asyncio.Protocol):
         self._numbers = itertools.count(1)
         self._pending: dict[int, _PendingCall] = {}
         self._unsent: list[bytes] = []
-        self._timer = DueTimer(self._look)
+        self._timer = DueTimer(self._give_up_due)
         self._heard_s = self._used_s = self._loop.time()
         self._leaving = False
         """True if no further call may be sent."""
@@ -223,7 +223,7 @@ class CallLink(asyncio.Protocol):
 
     # -- time-outs: one timer for all calls -------------------------------------------------------
 
-    def _look(self) -> None:
+    def _give_up_due(self) -> None:
         """Give up the calls that are due. A connection on which nothing came is not used again."""
         now_s = self._loop.time()
         late = [number for number, each in self._pending.items() if each.due_s <= now_s]

@@ -334,7 +334,7 @@ class ServedCalls(asyncio.Protocol):
     def _watch_stall(self) -> None:
         if self._stall is None and self._transport is not None:
             stall_s = self._request_bodies.limits.stall_s
-            self._stall = self._loop.call_later(stall_s, self._look, self._received_bytes)
+            self._stall = self._loop.call_later(stall_s, self._check_progress, self._received_bytes)
 
     def _watch_no_stall(self) -> None:
         if self._stall is not None:
@@ -346,7 +346,7 @@ class ServedCalls(asyncio.Protocol):
             self._request_bodies.refusals.count(Refusal.ANSWER_UNREAD, self._slot.address)
             self._transport.abort()
 
-    def _look(self, before_bytes: int) -> None:
+    def _check_progress(self, before_bytes: int) -> None:
         self._stall = None
         if self._received_bytes - before_bytes >= PROGRESS_BYTES:
             self._watch_stall()

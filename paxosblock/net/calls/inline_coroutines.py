@@ -36,18 +36,18 @@ class InlineCoroutine:
     def cancel(self) -> None:
         """End it where it waits."""
         if self._waits_for is not None:
-            self._waits_for.remove_done_callback(self._step)
+            self._waits_for.remove_done_callback(self._advance)
         self._coroutine.close()
 
     def _wait(self, waits_for: Any) -> None:
         self._waits_for = waits_for
         if waits_for is None:  # a turn for others
-            asyncio.get_running_loop().call_soon(self._step, context=self._context)
+            asyncio.get_running_loop().call_soon(self._advance, context=self._context)
         else:
             waits_for._asyncio_future_blocking = False  # as a task does when it takes a future
-            waits_for.add_done_callback(self._step, context=self._context)
+            waits_for.add_done_callback(self._advance, context=self._context)
 
-    def _step(self, _: object = None) -> None:
+    def _advance(self, _: object = None) -> None:
         try:
             waits_for = self._coroutine.send(None)
         except StopIteration:

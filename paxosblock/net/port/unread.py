@@ -28,7 +28,7 @@ class UnreadWatch:
         """Look from now on, as too much waits to be sent."""
         self.end()
         if transport is not None:
-            self._look_later(transport)
+            self._check_later(transport)
 
     def end(self) -> None:
         """Look no more, as it was read, or the connection is gone."""
@@ -36,14 +36,14 @@ class UnreadWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look_later(self, transport: asyncio.WriteTransport) -> None:
+    def _check_later(self, transport: asyncio.WriteTransport) -> None:
         unsent_bytes = transport.get_write_buffer_size()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._stall_s, self._look, transport, unsent_bytes)
+        self._timer = loop.call_later(self._stall_s, self._check_progress, transport, unsent_bytes)
 
-    def _look(self, transport: asyncio.WriteTransport, before_bytes: int) -> None:
+    def _check_progress(self, transport: asyncio.WriteTransport, before_bytes: int) -> None:
         self._timer = None
         if before_bytes - transport.get_write_buffer_size() >= PROGRESS_BYTES:
-            self._look_later(transport)
+            self._check_later(transport)
         else:
             self._give_up()

@@ -108,7 +108,7 @@ class CallChannel:
         self._numbers = itertools.count(1)
         self._pending: dict[int, _PendingStreamCall] = {}
         self._receiving: _PendingStreamCall | None = None
-        self._timer = DueTimer(self._look)
+        self._timer = DueTimer(self._give_up_due)
 
     async def call(
         self,
@@ -148,7 +148,7 @@ class CallChannel:
             del self._pending[number]
             self._let_go(pending)
 
-    def _look(self) -> None:
+    def _give_up_due(self) -> None:
         """Give up the calls that are due."""
         now_s, peer = asyncio.get_running_loop().time(), self.connection.peer
         for each in self._pending.values():

@@ -101,7 +101,7 @@ class _StallWatch:
     def begin(self, connection: FrameConnection) -> None:
         self._received[connection] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._check_progress)
 
     def end(self, connection: FrameConnection) -> None:
         del self._received[connection]
@@ -109,8 +109,8 @@ class _StallWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._look)
+    def _check_progress(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._check_progress)
         for connection, before in self._received.items():
             now = connection.received_bytes
             due = now == 0 or connection.awaits_rest
