@@ -354,7 +354,7 @@ def test_a_clock_stands_while_its_process_does_not_run(stop_s: float) -> None:
         clock, judged = RunningClock(0.1), list[float]()
 
         async def run() -> None:
-            clock.look("me", lambda: judged.append(clock.now_s))
+            clock.watch("me", lambda: judged.append(clock.now_s))
             await loop.pass_time(1.05)
             assert judged == pytest.approx([0.1 * n for n in range(1, 11)])
             loop.now += stop_s
@@ -363,7 +363,7 @@ def test_a_clock_stands_while_its_process_does_not_run(stop_s: float) -> None:
             assert clock.now_s == pytest.approx(1.1)
             await loop.pass_time(0.1)
             assert judged[10:] == pytest.approx([1.2])
-            clock.look_away("me")
+            clock.unwatch("me")
             await loop.pass_time(1.0)
             assert len(judged) == 11
 

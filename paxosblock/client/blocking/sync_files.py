@@ -326,10 +326,10 @@ class FileReaderBase(io.RawIOBase):
         self._check_open()
         everything = size is None or size < 0
         wanted = max(0, self.size - self._position) if everything else self._decided(size or 0)
-        held = self._held(wanted)
-        if len(held) == wanted:
+        buffered = self._buffered(wanted)
+        if len(buffered) == wanted:
             self._position += wanted
-            return bytes(held)
+            return bytes(buffered)
         into = bytearray(wanted)
         self.readinto(into)
         return bytes(into)
@@ -347,11 +347,11 @@ class FileReaderBase(io.RawIOBase):
         start, done = self._position, 0
         try:
             while done < len(into):
-                held = self._held(len(into) - done) or self._next(len(into) - done)
-                if not held:
+                buffered = self._buffered(len(into) - done) or self._next(len(into) - done)
+                if not buffered:
                     break
-                into[done : done + len(held)] = held
-                done += len(held)
+                into[done : done + len(buffered)] = buffered
+                done += len(buffered)
                 self._position = start + done
         except BaseException:
             self._position = start  # the caller got nothing, and reads it again
@@ -363,7 +363,7 @@ class FileReaderBase(io.RawIOBase):
 
         A piece has at most 2 MiB (or one chunk, if that is more) and stays valid while it is held.
         """
-        piece = self._held(sys.maxsize) or self._next(sys.maxsize)
+        piece = self._buffered(sys.maxsize) or self._next(sys.maxsize)
         self._position += len(piece)
         return piece
 
@@ -388,7 +388,7 @@ class FileReaderBase(io.RawIOBase):
             self._background.run(self._async.decide, self._position)
         return max(0, min(most, self._async.decided_size - self._position))
 
-    def _held(self, most: int) -> memoryview:
+    def _buffered(self, most: int) -> memoryview:
         """Return the next bytes, as far as they are here already."""
         begin = self._position - self._piece_at
         if not 0 <= begin < len(self._piece):

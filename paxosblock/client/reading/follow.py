@@ -65,7 +65,7 @@ class Follower:
         """
         backoff, paused_s = _backoff(LONGEST_PAUSE_S), LONGEST_PAUSE_S
         while True:
-            view = await self._look()
+            view = await self._fetch_view()
             before = self.position
             async for data in self._deliver(view.status, decided(view)):
                 yield data
@@ -81,7 +81,7 @@ class Follower:
                 backoff, paused_s = _backoff(longest_s), longest_s
             await backoff.pause()
 
-    async def _look(self) -> FileView:
+    async def _fetch_view(self) -> FileView:
         """Fetch the page of blocks that begins where we stand."""
         request = GetFile(self.path, offset=self.position, host=self.session.config.host)
         view = await self.session.namenodes.call(GET_FILE, request)

@@ -79,7 +79,7 @@ async def readable_file(
     """
     backoff = Backoff(session.config.retry_for_s if patience_s is None else patience_s)
     while True:
-        found = await _look(session, path, consistency, file_id)
+        found = await _find_readable(session, path, consistency, file_id)
         if not found.undecided or backoff.exhausted:
             return found
         await backoff.pause()
@@ -107,7 +107,7 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
     )
 
 
-async def _look(
+async def _find_readable(
     session: SharedSession, path: str, consistency: Consistency, file_id: int
 ) -> ReadableFile:
     request = GetFile(path, file_id=file_id, host=session.config.host)

@@ -82,7 +82,7 @@ class RunningClock:
         self.now_s = 0.0
         """Seconds, as of the last tick."""
         self._late_s = 0.0
-        self._lookers: dict[object, Callable[[], None]] = {}
+        self._judges: dict[object, Callable[[], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ticked_at = 0.0
         self._stood_still = False
@@ -107,26 +107,26 @@ class RunningClock:
 
         def judge() -> None:
             if self.now_s - begun_s > seconds + self.allowance_s:
-                self.look_away(limit)
+                self.unwatch(limit)
                 limit.reschedule(asyncio.get_running_loop().time())
 
         async with asyncio.timeout(None) as limit:
-            self.look(limit, judge)
+            self.watch(limit, judge)
             try:
                 return await work
             finally:
-                self.look_away(limit)
+                self.unwatch(limit)
 
-    def look(self, who: object, judge: Callable[[], None]) -> None:
-        """Call `judge` at each tick but one that follows a standstill, until `who` looks away."""
-        self._lookers[who] = judge
+    def watch(self, who: object, judge: Callable[[], None]) -> None:
+        """Call `judge` at each tick but one that follows a standstill, until `unwatch(who)`."""
+        self._judges[who] = judge
         if self._timer is None:
             self._wait()
 
-    def look_away(self, who: object) -> None:
+    def unwatch(self, who: object) -> None:
         """Note that `who` no longer waits for any process."""
-        self._lookers.pop(who, None)
-        if not self._lookers and self._timer is not None:
+        self._judges.pop(who, None)
+        if not self._judges and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
@@ -143,5 +143,5 @@ class RunningClock:
         self._wait()
         stood_still_before, self._stood_still = self._stood_still, elapsed_s > 2 * self.tick_s
         if stood_still_before or not self._stood_still:
-            for judge in tuple(self._lookers.values()):
+            for judge in tuple(self._judges.values()):
                 judge()

@@ -121,11 +121,11 @@ class WritingConnections(DataConnections):
             for task in self.hung(late, good, len(asking), self.clock.now_s - begun_s):
                 task.cancel()
 
-        self.clock.look(judge, judge)
+        self.clock.watch(judge, judge)
         try:
             answers = await asyncio.gather(*asking, return_exceptions=True)
         finally:
-            self.clock.look_away(judge)
+            self.clock.unwatch(judge)
         errors: list[PaxosBlockError | None] = []
         for address, answer in zip(asking.values(), answers, strict=True):
             if isinstance(answer, asyncio.CancelledError):
@@ -198,7 +198,7 @@ class WatchedConnection(DataConnection):
 
     def connection_lost(self, error: PaxosBlockError) -> None:
         """As `DataConnection.connection_lost`."""
-        self._clock.look_away(self)
+        self._clock.unwatch(self)
         super().connection_lost(error)
 
     def _watch(self) -> None:
@@ -206,13 +206,13 @@ class WatchedConnection(DataConnection):
             self._watching = True
             self._heard_at = self._beat_at = self._clock.now_s
             self._channel.connection.send(beat_wish(self._pool.beat_every_s))
-            self._clock.look(self, self._judge)
+            self._clock.watch(self, self._judge)
 
     def _judge(self) -> None:
         if not self._listeners and not self._calls_under_way:
             self._watching = False
             self._channel.connection.send(beat_wish(0))
-            self._clock.look_away(self)
+            self._clock.unwatch(self)
             return
         silent_s = self._clock.now_s - self._heard_at
         if silent_s > self._silence.seconds + self._clock.allowance_s:

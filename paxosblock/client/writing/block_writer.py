@@ -181,7 +181,7 @@ class BlockWriter:
         except BaseException:
             self.release()  # a cancelled call forgets us, the connections would not
             raise
-        self._pool.clock.look(self, self._look_at_the_clock)
+        self._pool.clock.watch(self, self._look_at_the_clock)
 
     async def write_whole(self, chunk: Chunk) -> None:
         """W1 to W3 of a new block with one short chunk, in one message to each member (D1).
@@ -475,7 +475,7 @@ class BlockWriter:
         """Stop listening to the members; the connections stay open for other blocks."""
         for connection in self._connections.values():
             connection.ignore(self.block)
-        self._pool.clock.look_away(self)
+        self._pool.clock.unwatch(self)
 
 
 @dataclass(frozen=True, slots=True)
