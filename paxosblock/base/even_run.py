@@ -50,7 +50,7 @@ class EvenRun(NamedTuple):
             is_even = (
                 _CRC_BYTES <= size <= SHORT_BYTES
                 and _END.unpack_from(names, middle * ENTRY_BYTES)[0] == offset + (middle + 1) * size
-                and _ends(count).unpack_from(names)
+                and _ends_format(count).unpack_from(names)
                 == (*range(offset + size, offset + count * size + 1, size),)
             )
             if is_even:
@@ -76,7 +76,7 @@ class EvenRun(NamedTuple):
 
 
 @functools.lru_cache(16)
-def _ends(count: int) -> struct.Struct:
+def _ends_format(count: int) -> struct.Struct:
     """Return what reads where each of so many chunks ends."""
     return struct.Struct("<" + f"Q{_CRC_BYTES}x" * count)
 

@@ -1,8 +1,8 @@
 """One block at this node: the owner of its replica, its files, and the calls that wait for a
 change.
 
-`vote`, `read` and `step` are the ways in, and they keep one order: `answer` decides, the effect is
-carried out, the new replica is adopted, the reply leaves. No other class assigns to a block's
+`vote`, `read` and `control` are the ways in, and they keep one order: `answer` decides, the effect
+is carried out, the new replica is adopted, the reply leaves. No other class assigns to a block's
 fields.
 
 A chunk takes the short way, all of it on the event loop: a `pwrite` to the page cache, then the
@@ -333,7 +333,7 @@ class Block:
             return range(0)
         return wanted(self.volume.storage, self._seen(request), request)
 
-    async def step(
+    async def control(
         self, request: Control, draft: FetchedChunks | None, reserved_bytes: int
     ) -> Answer:
         """Answer a control request, with the chunks in `draft` if some were fetched for it.
@@ -345,18 +345,18 @@ class Block:
             StorageError: the volume has failed.
         """
         async with self._turn():
-            return await self._step(request, draft, reserved_bytes)
+            return await self._control(request, draft, reserved_bytes)
 
     async def replace_log(self, request: Finalize, draft: FetchedChunks) -> Answer | None:
         """D9 for a log that is not the decided one, which is in `draft`; None if the replica may no
         longer take that."""
         async with self._turn():
-            if not self._ends(request):
+            if not self._may_end(request):
                 return None
             self.mark_corrupt("its log is not the one that was decided")
-            return await self._step(request, draft, 0)
+            return await self._control(request, draft, 0)
 
-    async def _step(
+    async def _control(
         self, request: Control, draft: FetchedChunks | None, reserved_bytes: int
     ) -> Answer:
         refused = self._refusal(request)
@@ -400,8 +400,8 @@ class Block:
     def begin(
         self, request: Control, reserved_bytes: int, sent: SentChunk | None = None
     ) -> RecordedRequest | None:
-        """Begin a control step that takes but a record of a file that replicas share; None: `step`
-        has to take it. A chunk that was `sent` along with Create becomes the record after it.
+        """Begin a control step that takes but a record of a file that replicas share; None:
+        `control` has to take it. A chunk that was `sent` with Create becomes the record after it.
 
         No other step or vote comes in before `end`, which must come once the file is durable.
         """
@@ -446,17 +446,17 @@ class Block:
         self._tell(begun.request, begun.step, before)
         return begun.reply
 
-    def _ends(self, request: Control) -> bool:
+    def _may_end(self, request: Control) -> bool:
         """True if `request` may end this replica, if it is dead (D9)."""
         return heals(self.replica, request, self.epoch)
 
     def _seen(self, request: Control) -> Replica | None:
         """Return what the acceptor should see: to a full copy, a dead replica is none."""
-        return None if self.corrupt and self._ends(request) else self.replica
+        return None if self.corrupt and self._may_end(request) else self.replica
 
     def _refusal(self, request: Control) -> Nack | None:
         """Return why a dead replica does not answer (D9); None if the acceptor has to answer."""
-        if not self.corrupt or self._ends(request):
+        if not self.corrupt or self._may_end(request):
             return None
         return self.nack(generation_of(request), Reason.CORRUPT)
 

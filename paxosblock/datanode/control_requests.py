@@ -1,7 +1,7 @@
 """Control requests at a DataNode: promise, recovery, finalization, creation, deletion.
 
-Each becomes one `Block.step`, which goes on even if its caller has gone. Chunks that a recovery or
-finalization needs are fetched before it, and the request is checked again afterwards. What takes
+Each becomes one `Block.control`, which goes on even if its caller has gone. Chunks that a recovery
+or finalization needs are fetched before it, and the request is checked again afterwards. What takes
 but a record of a small replica is begun and ended without a task (`small_control.py`).
 """
 
@@ -147,7 +147,7 @@ class ControlRequests:
         self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
     ) -> Answer:
         if not isinstance(request, RecoveryWrite | Finalize):
-            return await block.step(request, None, self._reserved_bytes)
+            return await block.control(request, None, self._reserved_bytes)
         # A request that is repeated while its chunks are fetched waits for them. A promise does not
         # wait: it is answered at once, and the request is checked again afterwards.
         async with block.copying:
@@ -164,7 +164,7 @@ class ControlRequests:
         peers: tuple[StorageAddress, ...],
     ) -> Answer:
         async with self._fetched(block, request, missing, peers) as draft:
-            return await block.step(request, draft, self._reserved_bytes)
+            return await block.control(request, draft, self._reserved_bytes)
 
     async def _replaced(
         self, block: Block, request: Finalize, peers: tuple[StorageAddress, ...]

@@ -162,7 +162,7 @@ class DataNode:
         return ""
 
     @property
-    def standing(self) -> dict[str, str]:
+    def volume_states(self) -> dict[str, str]:
         """Return for each volume "ok" or why it is not used. One that never opened is named by its
         folder."""
         lost = {str(each.folder): each.reason for each in self._lost}

@@ -127,7 +127,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
             "role": "datanode",
             "node": node.name,
             "status": failure or "ok",
-            "storages": node.standing,
+            "storages": node.volume_states,
         }
         return web.json_response(state, status=503 if failure else 200)
 

@@ -233,12 +233,12 @@ class Reader:
                 records = store.read_cached(file, block.id, log, chunks, into)
                 if records is not None:
                     return records
-            return await volume.look(store.read, file, block.id, log, chunks, into)
+            return await volume.run_read(store.read, file, block.id, log, chunks, into)
 
     async def _opened(self, block: Block, files: Stored) -> OpenFile | None:
         """Return the file of a replica that takes no writes; None if the replica changed."""
         if block.opened(files) is None:
-            file = await block.volume.look(block.volume.store.open, files)
+            file = await block.volume.run_read(block.volume.store.open, files)
             if block.open_for_readers(files, file):
                 self._open[block.id] = block
         opened = block.opened(files)

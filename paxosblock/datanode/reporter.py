@@ -240,8 +240,8 @@ class _NameNodeLink:
         """Storages whose full report is under way, and the block after which it goes on."""
         self._next_full_s = 0.0
         self._number = 0
-        self._answers = _Standing("NameNode answers", "NameNode does not answer")
-        self._listens = _Standing("NameNode takes reports", "NameNode takes no reports")
+        self._answers = _OutageLog("NameNode answers", "NameNode does not answer")
+        self._listens = _OutageLog("NameNode takes reports", "NameNode takes no reports")
 
     def note_changed(self, block: BlockId, storage: StorageId, found: Block | None) -> None:
         """Report this replica soon, which is that of the block `found`."""
@@ -457,7 +457,7 @@ def _spread(pause_s: float) -> float:
     return pause_s * JITTER.uniform(1 - SPREAD, 1)
 
 
-class _Standing:
+class _OutageLog:
     """Logs one line when something begins to fail or works again, not one for every attempt."""
 
     def __init__(self, well: str, ill: str) -> None:

@@ -98,7 +98,7 @@ class Scrubber:
     async def _begin(self) -> None:
         volume = self._volume
         try:
-            self._cursor = await volume.look_quietly(read_cursor, volume.disk, volume.folder)
+            self._cursor = await volume.run_read_quietly(read_cursor, volume.disk, volume.folder)
         except StorageError:
             volume.check()
             volume.doubted = True
@@ -194,14 +194,14 @@ class Scrubber:
         """
         volume, store, log = self._volume, self._volume.store, replica.log
         await self._turn(SEEK_BYTES)
-        await volume.look_quietly(store.check_metadata, files, replica)
+        await volume.run_read_quietly(store.check_metadata, files, replica)
         if files.file is not None:
             if block.files is not files:
                 return False
             with files.file.used():
                 durable = log.truncate(min(block.synced, replica.length))
                 return await self._read_chunks(block, files, files.file, durable)
-        file = await volume.look_quietly(store.open, files)
+        file = await volume.run_read_quietly(store.open, files)
         try:
             with file.used():
                 return await self._read_chunks(block, files, file, log)
@@ -219,7 +219,7 @@ class Scrubber:
             await self._turn(size_bytes)
             if block.files is not files:
                 return False
-            await self._volume.look_quietly(store.read_stored, file, block.id, log, chunks)
+            await self._volume.run_read_quietly(store.read_stored, file, block.id, log, chunks)
             self._volume.scrubbed.read_bytes += size_bytes
             read_bytes = self._cursor.read_bytes + size_bytes
             self._cursor = replace(self._cursor, read_bytes=read_bytes)

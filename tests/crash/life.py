@@ -357,7 +357,7 @@ class Life:
             await self.world.loop.pass_time(self.rng.uniform(0, 0.1))
             if number == 0:
                 await volume.enter("cluster-1")
-            await volume.look(volume.report, 0)
+            await volume.run_read(volume.report, 0)
 
     def _one_at_rest(self) -> Told | None:
         """Return a block that nobody talks about, or a new one."""

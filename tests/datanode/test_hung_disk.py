@@ -34,7 +34,7 @@ class Scene:
     def looks(self, count: int, *, waiting: bool = True, beat_s: float = BEAT_S) -> float:
         for _ in range(count):
             self.now_s += beat_s
-            seconds = self.standstill.look(waiting=waiting)
+            seconds = self.standstill.measure(waiting=waiting)
         return seconds
 
 

@@ -76,7 +76,7 @@ async def test_only_so_many_bytes_go_in_a_second(tmp_path: Path) -> None:
         async with removing(node, NEVER):
             await wait_until_async(lambda: len(left(disk, tmp_path)) < len(BLOCKS))
             for _ in range(3):  # as often as the volume answers, it has nothing more to do
-                await node.volumes[0].look(lambda: None)
+                await node.volumes[0].run_read(lambda: None)
             assert len(left(disk, tmp_path)) == 1, "the first two: the rate begins with them"
 
 

@@ -324,7 +324,7 @@ async def test_it_waits_while_the_volume_is_used_unless_it_would_be_late(tmp_pat
     async with running(tmp_path) as node:
         await finalized(node, 7)
         volume = node.volumes[0]
-        reader = asyncio.create_task(volume.look(done.wait, 60))
+        reader = asyncio.create_task(volume.run_read(done.wait, 60))
         try:
             async with scrubbing(node, clock):
                 await wait_until_async(lambda: volume.busy)
@@ -349,7 +349,7 @@ async def test_a_volume_rests_once_the_last_chunk_is_a_moment_ago(tmp_path: Path
         await node.write(1)
         assert volume.busy
         await wait_until_async(lambda: not volume.busy, what="rest")
-        await volume.look_quietly(lambda: None)
+        await volume.run_read_quietly(lambda: None)
         assert not volume.busy
 
 

@@ -37,7 +37,7 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
 
     At most one checksum and no object for each record: there may be very many. A header ends with
     the checksum of its bytes, so that of a whole header is always the same one, and that of a
-    record follows from its chunk's (`_mark`).
+    record follows from its chunk's (`_header_mark`).
 
     Raises:
         CorruptionError: it is not; nothing of it may be served.
@@ -46,7 +46,11 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
     even = EvenRun.of(log.entries(chunks.start, chunks.stop), begin)
     others, size, length, mark = list[memoryview](), -1, 0, 0
     if even.chunks:
-        size, length, mark = even.size_bytes, HEADER_BYTES + even.size_bytes, _mark(even.size_bytes)
+        size, length, mark = (
+            even.size_bytes,
+            HEADER_BYTES + even.size_bytes,
+            _header_mark(even.size_bytes),
+        )
         if not even.is_good(view, HEADER_BYTES, mark):  # a step for each tells which one is not
             even = even._replace(chunks=0)
     begin, position = begin + even.chunks * size, even.chunks * length
@@ -54,7 +58,7 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
     for index, (end, crc) in enumerate(rest, chunks.start + even.chunks):
         if end - begin != size:  # most chunks are as long as the one before
             size = end - begin
-            length, mark = HEADER_BYTES + size, _mark(size)
+            length, mark = HEADER_BYTES + size, _header_mark(size)
         record = view[position : position + length]
         if crc32c(record) ^ mark != crc:
             raise _damaged(block, index)
@@ -66,7 +70,7 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
 
 
 @functools.lru_cache(4096)
-def _mark(size_bytes: int) -> int:
+def _header_mark(size_bytes: int) -> int:
     """Return what any header in front of this many bytes does to their CRC32C."""
     zeros = bytes(size_bytes)
     return crc32c(zeros, _ANY_HEADER) ^ crc32c(zeros)

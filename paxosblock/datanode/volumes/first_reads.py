@@ -34,7 +34,7 @@ async def read_first(volume: Volume, blocks: Sequence[BlockId]) -> None:
         StorageError: the volume has failed, now or before.
     """
     with _blaming(volume):
-        await volume.look_quietly(volume.store.first_read, blocks)
+        await volume.run_read_quietly(volume.store.first_read, blocks)
     volume.check()
 
 

@@ -49,7 +49,7 @@ class Standstill:
         self._seen = 0
         self._looked_s = clock_s()
 
-    def look(self, *, waiting: bool) -> float:
+    def measure(self, *, waiting: bool) -> float:
         """Return the seconds; to be called again and again. Not `waiting`: no caller waits for the
         disk."""
         now_s, seen = self._clock_s(), self._ended() + self._answers

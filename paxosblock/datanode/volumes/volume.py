@@ -152,7 +152,7 @@ class Volume:
             Anything else that `step` raises.
         """
         try:
-            done = await self.look(step, *args, **kwargs)
+            done = await self.run_read(step, *args, **kwargs)
         except NoSpaceError:
             raise
         except StorageError as error:
@@ -162,7 +162,7 @@ class Volume:
         self.check()
         return done
 
-    async def look(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_read(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Like `run` for a step that only reads: one unreadable file does not fail the volume.
 
         Raises:
@@ -171,13 +171,13 @@ class Volume:
         """
         self._under_way += 1
         try:
-            return await self.look_quietly(step, *args, **kwargs)
+            return await self.run_read_quietly(step, *args, **kwargs)
         finally:
             self._under_way -= 1
             self.touch()
 
-    async def look_quietly(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like `look`, for work that gives way to all other and does not make the volume `busy`."""
+    async def run_read_quietly(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `run_read`, for work that gives way to all other: the volume is not `busy`."""
         self.check()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
@@ -279,9 +279,9 @@ class Volume:
 
     def stands_s(self) -> float:
         """Return the seconds for which nothing has come back from the disk, though a caller waits
-        for it (`Standstill.look`)."""
+        for it (`Standstill.measure`)."""
         in_use = self._under_way or self.commit.waiting_count or self._writing_out.waiting_count
-        return self._standstill.look(waiting=bool(in_use) and not self.failed)
+        return self._standstill.measure(waiting=bool(in_use) and not self.failed)
 
     def _ended_syncs(self) -> int:
         return self.commit.ended_count + self._writing_out.ended_count
@@ -379,7 +379,7 @@ class Volume:
         room, failed = Room(0, 0), self.failed
         if not failed:
             try:
-                room = self._look()
+                room = self._checked_room()
                 self._has_snapshot = is_kept(self.disk, self.folder)
             except (StorageError, CorruptionError, ConfigError) as error:
                 if not is_shortage(error):
@@ -397,7 +397,7 @@ class Volume:
             deleted_bytes=deleted_bytes,
         )
 
-    def _look(self) -> Room:
+    def _checked_room(self) -> Room:
         identity = read_identity(self.disk, self.folder)
         if identity is None or identity.storage != self.storage:
             raise StorageError(f"{self.folder / VERSION} is gone: this is not its storage any more")
