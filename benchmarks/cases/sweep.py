@@ -177,7 +177,7 @@ async def _look_at_all(bench: Bench, folder: Path, count: int) -> None:
         bench.emit(f"at the pace of {name} walk", share, "s in a minute", at=at)
     leaves = NodeRecord(AdminState.DECOMMISSIONED, "dn0:9864", (StorageId("s0"),))
     node.datanodes.admin.take([("dn0", leaves)], time.monotonic(), 0)
-    await measured(bench, at, "look for what holds up a DataNode", node.leaving.look())
+    await measured(bench, at, "look for what holds up a DataNode", node.leaving.walk())
     node.datanodes.admin.take([], time.monotonic(), 0)
     await measured(bench, at, "fsck /", check_all(node))
     between = between_versions(blocks)

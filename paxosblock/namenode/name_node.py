@@ -101,7 +101,7 @@ class NameNode:
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()
-        self.monitor.looked = self.reducer.look
+        self.monitor.looked = self.reducer.reduce
         self.balancer = self._make_balancer()
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
@@ -140,12 +140,12 @@ class NameNode:
     def look_at_file(self, number: int) -> None:
         """Let the monitor look at the blocks of a file soon."""
 
-        async def look() -> None:
+        async def look_at_blocks() -> None:
             async for page in self.catalog.block_pages(number):
                 for entry in page:
                     self.monitor.look_at(entry.record.block)
 
-        self.background.start(look(), f"look at file {number}")
+        self.background.start(look_at_blocks(), f"look at file {number}")
 
     async def take_admin_states(self) -> None:
         """Learn from the catalog which DataNodes are to leave."""
@@ -196,7 +196,7 @@ class NameNode:
 
     async def _look_at_reports(self) -> None:
         """Let safe mode end once enough blocks are reported."""
-        await safe_mode.look(self.safe_mode, self.catalog, self.replicas, self.clock_s)
+        await safe_mode.note_progress(self.safe_mode, self.catalog, self.replicas, self.clock_s)
         if not self.safe_mode.holds:
             self.reports.resume()
 

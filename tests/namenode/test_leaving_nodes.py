@@ -69,7 +69,7 @@ async def look(scene: Scene) -> dict[str, LeavingNode]:
     """Return how far the nodes are, by storage, after a look."""
     scene.node.leaving.changed()
     scene.node.leaving._changed.clear()
-    await scene.node.leaving.look()
+    await scene.node.leaving.walk()
     nodes = (await scene.service.call(LEAVING, LeavingRequest())).nodes
     return {node.status.node.removeprefix("dn-"): node for node in nodes}
 
@@ -129,7 +129,7 @@ async def test_a_look_that_a_change_came_into_tells_nothing(scene: Scene) -> Non
         min_replication=1,
         clock_s=node.clock_s,
     )
-    looking = asyncio.create_task(leaving.look())
+    looking = asyncio.create_task(leaving.walk())
     await asyncio.sleep(0)  # it has looked at a page
     assert not looking.done()
     leaving.changed()

@@ -296,7 +296,7 @@ def look(
 ) -> bool:
     view = view or view_of(*scene.network.reach)
     need = needs.assess(record, 3, scene.node.replicas.whole(record), view)
-    return reduces.look(BlockEntry(record), need, view)
+    return reduces.reduce(BlockEntry(record), need, view)
 
 
 async def now(scene: Scene, record: BlockRecord) -> BlockRecord:

@@ -206,11 +206,11 @@ def test_what_a_storage_holds_is_told_in_order_of_the_ids_from_a_range() -> None
         replicas.note(BlockId(block), MEMBERS[0], Generation(1))
     replicas.note(BlockId(3), MEMBERS[1], Generation(1))
     between = BlockRange(BlockId(2), BlockId(7))
-    assert replicas.held(MEMBERS[0], between, 10) == (4, 7)
-    assert replicas.held(MEMBERS[0], ALL_BLOCKS, 3) == (2, 4, 7)
+    assert replicas.blocks_of(MEMBERS[0], between, 10) == (4, 7)
+    assert replicas.blocks_of(MEMBERS[0], ALL_BLOCKS, 3) == (2, 4, 7)
     replicas.forget(BlockId(4), MEMBERS[0])
-    assert replicas.held(MEMBERS[0], between, 10) == (7,)
-    assert replicas.held(MEMBERS[2], ALL_BLOCKS, 10) == ()
+    assert replicas.blocks_of(MEMBERS[0], between, 10) == (7,)
+    assert replicas.blocks_of(MEMBERS[2], ALL_BLOCKS, 10) == ()
 
 
 def test_after_a_member_left_the_others_are_whole_before_they_are_told() -> None:
@@ -229,7 +229,7 @@ def test_after_a_member_left_the_others_are_whole_before_they_are_told() -> None
     assert replicas.holders(left) == (MEMBERS[2],)
     replicas.forget(BLOCK, MEMBERS[1])
     assert replicas.whole(left) == (MEMBERS[2],)
-    assert replicas.held(MEMBERS[1], ALL_BLOCKS, 10) == ()
+    assert replicas.blocks_of(MEMBERS[1], ALL_BLOCKS, 10) == ()
     replicas.forget_block(BLOCK)
     assert replicas.whole(left) == ()
     assert all(replicas.count((member,)) == 0 for member in MEMBERS)

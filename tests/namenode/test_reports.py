@@ -64,7 +64,7 @@ Case = tuple[Scene, tuple[BlockRecord, ...]]
 
 def held(scene: Scene, storage: StorageId = S1) -> set[BlockId]:
     """The blocks that the NameNode believes to be at a storage."""
-    return set(scene.node.replicas.held(storage, ALL_BLOCKS, 1_000_000))
+    return set(scene.node.replicas.blocks_of(storage, ALL_BLOCKS, 1_000_000))
 
 
 def told_again(scene: Scene) -> set[BlockId]:

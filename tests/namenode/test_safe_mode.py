@@ -53,51 +53,51 @@ def test_it_holds_before_anything_is_known() -> None:
 
 def test_it_ends_a_moment_after_enough_was_reported() -> None:
     safe_mode = mode()
-    safe_mode.look(998, 1000, 0.0)
-    safe_mode.look(999, 1000, 10.0)
-    safe_mode.look(1000, 1000, 39.9)
+    safe_mode.note(998, 1000, 0.0)
+    safe_mode.note(999, 1000, 10.0)
+    safe_mode.note(1000, 1000, 39.9)
     assert safe_mode.holds
-    safe_mode.look(999, 1000, 40.0)
+    safe_mode.note(999, 1000, 40.0)
     assert not safe_mode.holds
 
 
 def test_the_moment_begins_anew_when_the_share_falls_again() -> None:
     safe_mode = mode()
-    safe_mode.look(1000, 1000, 0.0)
-    safe_mode.look(900, 1000, 20.0)  # a DataNode told that it lost replicas
-    safe_mode.look(1000, 1000, 35.0)
+    safe_mode.note(1000, 1000, 0.0)
+    safe_mode.note(900, 1000, 20.0)  # a DataNode told that it lost replicas
+    safe_mode.note(1000, 1000, 35.0)
     assert safe_mode.holds
-    safe_mode.look(1000, 1000, 65.0)
+    safe_mode.note(1000, 1000, 65.0)
     assert not safe_mode.holds
 
 
 def test_without_a_finalized_block_there_is_nothing_to_wait_for() -> None:
     safe_mode = mode()
-    safe_mode.look(0, 0, 0.0)
+    safe_mode.note(0, 0, 0.0)
     assert not safe_mode.holds
 
 
 def test_of_a_few_blocks_one_that_is_lost_does_not_keep_it_on() -> None:
     """The others would not be copied at any fail-over, until an operator came."""
     safe_mode = mode(extension_s=0.0)
-    safe_mode.look(8, 10, 0.0)
+    safe_mode.note(8, 10, 0.0)
     assert safe_mode.holds
-    safe_mode.look(9, 10, 100.0)
+    safe_mode.note(9, 10, 100.0)
     assert not safe_mode.holds
 
 
 def test_a_single_block_is_waited_for() -> None:
     """HDFS rounds down to none of them, and waits for nothing."""
     safe_mode = mode(extension_s=0.0)
-    safe_mode.look(0, 1, 0.0)
+    safe_mode.note(0, 1, 0.0)
     assert safe_mode.holds
-    safe_mode.look(1, 1, 1.0)
+    safe_mode.note(1, 1, 1.0)
     assert not safe_mode.holds
 
 
 def test_many_lost_blocks_keep_it_on_until_an_operator_leaves() -> None:
     safe_mode = mode()
-    safe_mode.look(8, 10, 1e6)
+    safe_mode.note(8, 10, 1e6)
     status = safe_mode.status(1e6)
     assert (status.on, status.by_hand, status.reported, status.blocks) == (True, False, 8, 10)
     assert status.left_s is None
@@ -109,7 +109,7 @@ def test_entered_by_hand_it_stays_whatever_is_reported() -> None:
     by_hand = [True]
     safe_mode = SafeMode(0.999, 0.0, lambda: by_hand[0])
     safe_mode.begin()
-    safe_mode.look(10, 10, 0.0)
+    safe_mode.note(10, 10, 0.0)
     assert safe_mode.holds
     assert safe_mode.status(0.0).by_hand
     by_hand[0] = False
@@ -119,7 +119,7 @@ def test_entered_by_hand_it_stays_whatever_is_reported() -> None:
 
 def test_what_ended_begins_again_with_a_term() -> None:
     safe_mode = mode(extension_s=0.0)
-    safe_mode.look(10, 10, 0.0)
+    safe_mode.note(10, 10, 0.0)
     assert not safe_mode.holds
     safe_mode.begin()
     assert safe_mode.holds
@@ -127,9 +127,9 @@ def test_what_ended_begins_again_with_a_term() -> None:
 
 def test_status_tells_how_long_it_takes() -> None:
     safe_mode = mode()
-    safe_mode.look(10, 10, 100.0)
+    safe_mode.note(10, 10, 100.0)
     assert safe_mode.status(110.0).left_s == 20.0
-    safe_mode.look(10, 10, 130.0)
+    safe_mode.note(10, 10, 130.0)
     assert safe_mode.status(150.0).left_s == 0.0
 
 
@@ -137,7 +137,7 @@ def test_status_tells_how_long_it_takes() -> None:
 def test_more_is_never_reported_than_there_is(threshold: float) -> None:
     """A block that was deleted is on DataNodes for a while."""
     safe_mode = mode(threshold, 0.0)
-    safe_mode.look(12, 10, 0.0)
+    safe_mode.note(12, 10, 0.0)
     assert safe_mode.status(0.0).reported == 10
     assert not safe_mode.holds
 

@@ -280,7 +280,7 @@ class Reports:
         """Note as lost the blocks of its range that a page does not name."""
         named = {summary.state.block for summary in report.replicas}
         left = covers
-        while blocks := self._replicas.held(report.storage, left, SLICE):
+        while blocks := self._replicas.blocks_of(report.storage, left, SLICE):
             missing = tuple(block for block in blocks if block not in named)
             for block in missing:
                 self._replicas.forget(block, report.storage)

@@ -70,7 +70,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     admin: AdminState = AdminState.IN_SERVICE
 
     @property
-    def standing(self) -> tuple[bool, Blame]:
+    def drawbacks(self) -> tuple[bool, Blame]:
         """The reasons against it, which weigh more than its place; less is better."""
         return self.stale, self.blame
 
@@ -165,7 +165,7 @@ def _next(
     """Choose the next member among the best candidates left, preferring one in the right place."""
     members = (*kept, *chosen)
     racks = {member.rack for member in members}
-    equals = takewhile(lambda each: each.standing == left[0].standing, left)
+    equals = takewhile(lambda each: each.drawbacks == left[0].drawbacks, left)
     if not members:
         there = (each for each in equals if each.host == wish.writer_host != "")
     elif len(racks) == 1:

@@ -361,7 +361,7 @@ class Replicas:
             return len(held.storages) >= self._min_replication
         return sum(len(each.storages) for each in held.versions()) >= self._min_replication
 
-    def held(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
+    def blocks_of(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
         """Return the first `limit` blocks of a range that the storage holds, in order."""
         blocks = self._by_storage.get(storage)
         if blocks is None:

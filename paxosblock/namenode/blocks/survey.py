@@ -48,7 +48,7 @@ class Surveyor:
             block=record.block,
             needed=recovery_quorum(len(record.members)),
             members=tuple(
-                _standing(self._datanodes.member(storage, now_s), heard.get(storage))
+                _standing_of(self._datanodes.member(storage, now_s), heard.get(storage))
                 for storage in record.members
             ),
             length=best.length if best else 0,
@@ -57,7 +57,7 @@ class Surveyor:
         )
 
 
-def _standing(member: BlockMember, heard: Heard | None) -> MemberStanding:
+def _standing_of(member: BlockMember, heard: Heard | None) -> MemberStanding:
     match heard:
         case LastVote():
             return MemberStanding(

@@ -170,7 +170,7 @@ class Balancer:
             bandwidth = request.bandwidth_bytes_per_s or self._bandwidth_bytes_per_s
             run = self._run = _Run(request.balancer, request.threshold, bandwidth, now_s)
             self._searches.clear()
-            self._balance = self._look(run, now_s)
+            self._balance = self._evenness(run, now_s)
             self._wanted.set()
         run.heard_s = now_s
         status = self._status(run)
@@ -203,7 +203,7 @@ class Balancer:
         run = self._run = self._current(now_s)
         if run is None:
             return
-        self._balance = self._look(run, now_s)
+        self._balance = self._evenness(run, now_s)
         run.standing, run.why = await self._go_on(run, now_s)
 
     # -- the choice of moves --------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Balancer:
         run = self._run
         return None if run is None or now_s - run.heard_s > BALANCE_KEPT_S else run
 
-    def _look(self, run: _Run, now_s: float) -> Evenness:
+    def _evenness(self, run: _Run, now_s: float) -> Evenness:
         """Return the state of the storages once all moves under way are done."""
         more = Counter[StorageId]()
         for each in self._moving.values():
@@ -307,7 +307,7 @@ class Balancer:
             search.rests_until_s = now_s + REST_S
             return
         covers = BlockRange(search.after, LAST_BLOCK)
-        blocks = self._replicas.held(source.storage, covers, PAGE)
+        blocks = self._replicas.blocks_of(source.storage, covers, PAGE)
         for record in self._catalog.movable(blocks):
             if not self._is_free(record):
                 continue

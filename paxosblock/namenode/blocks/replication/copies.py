@@ -114,7 +114,7 @@ class Copies:
         """True if there may be room for another one."""
         return len(self._under_way) < self._limits.per_target * len(self._targets)
 
-    def look(self, view: StorageView, now_s: float) -> None:
+    def use_view(self, view: StorageView, now_s: float) -> None:
         """Go by this view from now on; give up copies to storages that are no longer live."""
         self._view = view
         known = self._datanodes.candidates(now_s)

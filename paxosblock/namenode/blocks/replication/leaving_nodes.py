@@ -118,13 +118,13 @@ class LeavingNodes:
             await self._changed.wait()
         self._changed.clear()
         began_s = self._clock_s()
-        await self.look()
+        await self.walk()
         rest_s = max(PAUSE_S, REST * (self._clock_s() - began_s))
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._changed.wait()
 
-    async def look(self) -> None:
+    async def walk(self) -> None:
         """Look for the blocks that hold the nodes up."""
         look = self._begin_look()
         after = NO_BLOCK

@@ -241,7 +241,7 @@ class Monitor:
         """Take in what happened, and begin as many copies as there is room for."""
         await self._adopt_finished()
         if self._clock_s() - self._looked_s >= self._interval_s:
-            await self._look()
+            await self._look_at_changes()
         news, self._news = tuple(self._news), {}
         await self._look_at_all(news)
         if not self._holds():
@@ -250,7 +250,7 @@ class Monitor:
                 self._walk_now.set()
             await self._begin_copies()
 
-    async def _look(self) -> None:
+    async def _look_at_changes(self) -> None:
         """Make a new view; look at the blocks of storages whose state has changed."""
         self._looked_s = self._clock_s()
         view = self._renew_view()
@@ -273,7 +273,7 @@ class Monitor:
     def _renew_view(self) -> StorageView:
         now_s = self._clock_s()
         self._view = self._assessor.view()
-        self._copies.look(self._view, now_s)
+        self._copies.use_view(self._view, now_s)
         return self._view
 
     def _matters(self, storage: StorageId, place: StoragePlace) -> bool:
@@ -294,7 +294,7 @@ class Monitor:
 
     async def _look_at_storage(self, storage: StorageId) -> None:
         left = ALL_BLOCKS
-        while blocks := self._replicas.held(storage, left, SLICE):
+        while blocks := self._replicas.blocks_of(storage, left, SLICE):
             await self._look_at_all(blocks)
             left = BlockRange(blocks[-1], LAST_BLOCK)
 

@@ -154,7 +154,7 @@ class Reducer:
         if storage is not None:
             self._preferred[block] = storage
 
-    def look(self, entry: BlockEntry, need: Need, view: StorageView) -> bool:
+    def reduce(self, entry: BlockEntry, need: Need, view: StorageView) -> bool:
         """Let the next member of a finalized block leave, if one is to and may; True if it does.
 
         `need` is the result of `needs.assess` with the same `view`. If a member has not answered

@@ -54,7 +54,7 @@ class SafeMode:
         self._waits = True
         self._met_s = None
 
-    def look(self, reported: int, blocks: int, now_s: float) -> None:
+    def note(self, reported: int, blocks: int, now_s: float) -> None:
         """Take in how many of the finalized `blocks` were `reported` with enough replicas.
 
         Without blocks there is nothing to wait for. If the share falls again before the extension
@@ -98,10 +98,10 @@ class SafeMode:
         return max(0.0, self._met_s + self._extension_s - now_s)
 
 
-async def look(
+async def note_progress(
     safe_mode: SafeMode, catalog: Catalog, replicas: Replicas, clock_s: Callable[[], float]
 ) -> None:
     """Tell safe mode how much was reported up to now, while it waits for that."""
     if safe_mode.waits:
         blocks = await catalog.finalized_blocks()
-        safe_mode.look(replicas.complete, blocks, clock_s())
+        safe_mode.note(replicas.complete, blocks, clock_s())
