@@ -187,7 +187,7 @@ async def table_taken(bench: Bench) -> None:
 
 def _watch_until_level(cluster: LocalCluster, node: Node) -> dict[str, float]:
     """Return the highest values of a node's metrics until it has what the leader has by now."""
-    leader = cluster.standing(cluster.wait_leader())
+    leader = cluster.namenode_status(cluster.wait_leader())
     assert leader is not None, "it leads"
     worst: dict[str, float] = {}
     metrics(node)  # what its start did does not count
@@ -233,8 +233,8 @@ def wait_level(cluster: LocalCluster) -> None:
     """Wait until every NameNode has applied what the leader has committed."""
 
     def level() -> bool:
-        leader = cluster.standing(cluster.wait_leader())
-        others = [cluster.standing(node) for node in cluster.namenodes]
+        leader = cluster.namenode_status(cluster.wait_leader())
+        others = [cluster.namenode_status(node) for node in cluster.namenodes]
         return leader is not None and all(
             each is not None and each.applied_index >= leader.commit_index for each in others
         )

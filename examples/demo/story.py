@@ -232,13 +232,13 @@ def _start_again(stage: Stage, node: Node) -> None:
 
 def _follow_again(stage: Stage, node: Node) -> None:
     """Start a NameNode again and wait until it has what was decided without it."""
-    leader = stage.cluster.standing(stage.cluster.wait_leader())
+    leader = stage.cluster.namenode_status(stage.cluster.wait_leader())
     goal = leader.commit_index if leader else 0
     started_ms = stage.report.mark(f"{node.name} is started again")
     node.start()
 
     def caught_up() -> bool:
-        standing = stage.cluster.standing(node)
+        standing = stage.cluster.namenode_status(node)
         return standing is not None and standing.commit_index >= goal
 
     wait_until(caught_up, START_TIMEOUT_S, f"{node.name} does not catch up")

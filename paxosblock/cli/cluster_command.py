@@ -224,7 +224,7 @@ def status(invocation: Invocation, path: str) -> None:
     live.
     """
     local = LocalCluster.at(path)
-    standings = {node.name: local.standing(node) for node in local.namenodes if node.alive}
+    standings = {node.name: local.namenode_status(node) for node in local.namenodes if node.alive}
     leads = any(seen is not None and seen.serves for seen in standings.values())
     seen = local.status() if leads else None
     reports = {node.address: node for node in seen.datanodes} if seen else {}

@@ -164,7 +164,7 @@ class LocalCluster:
     @property
     def leader(self) -> Node | None:
         """Return the NameNode that serves, None while there is none."""
-        standing = ((node, self.standing(node)) for node in self.namenodes if node.alive)
+        standing = ((node, self.namenode_status(node)) for node in self.namenodes if node.alive)
         serving = [(seen.term, node) for node, seen in standing if seen is not None and seen.serves]
         # A NameNode that hung for a while still believes that it leads an older term.
         return max(serving, key=lambda each: each[0], default=(0, None))[1]
@@ -245,7 +245,7 @@ class LocalCluster:
         asking = control.BlockingNameNodes(self.addresses, 5.0, access=self._access)
         return asking.call(CLUSTER_STATUS, ClusterStatusRequest())
 
-    def standing(self, node: Node) -> NameNodeStatus | None:
+    def namenode_status(self, node: Node) -> NameNodeStatus | None:
         """Return the state of one of the NameNodes; None if it does not answer."""
         with contextlib.suppress(*_NO_ANSWER):
             return control.call(
@@ -346,7 +346,7 @@ class LocalCluster:
             raise ConfigError(f"{self.path} holds a cluster of {found} {what}, not {wanted}{how}")
 
     def _live_at(self, namenode: Node) -> set[str]:
-        seen = self.standing(namenode)
+        seen = self.namenode_status(namenode)
         return {node.address for node in seen.datanodes if node.state == "live"} if seen else set()
 
 

@@ -25,7 +25,7 @@ class Changing(LocalCluster):
 
     def terms(self) -> set[int]:
         """Return the terms that those that answer tell, as in `paxosblock admin report`."""
-        seen = (self.standing(node) for node in self.namenodes)
+        seen = (self.namenode_status(node) for node in self.namenodes)
         return {each.term for each in seen if each is not None}
 
     def stop_namenodes(self) -> Node:

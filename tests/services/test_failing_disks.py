@@ -376,7 +376,7 @@ NO_ROOM = Fault(WRITES, path="/raft/", error="ENOSPC", partly=True)
 
 def troubles(cluster: FaultyCluster) -> list[str]:
     """Return what the NameNodes say of their disks, in the order of their numbers."""
-    standings = [cluster.standing(node) for node in cluster.namenodes]
+    standings = [cluster.namenode_status(node) for node in cluster.namenodes]
     return [standing.trouble if standing else "silent" for standing in standings]
 
 
@@ -412,7 +412,7 @@ def test_when_the_leader_s_disk_is_full_another_one_leads_and_it_comes_back_with
 
 
 def caught_up(cluster: FaultyCluster, leader: Node) -> bool:
-    standing = cluster.standing(leader)
+    standing = cluster.namenode_status(leader)
     return standing is not None and not any(standing.lag.values())
 
 

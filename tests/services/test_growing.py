@@ -161,5 +161,5 @@ def test_two_that_are_started_empty_do_not_make_a_cluster_with_the_one_that_is_n
         for node in mistaken:
             wait_until(partial(has_said, node, "this cluster exists already, says "))
             wait_until(partial(has_ended, node))
-        standing = wait_until(partial(cluster.standing, first))
+        standing = wait_until(partial(cluster.namenode_status, first))
         assert not standing.serves

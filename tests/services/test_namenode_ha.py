@@ -170,7 +170,9 @@ def test_a_leader_that_was_stopped_serves_no_old_state_and_changes_nothing(
         with pytest.raises((NotLeaderError, OutcomeUnknownError)):
             writing.result()
     assert not fs.exists("/ghost")
-    wait_until(lambda: (seen := cluster.standing(old)) is not None and seen.role == "follower")
+    wait_until(
+        lambda: (seen := cluster.namenode_status(old)) is not None and seen.role == "follower"
+    )
     with pytest.raises(NotFoundError):
         ask_alone(old, "/gone")
 
@@ -262,7 +264,7 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
     wanted = GetFile("/located")
 
     def known_everywhere() -> bool:
-        standings = [cluster.standing(node) for node in cluster.namenodes]
+        standings = [cluster.namenode_status(node) for node in cluster.namenodes]
         reported = [sum(at.blocks for at in seen.datanodes) for seen in standings if seen]
         return len(set(reported)) == 1
 
@@ -337,18 +339,18 @@ def test_a_namenode_with_another_secret_is_refused(cluster: LocalCluster, fs: Cl
         fs.mkdirs("/without-the-outsider")
         said = "does not know the cluster's secret"
         wait_until(lambda: said in outsider.log_tail(), what=said)
-        standing = cluster.standing(outsider)
+        standing = cluster.namenode_status(outsider)
         assert standing is not None
         assert (standing.role, standing.leader) == ("follower", "")
     finally:
         secret.write_text(right)
         outsider.stop()
         outsider.start()
-    leader = cluster.standing(cluster.wait_leader())
+    leader = cluster.namenode_status(cluster.wait_leader())
     assert leader is not None
 
     def caught_up() -> bool:
-        seen = cluster.standing(outsider)
+        seen = cluster.namenode_status(outsider)
         return seen is not None and seen.commit_index >= leader.commit_index
 
     wait_until(caught_up)
@@ -392,7 +394,7 @@ def test_namenodes_are_known_by_another_address_than_the_one_they_listen_at(tmp_
     with Elsewhere(1, 3, tmp_path) as cluster, Client(cluster.url, QUICK) as fs:
         fs.mkdirs("/somewhere")
         assert {node.address.partition(":")[0] for node in cluster.namenodes} == {"localhost"}
-        standing = cluster.standing(followers(cluster)[0])
+        standing = cluster.namenode_status(followers(cluster)[0])
         assert standing is not None
         assert standing.leader == cluster.wait_leader().address
         assert set(standing.members) == set(cluster.addresses)

@@ -94,7 +94,7 @@ def wait_caught_up(cluster: LocalCluster) -> None:
     """Wait until one member leads, the others follow, and all have applied the same."""
 
     def level() -> bool:
-        standings = [cluster.standing(node) for node in cluster.namenodes]
+        standings = [cluster.namenode_status(node) for node in cluster.namenodes]
         roles = sorted(seen.role for seen in standings if seen)
         applied = {seen.applied_index for seen in standings if seen}
         return (roles, len(applied)) == (["follower", "follower", "leader"], 1)

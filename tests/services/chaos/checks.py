@@ -57,7 +57,7 @@ def _namenode_troubles(cluster: LocalCluster) -> Iterator[str]:
     live = {node.address for node in cluster.datanodes}
     leaders = 0
     for node in cluster.namenodes:
-        standing = cluster.standing(node)
+        standing = cluster.namenode_status(node)
         if standing is None:
             yield f"{node.name} does not answer"
             continue
