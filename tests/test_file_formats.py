@@ -140,6 +140,18 @@ def with_header(data: bytes, version: int) -> bytes:
     return head + struct.pack(">I", crc32c(head)) + data[28:]
 
 
+def with_header_of_a_log(data: bytes, version: int) -> bytes:
+    """The same, little-endian."""
+    head = data[:7] + str(version).encode() + data[8:24]
+    return head + struct.pack("<I", crc32c(head)) + data[28:]
+
+
+def with_tail_of_a_log(data: bytes, version: int) -> bytes:
+    """`data` begins with a magic and ends with a checksum, little-endian."""
+    body = data[:7] + str(version).encode() + data[8:-4]
+    return body + struct.pack("<I", crc32c(body))
+
+
 def with_tail(data: bytes, version: int) -> bytes:
     """`data` begins with a magic and ends with a checksum."""
     body = data[:7] + str(version).encode() + data[8:-4]
@@ -190,12 +202,12 @@ KINDS = [
     Kind("current/blk_7.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
-    Kind("journal-*", 2, make_kv, open_kv, with_header, "the copy"),
+    Kind("journal-*", 3, make_kv, open_kv, with_header_of_a_log, "the copy"),
     Kind("snapshot-*", 1, make_kv, open_kv, with_header, "the copy"),
-    Kind("durable", 1, make_kv, open_kv, with_tail, "the copy"),
-    Kind("journal-*", 2, make_raft, open_raft, with_header, "the copy"),
+    Kind("durable", 2, make_kv, open_kv, with_tail_of_a_log, "the copy"),
+    Kind("journal-*", 3, make_raft, open_raft, with_header_of_a_log, "the copy"),
     Kind("snapshot-*", 2, make_raft, open_raft, with_header, "the copy"),
-    Kind("durable", 1, make_raft, open_raft, with_tail, "the copy"),
+    Kind("durable", 2, make_raft, open_raft, with_tail_of_a_log, "the copy"),
     Kind("vote", 1, make_raft, open_raft, with_tail, "the copy"),
     Kind("members", 1, make_raft, open_raft, with_line, "the copy"),
     Kind("cluster.json", 1, make_cluster, open_cluster, with_field, "the copy"),
@@ -274,7 +286,7 @@ def test_a_journal_of_the_format_before_is_refused_in_one_line(
     (kind,) = (each for each in KINDS if each.make is make and each.file == "journal-*")
     make(tmp_path)
     file = kind.path(tmp_path)
-    file.write_bytes(with_header(file.read_bytes(), 1))
+    file.write_bytes(with_header(file.read_bytes(), 2))
     with pytest.raises(ConfigError, match="was written by another version") as refused:
         kind.open(tmp_path)
     assert "\n" not in str(refused.value)
@@ -289,7 +301,7 @@ def test_a_list_of_members_without_a_format_is_read(tmp_path: Path) -> None:
 def test_a_garbled_mark_is_never_taken_for_one_of_a_later_format(tmp_path: Path) -> None:
     make_kv(tmp_path)
     data = bytearray((tmp_path / "durable").read_bytes())
-    data[7] = ord("2")
+    data[7] = ord("3")
     (tmp_path / "durable").write_bytes(data)
     assert open_kv(tmp_path) == 1
 

@@ -132,7 +132,7 @@ def fill_log(volume: Path, there: int, count: int) -> None:
         place = store.create(Replica(block, empty, ChunkLog()), small=True)
         store.append(place, ChunkLog(), header.pack() + PAYLOAD)
         store.adopt(place, Replica(block, REGISTERS, LOG), AdoptLog(1, ()), None)
-    for _ in store.small.log.whole:
+    for _ in store.small.log.records.whole:
         store.tidy()  # keeps one index, as a DataNode does with each heartbeat
     store.close()
 

@@ -15,6 +15,11 @@ from paxosblock.errors import ConfigError
 
 FROM_A_SNAPSHOT: Final = "go back with --rollback to the snapshot that --upgrade made"
 FROM_A_COPY: Final = "put back the copy that was made before the upgrade"
+OTHER_VERSION: Final = (
+    "was written by another version of paxosblock, and this one cannot read it: copy the files of"
+    " the cluster with that version into a new cluster"
+)
+"""What is said of a file of an earlier format that is no longer read."""
 
 
 def refuse_later(name: Path | str, found: int, known: int, way_back: str) -> None:

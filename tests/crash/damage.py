@@ -16,8 +16,9 @@ from typing import Final
 
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.layout import CURRENT, RBW
-from paxosblock.datanode.store.small_segment import MARK, MARK_FORMAT, segment_numbers
-from paxosblock.host.durable_mark import read_mark
+from paxosblock.datanode.store.small_records import FORMAT, segment_numbers
+from paxosblock.journal.durable_mark import read_mark
+from paxosblock.journal.record_log import MARK_NAME
 from paxosblock.protocol.types import BlockId
 from tests.disks.simulated import SimulatedDisk
 
@@ -70,7 +71,7 @@ def part_of(path: Path) -> Part | None:
             return Part.META
         return Part.OPEN if folder == RBW else Part.FINAL
     if folder == SMALL and not name.endswith(".new"):
-        if name == MARK:
+        if name == MARK_NAME:
             return Part.MARK
         return Part.INDEX if name.endswith(".index") else Part.SEGMENT
     return Part.IDENTITY if name == VERSION else None
@@ -89,7 +90,7 @@ def damage_one(disk: SimulatedDisk, folder: Path, rng: random.Random) -> Damage 
     how = rng.choice((How.BIT, How.BYTES) if part is Part.OPEN else tuple(How))
     may_fail = part is Part.IDENTITY
     if part is Part.SEGMENT and how is not How.BIT:
-        mark = read_mark(disk, folder / SMALL / MARK, MARK_FORMAT)
+        mark = read_mark(disk, folder / SMALL / MARK_NAME, FORMAT)
         (number,) = segment_numbers([path.name])
         may_fail = mark is None or mark[0] < number
     _harm(disk, path, how, rng)

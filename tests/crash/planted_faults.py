@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from paxosblock.datanode.store import load, small_log
-from paxosblock.datanode.store.small_log import SmallLog
-from paxosblock.datanode.store.small_segment import SmallSegment
+from paxosblock.datanode.store import load
+from paxosblock.journal import record_log
+from paxosblock.journal.durable_mark import DurableTo
+from paxosblock.journal.record_log import LogSegment, RecordLog
 from tests.lives.world import Changes, changed
 
 
@@ -19,17 +20,17 @@ def _believes_names() -> Changes:
 
 def _counts_too_much() -> Changes:
     """A sync of the log of small replicas counts what was appended while it was under way."""
-    note = SmallLog._note_synced
+    note = RecordLog._note_synced
 
-    def note_all(self: SmallLog, number: int, segment: SmallSegment, _end: int) -> None:
-        note(self, number, segment, segment.end)
+    def note_all(self: RecordLog, segment: LogSegment, to: DurableTo) -> None:
+        note(self, segment, DurableTo(to.segment, segment.end, self.highest))
 
-    return ((SmallLog, "_note_synced", note_all),)
+    return ((RecordLog, "_note_synced", note_all),)
 
 
 def _has_no_mark() -> Changes:
     """A start does not look how far the log of small replicas was durable."""
-    return ((small_log, "read_mark", lambda *_: None),)
+    return ((record_log, "read_mark", lambda *_: None),)
 
 
 def _forgets_losses() -> Changes:

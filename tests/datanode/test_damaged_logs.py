@@ -9,18 +9,14 @@ import pytest
 
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
 from paxosblock.datanode.store import small_log
-from paxosblock.datanode.store.small_segment import (
-    RECORD_BYTES,
-    Bounds,
-    RecordKind,
-    encode_record,
-    read_records,
-)
+from paxosblock.datanode.store.small_records import RecordKind, small_records
+from paxosblock.journal.segment import RECORD_BYTES, SegmentBounds, read_records
 from paxosblock.net.calls import control
 from paxosblock.protocol.messages import Created, Finalized, LastVote, Read, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, Reason
 from tests.datanode.node import Node, chunk, frame, name, refusal, running
 from tests.datanode.process import client_of, datanode
+from tests.journal.records import encode_record
 
 OPEN, OTHER = BlockId(11), BlockId(12)
 
@@ -83,8 +79,8 @@ async def test_a_bit_in_the_head_of_a_record_costs_nothing_when_the_replica_move
             assert isinstance(await node.finalize(1, [name(0)], block=block), Finalized)
     path = tmp_path / "small" / "log_1"
     data = path.read_bytes()
-    bounds = Bounds(data[4:12], None)
-    heads = [each.offset for each in read_records("log_1", data, bounds) if each.block == OPEN]
+    bounds = SegmentBounds(data[16:24], None)
+    heads = [each.offset for each in read_records("log_1", data, bounds) if each.key == OPEN]
     for head in heads:
         flip(path, head + at)
     async with running(tmp_path) as node:
@@ -102,9 +98,10 @@ async def test_an_error_that_nobody_foresaw_costs_one_volume(tmp_path: Path) -> 
     path = first / "small" / "log_1"
     data = path.read_bytes()
     unknown: Any = max(RecordKind) + 1
-    path.write_bytes(data + encode_record(data[4:12], unknown, OPEN, b"", 0))
+    path.write_bytes(data + encode_record(data[16:24], unknown, OPEN, b"", 0))
+    bounds = SegmentBounds(data[16:24], None)
     with pytest.raises(ValueError, match="RecordKind"):
-        list(read_records("log_1", path.read_bytes(), Bounds(data[4:12], None)))
+        list(small_records(read_records("log_1", path.read_bytes(), bounds)))
     async with running(first, second) as node:
         assert "RecordKind" in node.volumes[0].failed
         assert node.volumes[1].failed == ""

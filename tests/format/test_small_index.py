@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.file_store import FileStore
-from paxosblock.datanode.store.small_segment import HEADER_BYTES
 from paxosblock.datanode.volumes.volume_snapshot import roll_back
 from paxosblock.errors import StorageError
+from paxosblock.journal.segment import HEADER_BYTES
 from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, Vote
 from paxosblock.protocol.types import BlockId, Generation
 from tests.datanode.node import Node, chunk, frame, name, running

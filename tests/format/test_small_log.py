@@ -16,13 +16,15 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
-from paxosblock.datanode.store.small_log import SegmentRemoved, SmallLog
+from paxosblock.datanode.store.small_log import SmallLog
+from paxosblock.datanode.store.small_records import RecordKind
 from paxosblock.datanode.store.small_replicas import SmallPlace
-from paxosblock.datanode.store.small_segment import HEADER_BYTES, RecordKind
 from paxosblock.datanode.volumes import write_out
 from paxosblock.datanode.volumes.volume_snapshot import roll_back
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
 from paxosblock.host.disk import FileHandle
+from paxosblock.journal.record_log import SegmentRemoved
+from paxosblock.journal.segment import HEADER_BYTES
 from paxosblock.net.wire import HEADER_BYTES as FRAME_HEADER_BYTES
 from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, Nack, Vote
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, Durability, Generation, Reason
@@ -135,12 +137,25 @@ def test_the_end_of_a_process_in_a_write_is_no_damage() -> None:
 
 def test_a_segment_of_a_later_format_is_refused_and_nothing_is_changed() -> None:
     data = bytearray(WRITTEN[SEGMENT])
-    data[3] += 1
-    end = HEADER_BYTES - 4
-    data[end:HEADER_BYTES] = crc32c(bytes(data[:end])).to_bytes(4, "little")
+    data[7] += 1
+    data[24:28] = crc32c(bytes(data[:24])).to_bytes(4, "little")
     files = WRITTEN | {SEGMENT: bytes(data)}
     disk = SimulatedDisk(files)
-    with pytest.raises(ConfigError, match="log_1 is of format 2"):
+    with pytest.raises(ConfigError, match="log_1 is of format 3"):
+        FileStore(disk, FOLDER, "boot-2").load()
+    assert disk.files() == files
+
+
+@pytest.mark.parametrize("with_mark", [True, False])
+def test_a_log_of_the_format_before_is_refused_and_nothing_is_changed(with_mark: bool) -> None:
+    head = b"PXL1" + b"saltsalt" + b"boot-1".ljust(64, b"\0")
+    mark = b"PXLMARK1" + b"".join(each.to_bytes(8, "little") for each in (1, 80, 0))
+    files = WRITTEN | {SEGMENT: head + crc32c(head).to_bytes(4, "little")}
+    files[SEGMENT.with_name("durable")] = mark + crc32c(mark).to_bytes(4, "little")
+    if not with_mark:
+        del files[SEGMENT.with_name("durable")]
+    disk = SimulatedDisk(files)
+    with pytest.raises(ConfigError, match="was written by another version of paxosblock"):
         FileStore(disk, FOLDER, "boot-2").load()
     assert disk.files() == files
 
@@ -269,23 +284,23 @@ def test_a_segment_that_was_removed_is_read_to_the_end_and_then_closed(
     disk = SimulatedDisk()
     log = SmallLog(disk, SEGMENT.parent, "boot-1")
     log.begin_segment()
-    at = log.append(RecordKind.CHUNK, BLOCK, b"bytes")
+    at = log.records.append(RecordKind.CHUNK, BLOCK, b"bytes")
     monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1)
     log.begin_segment()
 
     def read_while_it_goes(file: FileHandle, size_bytes: int, offset: int) -> bytes:
         log.remove(at.segment)
-        log.close_removed()
+        log.records.close_removed()
         return disk.read(file, size_bytes, offset)
 
-    assert log.read(at, 5, read_while_it_goes) == b"bytes"
+    assert log.records.read(at, 5, read_while_it_goes) == b"bytes"
     with pytest.raises(SegmentRemoved):
-        log.read(at, 5, disk.read)
+        log.records.read(at, 5, disk.read)
     with monkeypatch.context() as patched:
         closed: list[FileHandle] = []
         patched.setattr(disk, "close", closed.append)
-        log.close_removed()
-        log.close_removed()
+        log.records.close_removed()
+        log.records.close_removed()
     assert len(closed) == 1
 
 

@@ -13,16 +13,12 @@ from paxosblock.datanode.store.disk_format import Forgot
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.store.small_log import SmallLog
-from paxosblock.datanode.store.small_segment import (
-    HEADER_BYTES,
-    MARK,
-    MARK_FORMAT,
-    RECORD_BYTES,
-    RecordKind,
-)
+from paxosblock.datanode.store.small_records import FORMAT, RecordKind
 from paxosblock.errors import StorageError
 from paxosblock.host.disk import OsDisk
-from paxosblock.host.durable_mark import read_mark
+from paxosblock.journal.durable_mark import read_mark
+from paxosblock.journal.record_log import MARK_NAME
+from paxosblock.journal.segment import HEADER_BYTES, RECORD_BYTES
 from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, LastVote, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason
 from tests.datanode.node import chunk, frame, name, refusal, running
@@ -56,7 +52,7 @@ def forgot_in(files: Files, boot: str = "boot-1") -> Forgot | None:
 
 def heads(data: bytes) -> list[int]:
     """The offsets of the records of a segment."""
-    salt, at = data[4:12], list[int]()
+    salt, at = data[16:24], list[int]()
     while (found_at := data.find(salt, at[-1] + 1 if at else HEADER_BYTES)) >= 0:
         at.append(found_at)
     return at
@@ -68,7 +64,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 def mark_of(files: Files) -> tuple[int, ...]:
-    numbers = read_mark(SimulatedDisk(files), SEGMENT.with_name(MARK), MARK_FORMAT)
+    numbers = read_mark(SimulatedDisk(files), SEGMENT.with_name(MARK_NAME), FORMAT)
     assert numbers is not None
     return numbers
 
@@ -81,12 +77,12 @@ def test_the_bytes_of_a_mark(tmp_path: Path) -> None:
     log = SmallLog(OsDisk(), tmp_path, "boot-1")
     log.open()
     log.begin_segment()
-    log.append(RecordKind.GONE, BlockId(0x1234))
+    log.records.append(RecordKind.GONE, BlockId(0x1234))
     log.sync()
-    log.close()
+    log.records.close()
     data = (tmp_path / "durable").read_bytes()
     size = (tmp_path / "log_1").stat().st_size
-    expected = b"PXLMARK1" + b"".join(each.to_bytes(8, "little") for each in (1, size, 0x1234))
+    expected = b"PXLMARK2" + b"".join(each.to_bytes(8, "little") for each in (1, size, 0x1234))
     assert data[:-4] == expected
     assert len(data) == 36
 
@@ -95,12 +91,12 @@ async def test_the_mark_follows_every_sync_and_costs_none() -> None:
     disk = SimulatedDisk()
     async with running(FOLDER, disk=disk) as node:
         await put(node, BLOCKS[0])
-        before = disk.synced.count(SEGMENT.with_name(MARK))
+        before = disk.synced.count(SEGMENT.with_name(MARK_NAME))
         for block in BLOCKS[1:]:
             await put(node, block)
             files = disk.files()
             assert mark_of(files) == (1, len(files[SEGMENT]), block)
-        assert disk.synced.count(SEGMENT.with_name(MARK)) == before
+        assert disk.synced.count(SEGMENT.with_name(MARK_NAME)) == before
 
 
 async def test_a_vote_that_waits_for_no_disk_is_beyond_the_mark() -> None:

@@ -21,10 +21,10 @@ from paxosblock.datanode.block import Block
 from paxosblock.datanode.store.chunk_records import record_start
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.layout import ReplicaFiles, meta_name
-from paxosblock.datanode.store.small_log import SmallLog
 from paxosblock.datanode.store.small_replicas import SmallPlace
-from paxosblock.datanode.store.small_segment import RECORD_BYTES, RecordPosition
 from paxosblock.datanode.volumes.volume import Volume
+from paxosblock.journal.record_log import RecordLog, RecordPosition
+from paxosblock.journal.segment import RECORD_BYTES
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.namenode.kv.interface import View
@@ -459,8 +459,8 @@ def _what_decides(block: BlockId, volume: Volume, awake: Block | None) -> tuple[
     store = volume.store
     if volume.failed or not isinstance(store, FileStore):
         return ()
-    row, log = store.small._rows.get(block), store.small.log
-    place = None if row is None else (row, log._last, log._marked)
+    row, log = store.small._rows.get(block), store.small.log.records
+    place = None if row is None else (row, log.last, log._marked)
     if awake is None:
         at_rest = row or store.finalized._known.get(block)
         return (volume, at_rest, place) if isinstance(at_rest, bytes) else ()
@@ -513,8 +513,8 @@ def _bytes_of(machine: Machine, block: Block) -> tuple[File | None, range]:
     row = store.small._row(block.id)
     if not isinstance(files, SmallPlace) or row is None or not row.finalized:
         return None, range(0)
-    log, number = store.small.log, row.chunk.segment
-    file = machine.disk.names_now.get(log._path(number))
+    log, number = store.small.log.records, row.chunk.segment
+    file = machine.disk.names_now.get(log.path(number))
     if file is None or number not in log._segments:
         return file, range(0)
     start = row.chunk.offset + RECORD_BYTES
@@ -527,11 +527,11 @@ def _meta_of(machine: Machine, block: Block) -> File | None:
     return machine.disk.names_now.get(block.files.folder / meta_name(block.id))
 
 
-def is_told(log: SmallLog, record: RecordPosition) -> bool:
+def is_told(log: RecordLog, record: RecordPosition) -> bool:
     """True if the next segment, or a mark, which gets durable with damage there, says that no crash
     has torn a record."""
     marked = log._marked
-    return record.segment < log._last or (
+    return record.segment < log.last or (
         record.segment == marked.segment and record.offset < marked.offset
     )
 

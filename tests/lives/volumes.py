@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.small_index import NOWHERE
-from paxosblock.datanode.store.small_segment import HEADER_BYTES, RECORD_BYTES
+from paxosblock.journal.segment import HEADER_BYTES, RECORD_BYTES
 from paxosblock.namenode.name_node import NameNode
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.checks import Held, is_told
@@ -212,10 +212,14 @@ def _heads(machine: Machine) -> Iterator[tuple[Path, int, int]]:
         store = block.volume.store
         if isinstance(store, FileStore) and not block.volume.failed:
             row = store.small._row(block.id)
-            if row is not None and row.finalized and is_told(store.small.log, row.said):
-                path = store.small.log._path(row.said.segment)
+            if row is not None and row.finalized and is_told(store.small.log.records, row.said):
+                path = store.small.log.records.path(row.said.segment)
                 yield path, 0, HEADER_BYTES
                 yield path, row.said.offset, RECORD_BYTES
             has_chunk = row is not None and row.finalized and row.chunk != NOWHERE
-            if row is not None and has_chunk and is_told(store.small.log, row.chunk):
-                yield store.small.log._path(row.chunk.segment), row.chunk.offset, RECORD_BYTES
+            if row is not None and has_chunk and is_told(store.small.log.records, row.chunk):
+                yield (
+                    store.small.log.records.path(row.chunk.segment),
+                    row.chunk.offset,
+                    RECORD_BYTES,
+                )

@@ -17,11 +17,12 @@ from paxosblock.base.checksum import Buffer
 from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, FileHandle, OsDisk
 from paxosblock.host.kernel_syncs import Done, KernelSyncs
-from paxosblock.namenode.kv.append_file import Appending
+from paxosblock.journal.durable_mark import read_mark
+from paxosblock.journal.record_log import MARK_NAME
+from paxosblock.namenode.kv.append_file import LOOP_BYTES, Appending
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Edit
-from paxosblock.namenode.kv.journal import LOOP_BYTES, Journal, replay
-from paxosblock.namenode.kv.journal_watermark import read_mark
+from paxosblock.namenode.kv.journal import FORMAT, Journal, replay
 
 SEGMENT_BYTES = 1000
 
@@ -79,6 +80,13 @@ async def opened(
     journal.close()
 
 
+def marked(folder: Path) -> int:
+    """Return the last entry that the mark knows to be durable."""
+    mark = read_mark(OsDisk(), folder / MARK_NAME, FORMAT)
+    assert mark is not None
+    return mark.highest
+
+
 def found(folder: Path) -> list[bytes]:
     """Return the entries that a start finds in the journal."""
     return [bytes(payload) for _, payload in replay(OsDisk(), folder, 0)]
@@ -99,10 +107,10 @@ async def test_an_entry_counts_when_its_sync_has_ended_and_not_before(tmp_path: 
         appended = appending.begin([b"one"])
         await asyncio.sleep(0)
         assert not appended.done()
-        assert (appending.next_index, read_mark(OsDisk(), tmp_path)) == (1, 0)
+        assert (appending.next_index, marked(tmp_path)) == (1, 0)
         kernel.taken[0](None)
         await appended
-        assert (appending.next_index, read_mark(OsDisk(), tmp_path)) == (2, 1)
+        assert (appending.next_index, marked(tmp_path)) == (2, 1)
 
 
 async def test_after_a_sync_that_failed_nothing_is_appended(tmp_path: Path) -> None:
@@ -115,7 +123,7 @@ async def test_after_a_sync_that_failed_nothing_is_appended(tmp_path: Path) -> N
             await appended
         with pytest.raises(AssertionError, match="never retried"):
             await appending.begin([b"two"])
-        assert read_mark(OsDisk(), tmp_path) == 0
+        assert marked(tmp_path) == 0
 
 
 async def test_what_the_kernel_does_not_take_the_thread_appends_once(tmp_path: Path) -> None:

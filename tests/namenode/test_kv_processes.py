@@ -14,6 +14,7 @@ from pathlib import Path
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Versioned
+from tests.journal.records import payloads
 
 # Eight clients commit for ever; each line is one acknowledged put: key, value, index.
 COMMIT_FOR_EVER = """
@@ -150,10 +151,10 @@ def test_a_process_refuses_a_damaged_folder_in_one_line(tmp_path: Path) -> None:
         assert process.stdout.readline()
     victim = max(tmp_path.glob("journal-*[0-9]"))
     data = bytearray(victim.read_bytes())
-    data[20] ^= 0x10
+    data[payloads(bytes(data))[0].start] ^= 0x10
     victim.write_bytes(data)
     with committer(tmp_path) as process:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert errors.startswith(f"CorruptionError: {victim}: damaged at offset 0")
+    assert errors.startswith(f"CorruptionError: {victim} is damaged at offset ")
     assert len(errors.splitlines()) == 1

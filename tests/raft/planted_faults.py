@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +20,10 @@ import pytest
 from msgspec.structs import replace
 from raftos.state import Candidate, Follower, Leader
 
-from paxosblock.namenode.kv import journal, segment
+from paxosblock.base.checksum import crc32c
+from paxosblock.journal import record_log, segment
+from paxosblock.journal.durable_mark import DurableTo
+from paxosblock.journal.record_log import RecordLog, RecordPosition
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader
@@ -170,14 +173,14 @@ def followers_commit_an_entry_of_another_term(patch: pytest.MonkeyPatch) -> None
 
 
 def checksums_are_not_checked(patch: pytest.MonkeyPatch) -> None:
-    def read(data: bytes, offset: int, salt: bytes) -> tuple[int, memoryview, int] | None:
-        header = segment._read_batch_header(data, offset, salt)
-        start = offset + segment.BATCH_HEADER_BYTES
-        if header is None or start + header[2] > len(data):
-            return None
-        return header[1], memoryview(data)[start : start + header[2]], start + header[2]
+    read = segment._head
 
-    patch.setattr(segment, "_read_batch", read)
+    def careless(data: bytes, offset: int, salt: bytes) -> Any:
+        head = read(data, offset, salt)
+        start = offset + segment.RECORD_BYTES
+        return head and head._replace(crc=crc32c(data[start : start + head.size]))
+
+    patch.setattr(segment, "_head", careless)
 
 
 def votes_go_to_older_logs(patch: pytest.MonkeyPatch) -> None:
@@ -315,17 +318,18 @@ def records_go_before_what_voids_them_is_durable(patch: pytest.MonkeyPatch) -> N
 
 
 def the_mark_is_not_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(journal, "read_mark", lambda disk, folder: 0)
+    patch.setattr(record_log, "read_mark", lambda *_: None)
 
 
 def the_mark_is_ahead_of_the_sync(patch: pytest.MonkeyPatch) -> None:
-    write = Journal._write
+    append = RecordLog.append
 
-    def hasty(self: Any, entries: Sequence[bytes]) -> int:
-        self._mark.move(self._next_index + len(entries) - 1)
-        return write(self, entries)
+    def hasty(self: Any, kind: int, key: int, payload: bytes = b"") -> RecordPosition:
+        at = append(self, kind, key, payload)
+        self._mark.move(DurableTo(self.last, self.taking.end, self.highest))
+        return at
 
-    patch.setattr(Journal, "_write", hasty)
+    patch.setattr(RecordLog, "append", hasty)
 
 
 def a_leader_leaves_its_callers_waiting(patch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,9 @@ def test_a_namenode_whose_journal_was_cut_in_half_does_not_start(
         victim.kill()
         segment = cut_in_half(victim)
         left = segment.read_bytes()
-        with pytest.raises(UnavailableError, match=f"(?s){segment}: cut short at .*{advice}"):
+        with pytest.raises(
+            UnavailableError, match=f"(?s){segment} is damaged at .* cannot be read.*{advice}"
+        ):
             victim.start()
         assert victim.exit_code not in (None, 0)
         assert "Traceback" not in victim.log.read_text()

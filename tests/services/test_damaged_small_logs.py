@@ -10,7 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.status import ReplicationStatus
-from paxosblock.datanode.store.small_segment import HEADER_BYTES
+from paxosblock.journal.segment import HEADER_BYTES
 from tests.services.content import content
 from tests.services.test_lost_replicas import QUICK, WHOLE_WITHIN_S, blocks_of, replicas_at
 from tests.waiting import wait_until
@@ -22,7 +22,7 @@ FORGETS = "small replicas may be forgotten"
 
 def heads(data: bytes) -> list[int]:
     """The offsets of the records of a segment."""
-    salt, at = data[4:12], [HEADER_BYTES]
+    salt, at = data[16:24], [HEADER_BYTES]
     while (found := data.find(salt, at[-1] + 1)) >= 0:
         at.append(found)
     return at

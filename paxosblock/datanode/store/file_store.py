@@ -120,7 +120,7 @@ class FileStore:
         self.small.tidy()
 
     def close(self) -> None:
-        self.small.log.close()
+        self.small.log.records.close()
 
     def room(self) -> Room:
         self.spare.keep()

@@ -6,14 +6,15 @@ must not go to another file. Users are counted on the event loop only; syncs run
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from paxosblock.base.checksum import Buffer
-from paxosblock.errors import PaxosBlockError, StorageError
+from paxosblock.errors import PaxosBlockError
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.host.kernel_syncs import KernelSyncs
+from paxosblock.host.sync_guard import SyncGuard
 
 
 class OpenFile:
@@ -21,10 +22,9 @@ class OpenFile:
 
     __slots__ = (
         "_disk",
-        "_failure",
+        "_guard",
         "_retired",
         "_synced",
-        "_syncing",
         "_users",
         "_writes",
         "handle",
@@ -35,8 +35,7 @@ class OpenFile:
         self._disk = disk
         self._users = 0
         self._retired = False
-        self._syncing = threading.Lock()
-        self._failure: PaxosBlockError | None = None
+        self._guard = SyncGuard()
         self._writes = 1  # a process that opens it does not know of those before
         self._synced = 0
         """So many of the writes are on stable storage."""
@@ -49,35 +48,25 @@ class OpenFile:
     def sync(self) -> None:
         """Bring what was written to stable storage, unless it is there. Blocks.
 
-        The system reports only once that it dropped bytes: a second `fdatasync` would succeed. So a
-        sync after a failed one, or beside it, fails as well.
-
         Raises:
             StorageError: this sync or an earlier one failed.
         """
         self._bring(self._sync)
 
-    def _sync(self, handle: FileHandle) -> None:
+    def _sync(self) -> None:
         writes = self._writes
         if self._synced < writes:
-            self._disk.sync(handle)
+            self._disk.sync(self.handle)
             self._synced = writes
 
     def write_out(self) -> None:
         """Bring the written bytes to the disk, as `sync` does; but only `sync` makes sure that they
         are found again.
         """
-        self._bring(self._disk.write_out)
+        self._bring(partial(self._disk.write_out, self.handle))
 
-    def _bring(self, step: Callable[[FileHandle], None]) -> None:
-        with self._syncing:
-            if self._failure is not None:
-                raise self._failure
-            try:
-                step(self.handle)
-            except PaxosBlockError as error:
-                self._failure = error
-                raise
+    def _bring(self, step: Callable[[], None]) -> None:
+        self._guard.run(step)
 
     def begin_sync(
         self, kernel: KernelSyncs, done: Callable[[PaxosBlockError | None], None]
@@ -92,32 +81,7 @@ class OpenFile:
         def note() -> None:
             self._synced = max(self._synced, writes)
 
-        return self._begin_sync_of(self.handle, kernel, note, done)
-
-    def _begin_sync_of(
-        self,
-        handle: FileHandle,
-        kernel: KernelSyncs,
-        note: Callable[[], None],
-        done: Callable[[PaxosBlockError | None], None],
-    ) -> bool:
-        """As `begin_sync` for the file of a `handle`; `note` that its bytes are durable."""
-        if not self._syncing.acquire(blocking=False):
-            return False
-
-        def ended(error: OSError | None) -> None:
-            if error is not None:
-                self._failure = StorageError.of("cannot sync", error)
-                self._failure.__cause__ = error
-            else:
-                note()
-            self._syncing.release()
-            done(self._failure)
-
-        if self._failure is None and kernel.begin(handle, ended):
-            return True
-        self._syncing.release()
-        return False
+        return self._guard.begin(self.handle, kernel, note, done)
 
     @contextmanager
     def used(self) -> Iterator[FileHandle]:

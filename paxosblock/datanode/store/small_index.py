@@ -18,14 +18,10 @@ from msgspec.structs import astuple
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.decoders import msgpack_decoder
 from paxosblock.datanode.store.meta import Metadata, decode_metadata
-from paxosblock.datanode.store.small_segment import (
-    RECORD_BYTES,
-    SALT_BYTES,
-    RecordKind,
-    RecordPosition,
-    SmallRecord,
-)
+from paxosblock.datanode.store.small_records import RecordKind, SmallRecord
 from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.journal.record_log import RecordPosition
+from paxosblock.journal.segment import RECORD_BYTES, SALT_BYTES
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog, read_entries
 from paxosblock.protocol.invariants import InvariantError
@@ -183,7 +179,5 @@ def make_index(segment: int, records: Iterable[SmallRecord]) -> Index:
             case RecordKind.CREATED | RecordKind.CHUNK | RecordKind.FINALIZED:
                 other = Other(record.kind, block, record.offset, record.size)
                 others.setdefault(block, []).append(other)
-            case RecordKind.PREVIOUS | RecordKind.MARK:
-                pass
     left = sorted((one for each in others.values() for one in each), key=lambda one: one.offset)
     return Index(list(gone), rows, left)

@@ -33,16 +33,13 @@ from paxosblock.datanode.store.small_index import (
     finalized_row,
     read_finalized,
 )
-from paxosblock.datanode.store.small_log import NO_BLOCK, NONE, SegmentRemoved, SmallLog
-from paxosblock.datanode.store.small_segment import (
-    RECORD_BYTES,
-    RecordKind,
-    RecordPosition,
-    SmallRecord,
-)
+from paxosblock.datanode.store.small_log import NO_BLOCK, NONE, SmallLog
+from paxosblock.datanode.store.small_records import RecordKind, SmallRecord
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.host.logs import facts
+from paxosblock.journal.record_log import RecordPosition, SegmentRemoved
+from paxosblock.journal.segment import RECORD_BYTES
 from paxosblock.net.wire import HEADER_BYTES, Header
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
@@ -137,16 +134,16 @@ class SmallReplicas:
                 index = self.log.index_of(number) or self.log.made_index(number)
                 self._apply(number, index, said, torn)
                 self._unindexed_from = number + 1
-            doubted = self._doubt(doubted, known, self.log.last, said)
-            for number, record in self.log.last_records():
-                self._replay(number, record, said, torn)
-            self._doubt(doubted, known, self.log.last + 1, said)
+            doubted = self._doubt(doubted, known, self.log.records.last, said)
+            for record in self.log.last_records():
+                self._replay(self.log.records.last, record, said, torn)
+            self._doubt(doubted, known, self.log.records.last + 1, said)
         except CorruptionError as error:  # it is not known which blocks are lost
             raise StorageError(str(error)) from error
-        self.log.highest = max(self.log.highest, max(self._rows, default=NO_BLOCK))
+        self.log.records.highest = max(self.log.records.highest, max(self._rows, default=NO_BLOCK))
         self.forgot = forgot
         if self.log.lost_through != NONE:
-            up_to = max(known.up_to, self.log.highest)
+            up_to = max(known.up_to, BlockId(self.log.records.highest))
             self.forgot = Forgot(up_to, max(known.through, self.log.lost_through))
         self._live_bytes = sum(decode_sizes(each).live_bytes for each in self._rows.values())
         return [self._loaded(block, data, block in torn) for block, data in said.items()]
@@ -164,7 +161,7 @@ class SmallReplicas:
         through = max(known.through, self.log.lost_through)
         if not doubted < through < following:
             return doubted
-        self.log.highest = max(self.log.highest, max(said, default=NO_BLOCK))
+        self.log.records.highest = max(self.log.records.highest, max(said, default=NO_BLOCK))
         for block in said:
             self._rows.pop(block, None)
         said.clear()
@@ -187,7 +184,7 @@ class SmallReplicas:
 
     def _payload(self, at: RecordPosition) -> memoryview | None:
         try:
-            return memoryview(self.log.payload(at, self._disk.read))
+            return memoryview(self.log.records.payload(at, self._disk.read))
         except CorruptionError:
             return None
 
@@ -271,7 +268,7 @@ class SmallReplicas:
         """Make a replica without chunks, durably."""
         self.log.begin_segment()
         place = self._say_created(replica)
-        self.log.sync()
+        self.log.records.sync()
         return place
 
     def say(self, files: Stored | None, effect: Effect, after: Replica) -> SmallPlace | None:
@@ -301,7 +298,7 @@ class SmallReplicas:
         with self._lock:
             row = self._row(block)
             assert row is not None, "it was created"
-            at = self.log.append(RecordKind.CHUNK, block, frame)
+            at = self.log.records.append(RecordKind.CHUNK, block, frame)
             self._keep(block, _with_chunk(row, at, len(frame)))
 
     def stays(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
@@ -315,7 +312,7 @@ class SmallReplicas:
         """Finalize as `replica`, durably, which has the chunk that is here, or none."""
         self.log.begin_segment()
         place = self._say_finalized(replica)
-        self.log.sync()
+        self.log.records.sync()
         return place
 
     def _say_finalized(self, replica: Replica) -> SmallPlace:
@@ -330,7 +327,7 @@ class SmallReplicas:
             chunk = known.chunk if known is not None and replica.length else NOWHERE
             if kind is RecordKind.FINALIZED:
                 payload = PLACE.pack(*chunk) + payload
-            said = self.log.append(kind, block, payload)
+            said = self.log.records.append(kind, block, payload)
             if kind is RecordKind.FINALIZED:
                 self._keep(block, finalized_row(said, chunk, len(payload), metadata))
             else:
@@ -341,10 +338,10 @@ class SmallReplicas:
         self.log.begin_segment()
         with self._lock:
             if block in self._rows:
-                self.log.append(RecordKind.GONE, block)
+                self.log.records.append(RecordKind.GONE, block)
                 self._live_bytes -= self._live_bytes_of(block)
                 del self._rows[block]
-        self.log.sync()
+        self.log.records.sync()
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -356,7 +353,7 @@ class SmallReplicas:
             StorageError: as the disk says.
         """
         return self._where_it_is(
-            block, lambda row: self.log.read(row.chunk, size_bytes, how), chunk=True
+            block, lambda row: self.log.records.read(row.chunk, size_bytes, how), chunk=True
         )
 
     def frame(self, block: BlockId) -> bytes:
@@ -366,7 +363,7 @@ class SmallReplicas:
             CorruptionError: it is damaged, or there is none.
         """
         return self._where_it_is(
-            block, lambda row: self.log.payload(row.chunk, self._disk.read), chunk=True
+            block, lambda row: self.log.records.payload(row.chunk, self._disk.read), chunk=True
         )
 
     def metadata(self, block: BlockId) -> Metadata:
@@ -378,7 +375,7 @@ class SmallReplicas:
 
         def read(row: Row) -> bytes:
             skipped = PLACE.size if row.finalized else 0
-            return self.log.payload(row.said, self._disk.read_stored)[skipped:]
+            return self.log.records.payload(row.said, self._disk.read_stored)[skipped:]
 
         return decode_metadata(self._where_it_is(block, read), block)
 
@@ -407,14 +404,14 @@ class SmallReplicas:
             NoSpaceError: there is no room for the copies.
             StorageError: as the disk says.
         """
-        self.log.mark()
-        self.log.close_removed()
-        whole = self.log.whole
+        self.log.records.mark()
+        self.log.records.close_removed()
+        whole = self.log.records.whole
         self._keep_index(whole)
         if self._stuck:
             return
         if self._moving is None:
-            size_bytes = self.log.size_bytes
+            size_bytes = self.log.records.size_bytes
             lost_bytes = size_bytes - self._live_bytes
             if not whole or lost_bytes < max(WORTH_BYTES, WORTH_SHARE * size_bytes):
                 return
@@ -438,7 +435,7 @@ class SmallReplicas:
             _log.warning("no room is won back", extra=facts(reason=error))
             self._stuck = True
             return
-        self.log.sync()
+        self.log.records.sync()
         if not more:
             self._moving = None
             self.log.remove(number)
@@ -466,22 +463,22 @@ class SmallReplicas:
             if row is None or at not in (row.said, row.chunk):
                 return 0
             said, chunk = row.said, row.chunk
-            data, frame = self.log.payload(said, self._disk.read), b""
+            data, frame = self.log.records.payload(said, self._disk.read), b""
             if at == chunk:
                 assert record.payload is not None, "a chunk of an old segment is not checked"
                 frame = bytes(record.payload)
             elif not row.finalized and chunk != NOWHERE:
-                frame = self.log.payload(chunk, self._disk.read)
+                frame = self.log.records.payload(chunk, self._disk.read)
             with self._lock:
                 if self._rows.get(block) != before:
                     continue  # a step or a vote came meanwhile
                 if not row.finalized:
-                    said = self.log.append(RecordKind.CREATED, block, data)
+                    said = self.log.records.append(RecordKind.CREATED, block, data)
                 if frame:
-                    chunk = self.log.append(RecordKind.CHUNK, block, frame)
+                    chunk = self.log.records.append(RecordKind.CHUNK, block, frame)
                 if row.finalized:
                     data = PLACE.pack(*chunk) + data[PLACE.size :]
-                    said = self.log.append(RecordKind.FINALIZED, block, data)
+                    said = self.log.records.append(RecordKind.FINALIZED, block, data)
                 # Only now: there may be no room for all.
                 self._keep(block, replace(row, said=said, chunk=chunk))
             return len(frame) + len(data)

@@ -28,11 +28,12 @@ from paxosblock.datanode.store.identity import (
 )
 from paxosblock.datanode.store.layout import CURRENT, RBW, REPLICA_FOLDERS, SMALL, by_block
 from paxosblock.datanode.store.layout import LOCK as VOLUME_LOCK
-from paxosblock.datanode.store.small_segment import MARK, segment_name, segment_numbers
+from paxosblock.datanode.store.small_records import segment_name, segment_numbers
 from paxosblock.datanode.volumes.cursor import SCRUB
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.host.disk import Disk, copy_file, is_gone, opened, publish, read_file
 from paxosblock.host.logs import facts
+from paxosblock.journal.record_log import MARK_NAME
 
 PREVIOUS: Final = "previous"
 ROLLBACK: Final = "ROLLBACK"
@@ -199,8 +200,8 @@ def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
     for part in parts:
         for path in _replica_files(disk, folder / part):
             disk.remove(path)
-    if SMALL in parts and MARK in _names(disk, folder / SMALL):
-        disk.remove(folder / SMALL / MARK)  # it is ahead of the segments that come back
+    if SMALL in parts and MARK_NAME in _names(disk, folder / SMALL):
+        disk.remove(folder / SMALL / MARK_NAME)  # it is ahead of the segments that come back
     for part in parts:
         for path in _replica_files(disk, previous / part):
             disk.link(path, folder / part / path.name)

@@ -11,9 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from typing import Final
 
+from paxosblock.base.units import KIB
+from paxosblock.errors import NoSpaceError
 from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
+
+LOOP_BYTES: Final = 256 * KIB
+"""Longest batch that the event loop writes: the system takes some milliseconds for each MiB, where
+memory that holds new data is dear."""
 
 
 class Appending:
@@ -35,26 +42,41 @@ class Appending:
 
     def begin(self, entries: Sequence[bytes]) -> asyncio.Future[int]:
         """Append as `Journal.append`; the future gets what that returns or raises."""
-        loop = asyncio.get_running_loop()
+        loop, journal, kernel = asyncio.get_running_loop(), self._journal, self._kernel
+        taking = journal.log.taking
+        assert taking is not None, "a journal has begun a segment"
+        if (
+            kernel is None
+            or taking.end >= journal.segment_bytes
+            or sum(map(len, entries)) > LOOP_BYTES
+        ):
+            return loop.run_in_executor(self._executor, journal.append, entries)
         appended: asyncio.Future[int] = loop.create_future()
+        size_bytes = 0
 
-        def done(found: int | Exception) -> None:
+        def done(error: Exception | None) -> None:
             self._idle.set()
+            if error is None:
+                journal.next_index += len(entries)
             if appended.done():  # the task that waited was cancelled
                 return
-            if isinstance(found, int):
-                appended.set_result(found)
+            if error is None:
+                appended.set_result(size_bytes)
             else:
-                appended.set_exception(found)
+                appended.set_exception(error)
 
         try:
-            if self._kernel is not None and self._journal.begin_append(entries, self._kernel, done):
-                self._idle.clear()
-                return appended
+            size_bytes = journal.write(entries)
+        except NoSpaceError:  # the thread says so, or finds room
+            return loop.run_in_executor(self._executor, journal.append, entries)
         except Exception as error:  # the future reports it, as it does all others
             done(error)
             return appended
-        return loop.run_in_executor(self._executor, self._journal.append, entries)
+        if journal.log.begin_sync(kernel, done):
+            self._idle.clear()
+            return appended
+        count = len(entries)
+        return loop.run_in_executor(self._executor, journal.finish, count, size_bytes)
 
     async def close(self) -> None:
         """Wait for an append that is under way, and release the kernel's part."""

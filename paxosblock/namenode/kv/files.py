@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paxosblock.base.checksum import Buffer
 from paxosblock.host import disk as disks
-from paxosblock.host.disk import Disk, FileHandle
+from paxosblock.host.disk import Disk
 
 _DRAFT = ".tmp"
 
@@ -27,11 +27,6 @@ def numbers(names: Iterable[str], kind: str) -> list[int]:
 def publish(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> int:
     """Do `disk.publish` with a draft in the same folder."""
     return disks.publish(disk, draft_of(path), path, pieces)
-
-
-def publish_open(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
-    """Do `disk.publish_open` with a draft in the same folder."""
-    return disks.publish_open(disk, draft_of(path), path, pieces)
 
 
 def remove_drafts(disk: Disk, folder: Path) -> None:

@@ -17,9 +17,8 @@ from paxosblock.errors import CorruptionError
 from paxosblock.host.disk import Disk, FileHandle
 from paxosblock.namenode.kv.codec import decode_edit
 from paxosblock.namenode.kv.files import remove_drafts
-from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.journal import ALONE_BYTES, Journal, replay
 from paxosblock.namenode.kv.rocks_table import open_rocks
-from paxosblock.namenode.kv.segment import ALONE_BYTES
 from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import Flush, OpenTable
 

@@ -1,4 +1,8 @@
-"""The journal: a log of opaque entries in checksummed segments, each append synced.
+"""The journal: a log of opaque entries, each append synced (`paxosblock/journal`).
+
+    segment  journal-<index of its first entry>
+    record   kind 2: entries; the key is the index of the last one of them
+             payload = (length u32, payload) of each entry; indexes count up
 
 It knows nothing of edits. Its methods block and belong to one thread at a time.
 """
@@ -6,42 +10,65 @@ It knows nothing of edits. Its methods block and belong to one thread at a time.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
-from paxosblock.base.units import KIB, MIB
+from paxosblock.base.checksum import crc32c
+from paxosblock.base.formats import FROM_A_COPY
+from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.host.disk import Disk, FileHandle, cut_file, opened, read_file
-from paxosblock.host.kernel_syncs import KernelSyncs
-from paxosblock.namenode.kv.files import numbered, numbers, publish_open
-from paxosblock.namenode.kv.journal_watermark import JournalWatermark, read_mark
-from paxosblock.namenode.kv.segment import (
-    HEADER_BYTES,
-    SALT_BYTES,
-    Segment,
-    check_header,
-    encode_batch,
-    encode_header,
-    read_segment,
-)
+from paxosblock.host.disk import Disk
+from paxosblock.journal.record_log import RecordLog, check_log
+from paxosblock.journal.segment import FIRST_OWN_KIND, RECORD_BYTES, LogFormat, LogRecord
+from paxosblock.namenode.kv.files import draft_of, numbered, numbers
 
-_KIND = "journal"
+ENTRIES: Final = FIRST_OWN_KIND
+_LENGTH: Final = struct.Struct("<I")
+_KIND: Final = "journal"
 
-LOOP_BYTES = 256 * KIB
-"""Longest batch that the event loop writes: the system takes some milliseconds for each MiB, where
-memory that holds new data is dear."""
+ALONE_BYTES: Final = RECORD_BYTES + _LENGTH.size
+"""Bytes that an entry takes beside its payload when it has a record of its own."""
 
-ROOM_BYTES = 8 * MIB
+ROOM_BYTES: Final = 8 * MIB
 """Free room that the store waits for after a full disk: enough for the longest edit."""
 
 _log = logging.getLogger(__name__)
 
 
+def _is_earlier(data: bytes) -> bool:
+    """True for the segments of the formats 1 and 2."""
+    return data.startswith(b"PBKJRNL") and data[24:28] == struct.pack(">I", crc32c(data[:24]))
+
+
+FORMAT: Final = LogFormat(b"PBKJRNL3", b"PBKMARK2", FROM_A_COPY, _is_earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of the files in a folder."""
+
+    folder: Path
+
+    def path(self, number: int) -> Path:
+        return numbered(self.folder, _KIND, number)
+
+    def draft(self, path: Path) -> Path:
+        return draft_of(path)
+
+    def numbers(self, names: list[str]) -> list[int]:
+        return numbers(names, _KIND)
+
+    def following(self, last: int, highest: int) -> int:
+        return highest + 1
+
+
 def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield (index, payload) of every entry later than `after`, in order; cut off a torn tail.
+    """Yield (index, payload) of every entry later than `after`, in order, without a torn tail.
 
     When this ends, all entries that it yielded are durable. A process may have died between write
     and sync, and no reader may see an entry that is not durable yet.
@@ -49,17 +76,67 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
     Raises:
         CorruptionError: a segment is damaged, or one is missing.
     """
-    firsts = numbers(disk.names(folder), _KIND)
-    earlier = [first for first in firsts if first <= after + 1]
-    needed = max(after, read_mark(disk, folder))
-    if not earlier and (firsts or needed > 0):
-        raise CorruptionError(f"{folder}: the journal's entries from {after + 1} on are missing")
-    chain = firsts[len(earlier) - 1 :] if earlier else []
-    for first, following in pairwise([*chain, None]):
-        assert first is not None, "None only ends the chain"
-        segment = _read(disk, folder, first, following, needed if needed > after else 0)
-        skipped = max(0, after + 1 - first)
-        yield from enumerate(segment.entries[skipped:], first + skipped)
+    names = _Names(folder)
+    firsts = names.numbers(disk.names(folder))
+    start = following = _last_through(firsts, after + 1)
+
+    def lost(number: int, offset: int, why: str) -> None:
+        if number >= start:  # all that earlier segments hold is in the table
+            durable = "" if log.durable is None else f" to {log.durable.highest}"
+            told = f"{why}: entries {following}{durable}, which had been durable, cannot be read"
+            raise CorruptionError(told, file=str(names.path(number)), offset=offset)
+
+    log = RecordLog(disk, names, FORMAT, None, lost)
+    try:
+        segments = [*log.open(held=after), log.last]  # but one that was only begun
+        start = following = _last_through(segments, after + 1)
+        if not start and (firsts or max(after, log.highest) > 0):
+            raise CorruptionError(
+                f"{folder}: the journal's entries from {after + 1} on are missing"
+            )
+        for number in segments[segments.index(start) :]:
+            if number > following:
+                lost(number, 0, f"entries {following} to {number - 1} are missing")
+            is_last = number == log.last
+            for record in log.last_records() if is_last else log.records_left(number):
+                for payload in _entries(record, names.path(number), following):
+                    if following > after:
+                        yield following, payload
+                    following += 1
+        if log.torn_bytes:
+            last = names.path(log.last)
+            _log.warning("%s: left out a torn tail of %d bytes", last, log.torn_bytes)
+    finally:
+        log.close()
+
+
+def _last_through(numbers: list[int], index: int) -> int:
+    """Return the last of the numbers that are not above `index`; 0: there is none."""
+    return max((number for number in numbers if number <= index), default=0)
+
+
+def _entries(record: LogRecord, path: Path, first: int) -> list[memoryview]:
+    """Return the entries of a record, of which the `first` one has this index.
+
+    Raises:
+        CorruptionError: it is damaged, or has others.
+    """
+    if record.kind < ENTRIES:
+        return []
+    body, entries, position = record.payload, list[memoryview](), 0
+    sound = body is not None and record.kind == ENTRIES
+    while sound and body is not None and position < len(body):
+        start = position + _LENGTH.size
+        sound = start <= len(body)
+        if sound:
+            position = start + _LENGTH.unpack_from(body, position)[0]
+            sound = position <= len(body)
+            entries.append(body[start:position])
+    if not sound or record.key != first + len(entries) - 1:
+        why = "fails its checksum" if body is None else f"does not follow entry {first - 1}"
+        told = f"{path} is damaged at offset {record.offset}: the record there {why}"
+        raise CorruptionError(told, file=str(path), offset=record.offset)
+    return entries
 
 
 def check_formats(disk: Disk, folder: Path) -> None:
@@ -69,48 +146,7 @@ def check_formats(disk: Disk, folder: Path) -> None:
         ConfigError: another version wrote a file.
         CorruptionError: the beginning of a file is damaged.
     """
-    read_mark(disk, folder)
-    for first in numbers(disk.names(folder), _KIND):
-        path = numbered(folder, _KIND, first)
-        with opened(disk, path) as file:
-            check_header(str(path), disk.read(file, HEADER_BYTES, 0))
-
-
-def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: int) -> Segment:
-    path = numbered(folder, _KIND, first)
-    data = read_file(disk, path)
-    segment = read_segment(str(path), data)
-    torn_bytes = len(data) - segment.size_bytes
-    if segment.first_index != first:
-        raise CorruptionError(f"{path}: begins with entry {segment.first_index}, not {first}")
-    if following is None:
-        _check_reaches(path, segment, needed)
-        if torn_bytes:
-            _log.warning("%s: cut off a torn tail of %d bytes", path, torn_bytes)
-        cut_file(disk, path, segment.size_bytes)
-    elif torn_bytes or segment.next_index != following:
-        # The next segment was begun only when this one was complete and durable.
-        lost = f"entries {segment.next_index} to {following - 1} are missing"
-        whole = segment.next_index == following
-        raise CorruptionError(
-            f"{path}: damaged at offset {segment.size_bytes}: "
-            + (f"{torn_bytes} bytes after its last entry fail their checksum" if whole else lost),
-            file=str(path),
-            offset=segment.size_bytes,
-        )
-    return segment
-
-
-def _check_reaches(path: Path, segment: Segment, needed: int) -> None:
-    """Raise CorruptionError if the journal, with its tail still on, lacks entry `needed`."""
-    last = segment.next_index - 1
-    if last < needed:
-        raise CorruptionError(
-            f"{path}: cut short at offset {segment.size_bytes}: {needed - last} entries that had "
-            f"been durable, {last + 1} to {needed}, are missing",
-            file=str(path),
-            offset=segment.size_bytes,
-        )
+    check_log(disk, _Names(folder), FORMAT)
 
 
 class Journal:
@@ -120,83 +156,45 @@ class Journal:
         """Begin a segment after the entries that `replay` found."""
         self._disk = disk
         self._folder = folder
-        self._segment_bytes = segment_bytes
-        self._next_index = next_index
-        self._failed = False
-        self._firsts = [first for first in self._on_disk() if first < next_index]
-        self._file = self._begin()
-        self._mark = JournalWatermark(disk, folder, next_index - 1)
+        self.segment_bytes = segment_bytes
+        self.next_index = next_index
+        """The index of the first entry that is not durable."""
+        # `replay` has refused a log that lost what is needed.
+        self.log = RecordLog(disk, _Names(folder), FORMAT, None, lambda *_: None)
+        self.log.open(held=next_index - 1)
+        for _ in self.log.last_records():
+            pass
+        self.log.highest = next_index - 1
+        self.log.begin_segment(segment_bytes)
 
     def __repr__(self) -> str:
-        return f"Journal(next_index={self._next_index}, segments={self._firsts})"
-
-    @property
-    def next_index(self) -> int:
-        return self._next_index
+        segments = [*self.log.whole, self.log.last]
+        return f"Journal(next_index={self.next_index}, segments={segments})"
 
     def append(self, entries: Sequence[bytes]) -> int:
-        """Append the entries as one batch; return how many bytes it took, once it is durable.
+        """Append the entries as one record; return how many bytes it took, once it is durable.
 
         Raises:
             NoSpaceError: nothing was appended; try again when there is room.
             StorageError: nothing can be appended any more, because the kernel may have dropped the
                 pages that it could not write, and a second sync would succeed without them.
         """
-        assert not self._failed, "a sync that failed is never retried"
-        try:
-            if self._size >= self._segment_bytes:
-                self._roll()
-            size = self._write(entries)
-        except NoSpaceError:
-            raise
-        except BaseException:
-            self._failed = True
-            raise
-        self._count(len(entries))
-        return size
+        self.log.begin_segment(self.segment_bytes)
+        return self.finish(len(entries), self.write(entries))
 
-    def begin_append(
-        self, entries: Sequence[bytes], kernel: KernelSyncs, done: Callable[[int | Exception], None]
-    ) -> bool:
-        """Append as `append` does, but on the event loop, while the kernel waits for the sync.
+    def write(self, entries: Sequence[bytes]) -> int:
+        """As `append`, but not durable, and always to the segment that is open; until `finish` only
+        `remove_through` may be called."""
+        assert self.log.guard.failure is None, "a sync that failed is never retried"
+        payload = b"".join([part for each in entries for part in (_LENGTH.pack(len(each)), each)])
+        self.log.append(ENTRIES, self.next_index + len(entries) - 1, payload)
+        return RECORD_BYTES + len(payload)
 
-        `done` is called with what `append` would return or raise. Until then only `remove_through`
-        may be called.
-
-        Returns:
-            False if `append` must do it, and `done` is not called. `append` writes the same bytes
-            at the same place, in case they were written.
-
-        Raises:
-            StorageError: as `append`.
-        """
-        assert not self._failed, "a sync that failed is never retried"
-        if self._size >= self._segment_bytes or sum(map(len, entries)) > LOOP_BYTES:
-            return False
-        batch = encode_batch(self._salt, self._size, self._next_index, entries)
-        try:
-            self._disk.write(self._file, batch, self._size)
-        except NoSpaceError:
-            return False
-        except BaseException:
-            self._failed = True
-            raise
-
-        def synced(error: OSError | None) -> None:
-            if error is not None:
-                self._failed = True
-                done(StorageError.of("cannot sync", error))
-                return
-            self._size += len(batch)
-            self._count(len(entries))
-            done(len(batch))
-
-        return kernel.begin(self._file, synced)
-
-    def _count(self, entries: int) -> None:
-        """Count this many more durable entries."""
-        self._next_index += entries
-        self._mark.move(self._next_index - 1)
+    def finish(self, count: int, size_bytes: int) -> int:
+        """Make so many entries durable, which were written; return their `size_bytes`."""
+        self.log.sync()
+        self.next_index += count
+        return size_bytes
 
     @property
     def has_room(self) -> bool:
@@ -209,48 +207,17 @@ class Journal:
         Each is removed durably before the next one: a power cut that brought an older one back
         would leave a gap, which looks like lost entries.
         """
-        while len(self._firsts) > 1 and self._firsts[1] <= index + 1:
-            self._disk.remove(numbered(self._folder, _KIND, self._firsts.pop(0)))
-            self._disk.sync_folder(self._folder)
+        for number, following in pairwise([*self.log.whole, self.log.last]):
+            if following > index + 1:
+                break
+            self.log.remove(number)
+        self.log.close_removed()
 
     def close(self) -> None:
         """Close the files, after marks that all entries are durable."""
-        if not self._failed:
-            # This may fail: the mark only helps to recognise damage to the last batch.
+        if self.log.guard.failure is None:
+            # This may fail: the record only helps to recognise damage to the last one.
             with suppress(NoSpaceError, StorageError):
-                self._write(())
-            self._mark.keep()
-        self._disk.close(self._file)
-        self._mark.close()
-
-    def _write(self, entries: Sequence[bytes]) -> int:
-        # Batches are written and synced one at a time, so all that lies before this one is durable.
-        batch = encode_batch(self._salt, self._size, self._next_index, entries)
-        try:
-            self._disk.write(self._file, batch, self._size)
-        except NoSpaceError:
-            # No answer told of this batch, so the next one takes its place.
-            self._disk.truncate(self._file, self._size)
-            self._disk.sync(self._file)
-            raise
-        self._disk.sync(self._file)
-        self._size += len(batch)
-        return len(batch)
-
-    def _roll(self) -> None:
-        full = self._file
-        self._file = self._begin()
-        self._mark.keep()
-        self._disk.close(full)
-
-    def _begin(self) -> FileHandle:
-        salt = os.urandom(SALT_BYTES)
-        header = encode_header(self._next_index, salt)
-        # This replaces a segment without entries, which has the same name.
-        file = publish_open(self._disk, numbered(self._folder, _KIND, self._next_index), [header])
-        self._firsts.append(self._next_index)
-        self._salt, self._size = salt, HEADER_BYTES
-        return file
-
-    def _on_disk(self) -> list[int]:
-        return numbers(self._disk.names(self._folder), _KIND)
+                self.log.mark()
+                self.log.sync()
+        self.log.close()

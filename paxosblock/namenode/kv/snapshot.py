@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paxosblock.base.checksum import crc32c
-from paxosblock.base.formats import refuse_later_magic
+from paxosblock.base.formats import OTHER_VERSION, refuse_later_magic
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.host.disk import Disk, read_file
 from paxosblock.namenode.kv.codec import Items, decode_items
 from paxosblock.namenode.kv.files import numbered, numbers
-from paxosblock.namenode.kv.segment import OTHER_VERSION
 
 _KIND = "snapshot"
 _MAGIC = b"PBKSNAP1"

@@ -34,7 +34,7 @@ from paxosblock.errors import (
     StorageError,
 )
 from paxosblock.host.disk import Disk, FileHandle, OsDisk, read_file
-from paxosblock.namenode.kv import journal_watermark
+from paxosblock.journal.record_log import MARK_NAME
 from paxosblock.namenode.kv.files import publish, remove_drafts
 from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.journal import Journal, check_formats
@@ -244,7 +244,7 @@ def check_owner(disk: Disk, folder: Path, address: str) -> None:
 
 def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool) -> Newborn:
     """Return what a folder without a vote says of its birth, which begins if the cluster is new."""
-    of_a_member = ("journal-", "snapshot-", journal_watermark.NAME)
+    of_a_member = ("journal-", "snapshot-", MARK_NAME)
     names = _names(disk, folder)
     if any(name.startswith(of_a_member) for name in names) or databases(names):
         if new_cluster:

@@ -8,9 +8,10 @@ import pytest
 
 from paxosblock.errors import CorruptionError
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.kv import journal_watermark
-from paxosblock.namenode.kv.journal import Journal, replay
-from paxosblock.namenode.kv.journal_watermark import JournalWatermark, read_mark
+from paxosblock.journal.durable_mark import read_mark
+from paxosblock.journal.record_log import MARK_NAME
+from paxosblock.journal.segment import HEADER_BYTES
+from paxosblock.namenode.kv.journal import FORMAT, Journal, replay
 
 SEGMENT_BYTES = 400
 ENTRIES = 40
@@ -18,6 +19,12 @@ ENTRIES = 40
 
 def entries_in(folder: Path, after: int = 0) -> list[int]:
     return [index for index, _ in replay(OsDisk(), folder, after)]
+
+
+def marked(folder: Path) -> int | None:
+    """Return the last entry that the mark knows to be durable; None: there is no mark."""
+    mark = read_mark(OsDisk(), folder / MARK_NAME, FORMAT)
+    return None if mark is None else mark.highest
 
 
 def killed(folder: Path) -> list[Path]:
@@ -34,16 +41,18 @@ def test_the_mark_follows_every_batch(tmp_path: Path) -> None:
     journal = Journal(OsDisk(), tmp_path, 1, SEGMENT_BYTES)
     for count in range(1, ENTRIES):
         journal.append([b"one", b"two"])
-        assert read_mark(OsDisk(), tmp_path) == 2 * count
+        assert marked(tmp_path) == 2 * count
     journal.close()
 
 
 def test_a_journal_cut_short_anywhere_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     *_, last = killed(tmp_path)
     whole = last.read_bytes()
-    for size in range(28, len(whole)):  # a header is never torn
+    for size in range(HEADER_BYTES, len(whole)):  # a header is never torn
         last.write_bytes(whole[:size])
-        with pytest.raises(CorruptionError, match=rf"^{last}: cut short .* to {ENTRIES}, are miss"):
+        with pytest.raises(
+            CorruptionError, match=rf"^{last} is damaged at .* to {ENTRIES}, which had been"
+        ):
             entries_in(tmp_path)
         assert last.read_bytes() == whole[:size]
     last.write_bytes(whole)
@@ -61,16 +70,18 @@ def test_entries_that_a_snapshot_holds_are_not_missed(tmp_path: Path) -> None:
     *_, last = killed(tmp_path)
     last.write_bytes(last.read_bytes()[:-1])
     assert entries_in(tmp_path, after=ENTRIES) == []
-    with pytest.raises(CorruptionError, match="1 entries that had been durable"):
+    with pytest.raises(
+        CorruptionError, match=f"entries {ENTRIES} to {ENTRIES}, which had been durable"
+    ):
         entries_in(tmp_path, after=ENTRIES - 2)
 
 
 def test_what_nobody_was_told_of_is_cut_off_as_before(tmp_path: Path) -> None:
     *_, last = killed(tmp_path)
     whole = last.read_bytes()
-    last.write_bytes(whole + whole[28:60])
+    last.write_bytes(whole + whole[HEADER_BYTES : HEADER_BYTES + 32])
     assert entries_in(tmp_path) == list(range(1, ENTRIES + 1))
-    assert last.read_bytes() == whole
+    assert last.read_bytes().startswith(whole), "nothing of a segment is changed any more"
 
 
 @pytest.mark.parametrize("damage", ["removed", "emptied", "torn", "garbled"])
@@ -79,7 +90,7 @@ def test_a_folder_without_a_mark_that_checks_opens_and_gets_one(
 ) -> None:
     """As an older version leaves it, or a power cut while the mark was written."""
     killed(tmp_path)
-    file = tmp_path / journal_watermark.NAME
+    file = tmp_path / MARK_NAME
     data = file.read_bytes()
     match damage:
         case "removed":
@@ -90,15 +101,20 @@ def test_a_folder_without_a_mark_that_checks_opens_and_gets_one(
             file.write_bytes(data[:12])
         case _:
             file.write_bytes(data[:10] + bytes((data[10] ^ 4,)) + data[11:])
-    assert read_mark(OsDisk(), tmp_path) == 0
+    assert marked(tmp_path) is None
     assert (f"{file}: does not match its checksum" in caplog.text) == (damage != "removed")
     assert entries_in(tmp_path) == list(range(1, ENTRIES + 1))
     Journal(OsDisk(), tmp_path, ENTRIES + 1, SEGMENT_BYTES).close()
-    assert read_mark(OsDisk(), tmp_path) == ENTRIES
+    assert marked(tmp_path) == ENTRIES
 
 
 def test_the_bytes_of_a_mark(tmp_path: Path) -> None:
-    JournalWatermark(OsDisk(), tmp_path, 0x1234).close()
-    expected = bytes.fromhex("50424b4d 41524b31  00000000 00001234")
-    assert (tmp_path / journal_watermark.NAME).read_bytes()[:16] == expected
-    assert len((tmp_path / journal_watermark.NAME).read_bytes()) == 20
+    """Magic, segment, offset, the last entry, checksum."""
+    journal = Journal(OsDisk(), tmp_path, 0x1234, SEGMENT_BYTES)
+    journal.append([b"one"])
+    journal.close()
+    data = (tmp_path / MARK_NAME).read_bytes()
+    (segment,) = tmp_path.glob("journal-*")
+    numbers = (0x1234, segment.stat().st_size, 0x1234)
+    assert data[:-4] == b"PBKMARK2" + b"".join(each.to_bytes(8, "little") for each in numbers)
+    assert len(data) == 36

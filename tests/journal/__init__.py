@@ -1,0 +1,1 @@
+"""The log that the catalog's journal and the small replicas share: bytes, files, mark."""
