@@ -15,9 +15,12 @@ import ctypes
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
+
+from paxosblock.errors import PaxosBlockError, StorageError
 
 SYNCS_AT_ONCE: Final = 16
 """Syncs of one disk under way at a time: the journal of its file system makes many of them one
@@ -160,6 +163,69 @@ class KernelSyncs:
     def _end_of(self, event: _Event) -> tuple[Done, OSError | None]:
         done, result = self._under_way.pop(event.data), event.result
         return done, OSError(-result, os.strerror(-result)) if result < 0 else None
+
+
+class SyncGuard:
+    """The syncs of one file, or of files that fail together: one at a time, and none after one that
+    failed.
+
+    The system reports only once that it dropped bytes: a second `fdatasync` would succeed.
+    """
+
+    __slots__ = ("_mutex", "failure")
+
+    def __init__(self) -> None:
+        self.failure: PaxosBlockError | None = None
+        """Why nothing more can be made durable."""
+        self._mutex = threading.Lock()
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Do `step`, which syncs, and blocks.
+
+        Raises:
+            StorageError: this sync or an earlier one failed.
+        """
+        with self._mutex:
+            if self.failure is not None:
+                raise self.failure
+            try:
+                step()
+            except PaxosBlockError as error:
+                self.failure = error
+                raise
+            except Exception as error:
+                self.failure = StorageError(f"cannot sync: {error!r}")
+                raise
+
+    def begin(
+        self,
+        file: int,
+        kernel: KernelSyncs,
+        synced: Callable[[], None],
+        done: Callable[[PaxosBlockError | None], None],
+    ) -> bool:
+        """Let the kernel sync `file`. Then the event loop calls `synced` if it is durable, and
+        `done` with what `run` would raise.
+
+        Return False, and call nothing, if `run` has to do it: another sync runs now, one failed
+        before, or the kernel refuses.
+        """
+        if not self._mutex.acquire(blocking=False):
+            return False
+
+        def ended(error: OSError | None) -> None:
+            if error is not None:
+                self.failure = StorageError.of("cannot sync", error)
+                self.failure.__cause__ = error
+            else:
+                synced()
+            self._mutex.release()
+            done(self.failure)
+
+        if self.failure is None and kernel.begin(file, ended):
+            return True
+        self._mutex.release()
+        return False
 
 
 def _last_error() -> OSError:

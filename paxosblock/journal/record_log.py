@@ -21,9 +21,8 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.host.disk import Disk, FileHandle, opened, publish_open
-from paxosblock.host.kernel_syncs import KernelSyncs
+from paxosblock.host.kernel_syncs import KernelSyncs, SyncGuard
 from paxosblock.host.logs import facts
-from paxosblock.host.sync_guard import SyncGuard
 from paxosblock.journal.durable_mark import DurableTo, Watermark, read_mark
 from paxosblock.journal.segment import (
     CRC,
@@ -203,10 +202,14 @@ class RecordLog:
     def _open(self, number: int) -> None:
         path = self._names.path(number)
         handle = self._disk.open(path)
+        unreadable = SegmentHeader(number, os.urandom(SALT_BYTES), None, None)
         try:
-            header = read_header(self._disk, handle, path, number, self._form)
+            header = read_header(self._disk, handle, path, self._form)
         except CorruptionError:  # no record can be found, nor be taken for one
-            header = SegmentHeader(number, os.urandom(SALT_BYTES), None, None)
+            header = unreadable
+        if header.number not in (0, number):
+            self._lost(number, 0, f"{path} is another segment, under a wrong name")
+            header = unreadable
         if header.boot is None:
             _log.error("the head of a segment is damaged", extra=facts(path=path))
         # In a boot that is not known less is taken for torn by a crash.
@@ -410,7 +413,8 @@ class RecordLog:
         with self._mutex:
             mark, self._mark = self._mark, None
         if mark is not None:
-            mark.keep()
+            if self.guard.failure is None:
+                mark.keep()
             mark.close()
         for segment in (*self._segments.values(), *self._removed):
             self._disk.close(segment.handle)
@@ -515,20 +519,9 @@ class RecordLog:
             self._disk.close(segment.handle)
 
 
-def read_header(
-    disk: Disk, file: FileHandle, path: Path, number: int, form: LogFormat
-) -> SegmentHeader:
-    """Return the header of a segment, which has this number.
-
-    Raises:
-        ConfigError: another version wrote it.
-        CorruptionError: it is damaged, and so is its first record; or it is another segment's.
-        StorageError: as the disk says.
-    """
-    header = decode_header(str(path), disk.read(file, HEADER_BYTES + RECORD_BYTES, 0), form)
-    if header.number not in (0, number):
-        raise damaged(str(path), 0)
-    return header
+def read_header(disk: Disk, file: FileHandle, path: Path, form: LogFormat) -> SegmentHeader:
+    """Return the header of a segment. Raises as `decode_header`."""
+    return decode_header(str(path), disk.read(file, HEADER_BYTES + RECORD_BYTES, 0), form)
 
 
 def check_log(disk: Disk, names: SegmentNames, form: LogFormat) -> None:
@@ -543,4 +536,4 @@ def check_log(disk: Disk, names: SegmentNames, form: LogFormat) -> None:
     for number in names.numbers(disk.names(names.folder)):
         path = names.path(number)
         with opened(disk, path) as file:
-            read_header(disk, file, path, number, form)
+            read_header(disk, file, path, form)

@@ -123,6 +123,7 @@ FILE_READER = "tests/client/test_file_reader.py"
 RANDOM_WRITES = "tests/client/test_random_writes.py"
 GARBAGE = "tests/namenode/test_garbage.py"
 JOURNAL_CRASH_STATES = "tests/namenode/test_journal_crash_states.py"
+RECORD_LOG = "tests/journal/test_record_log.py"
 FULL_STORE = "tests/namenode/test_kv_full_disk.py"
 FULL_MEMBER = "tests/raft/test_full_disk.py"
 DAMAGED_MEMBER = "tests/raft/test_damaged_table.py"
@@ -239,38 +240,37 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a segment with a damaged header is anybody's",
-        "datanode/store/small_segment.py",
-        '        return SegmentHeader(salt, "")\n',
+        "journal/segment.py",
+        "        return SegmentHeader(0, salt, None, None)\n",
         "        raise damaged(name, 0)\n",
         DAMAGED_LOGS,
     ),
     _store(
         "a record whose head lost a bit is read at the start only",
-        "datanode/store/small_segment.py",
+        "journal/segment.py",
         "    found = _head(data, 0, salt) or _mended(data, 0, salt)\n",
         "    found = _head(data, 0, salt)\n",
         DAMAGED_LOGS,
     ),
     _store(
         "a log of small replicas that ends before its mark is taken for a torn one",
-        "datanode/store/small_segment.py",
+        "journal/segment.py",
         "    if bad < bounds.durable:\n        return True\n",
         "",
         SMALL_MARK,
     ),
     _store(
         "a log of small replicas without its last segments is taken as it is",
-        "datanode/store/small_log.py",
-        "        if self._durable is not None and self._durable.segment > number:\n",
+        "journal/record_log.py",
+        "        if self.durable is not None and self.durable.segment > number:\n",
         "        if False:\n",
         SMALL_MARK,
     ),
     _store(
         "the mark of small replicas says that records are durable before they are",
-        "datanode/store/small_log.py",
-        "            try:  # the segments before",
-        "            self._note_synced(number, segment, wanted)\n"
-        "            try:  # the segments before",
+        "journal/record_log.py",
+        "            # The segments before were synced",
+        "            self._note_synced(segment, to)\n            # The segments before were synced",
         f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing"
         "[small_disk_votes]",
     ),
@@ -305,7 +305,7 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a rollback leaves the mark of the time since",
         "datanode/volumes/volume_snapshot.py",
-        "        disk.remove(folder / SMALL / MARK)  # it",
+        "        disk.remove(folder / SMALL / MARK_NAME)  # it",
         "        pass  # it",
         "tests/format/test_small_log.py",
     ),
@@ -511,9 +511,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a sync of the small replicas' log counts what was appended meanwhile",
-        "datanode/store/small_log.py",
-        "            self._note_synced(number, segment, wanted)\n\n        return self._begin",
-        "            self._note_synced(number, segment, segment.end)\n\n        return self._begin",
+        "journal/record_log.py",
+        "            segment.synced = max(segment.synced, to.offset)\n",
+        "            segment.synced, to = segment.end, to._replace(offset=segment.end)\n",
         f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing"
         "[small_deleted_beside_a_sync]",
     ),
@@ -1068,53 +1068,53 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "an entry of the journal is committed before it is durable",
         "kv/journal.py",
-        "        self._disk.sync(self._file)\n        self._size += len(batch)\n",
-        "        self._size += len(batch)\n",
+        "        self.log.sync()\n        self.next_index += count\n",
+        "        self.next_index += count\n",
         JOURNAL_CRASH_STATES,
     ),
     _recovery(
         "a batch of the journal counts before the kernel has synced it",
-        "kv/journal.py",
-        "        return kernel.begin(self._file, synced)\n",
-        "        synced(None)\n        return kernel.begin(self._file, lambda _: None)\n",
+        "kv/append_file.py",
+        "        if journal.log.begin_sync(kernel, done):\n",
+        "        done(None)\n        if journal.log.begin_sync(kernel, lambda _: None):\n",
         "tests/namenode/test_kv_appending.py",
     ),
-    _recovery(
+    _store(
         "what a refused batch left in the journal is not cut off",
-        "kv/journal.py",
-        "            self._disk.truncate(self._file, self._size)\n",
-        "",
-        JOURNAL_CRASH_STATES,
-        FULL_STORE,
+        "journal/record_log.py",
+        "                self._disk.truncate(segment.handle, segment.end)\n",
+        "                pass\n",
+        RECORD_LOG,
     ),
-    _recovery(
+    _store(
         "a segment is removed before those that are older are gone for good",
-        "kv/journal.py",
-        "            self._disk.sync_folder(self._folder)\n",
+        "journal/record_log.py",
+        "        self._disk.sync_folder(self._names.folder)\n",
         "",
         "tests/raft/test_crash_states.py",
     ),
-    _recovery(
+    _store(
         "a segment that found no room has changed the one before",
-        "kv/journal.py",
-        "        header = encode_header(self._next_index, salt)\n",
-        "        header = encode_header(self._next_index, salt)\n        self._salt = salt\n",
+        "journal/record_log.py",
+        "            encoded = header.encode(self._form.magic)\n",
+        "            encoded = header.encode(self._form.magic)\n"
+        "            self.taking = self.taking and LogSegment(0, header, same_boot=True)\n",
         FULL_STORE,
     ),
-    _recovery(
+    _store(
         "the mark says that a batch is durable before it is",
-        "kv/journal.py",
-        "            size = self._write(entries)\n",
-        "            self._mark.move(self._next_index + len(entries) - 1)\n"
-        "            size = self._write(entries)\n",
+        "journal/record_log.py",
+        "            segment.end = offset + len(record)\n",
+        "            segment.end = offset + len(record)\n"
+        "            self._mark.move(DurableTo(self.last, segment.end, max(self.highest, key)))\n",
         JOURNAL_CRASH_STATES,
     ),
     _recovery(
         "a journal that ends before its mark is taken for a torn one",
         "kv/journal.py",
-        "        _check_reaches(path, segment, needed)\n",
-        "",
-        "tests/namenode/test_durable_mark.py",
+        "        segments = [*log.open(held=after), log.last]",
+        "        segments = [*log.open(held=1 << 60), log.last]",
+        "tests/journal/test_catalog_mark.py",
     ),
     _recovery(
         "the database says of itself that it is the map after an earlier entry",

@@ -388,7 +388,7 @@ async def test_a_flipped_byte_in_the_journal_is_refused_in_one_line(tmp_path: Pa
     async with opened(tmp_path, limits=SMALL) as store:
         for number in range(60):
             await store.commit(put(b"%d" % number))
-    victim = min(tmp_path.glob("journal*"))
+    victim = max(tmp_path.glob("journal*"))
     data = bytearray(victim.read_bytes())
     data[payloads(bytes(data))[0].start] ^= 1
     victim.write_bytes(data)

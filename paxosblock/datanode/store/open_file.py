@@ -13,8 +13,7 @@ from functools import partial
 from paxosblock.base.checksum import Buffer
 from paxosblock.errors import PaxosBlockError
 from paxosblock.host.disk import Disk, FileHandle
-from paxosblock.host.kernel_syncs import KernelSyncs
-from paxosblock.host.sync_guard import SyncGuard
+from paxosblock.host.kernel_syncs import KernelSyncs, SyncGuard
 
 
 class OpenFile:

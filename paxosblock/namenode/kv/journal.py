@@ -74,9 +74,11 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
     and sync, and no reader may see an entry that is not durable yet.
 
     Raises:
+        ConfigError: another version wrote a file.
         CorruptionError: a segment is damaged, or one is missing.
     """
     names = _Names(folder)
+    check_log(disk, names, FORMAT)
     firsts = names.numbers(disk.names(folder))
     start = following = _last_through(firsts, after + 1)
 
