@@ -1,4 +1,4 @@
-"""The files of a log: what is refused leaves nothing, a sync counts what it covers, gaps are told."""
+"""The files of a log: refusals leave nothing, a sync counts what it covers, gaps are told."""
 
 from __future__ import annotations
 
