@@ -410,16 +410,17 @@ class RecordLog:
 
     def close(self) -> None:
         """Close every segment; the log may not be used any more."""
-        with self._mutex:
+        with self._mutex:  # a thread may still be about to close those that it removed
             mark, self._mark = self._mark, None
+            segments = [*self._segments.values(), *self._removed]
+            self._segments.clear()
+            self._removed.clear()
         if mark is not None:
             if self.guard.failure is None:
                 mark.keep()
             mark.close()
-        for segment in (*self._segments.values(), *self._removed):
+        for segment in segments:
             self._disk.close(segment.handle)
-        self._segments.clear()
-        self._removed.clear()
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -505,7 +506,9 @@ class RecordLog:
         self._disk.remove(self._names.path(number))
         self._disk.sync_folder(self._names.folder)
         with self._mutex:
-            self._removed.append(self._segments.pop(number))
+            segment = self._segments.pop(number, None)
+            if segment is not None:  # or the log is closed
+                self._removed.append(segment)
 
     def close_removed(self) -> None:
         """Close the segments that were removed and that no caller reads any more.

@@ -26,7 +26,7 @@ from tests.raft.rig import stream_after
 from tests.raft.simulation import virtual_loop
 
 FOLDER = Path("/member")
-SEGMENT_BYTES = 150
+SEGMENT_BYTES = 270
 OPERATIONS_MAX = 120
 LEFTOVERS = range(6)
 
