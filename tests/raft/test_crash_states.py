@@ -27,7 +27,7 @@ from tests.raft.simulation import virtual_loop
 
 FOLDER = Path("/member")
 SEGMENT_BYTES = 270
-OPERATIONS_MAX = 120
+OPERATIONS_MAX = 130
 LEFTOVERS = range(6)
 
 

@@ -49,7 +49,7 @@ FORMAT: Final = LogFormat(b"PBKJRNL3", b"PBKMARK2", FROM_A_COPY, _is_earlier)
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class JournalNames:
     """The names of the files in a folder."""
 
     folder: Path
@@ -77,7 +77,7 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
         ConfigError: another version wrote a file.
         CorruptionError: a segment is damaged, or one is missing.
     """
-    names = _Names(folder)
+    names = JournalNames(folder)
     check_log(disk, names, FORMAT)
     firsts = names.numbers(disk.names(folder))
     start = following = _last_through(firsts, after + 1)
@@ -148,7 +148,7 @@ def check_formats(disk: Disk, folder: Path) -> None:
         ConfigError: another version wrote a file.
         CorruptionError: the beginning of a file is damaged.
     """
-    check_log(disk, _Names(folder), FORMAT)
+    check_log(disk, JournalNames(folder), FORMAT)
 
 
 class Journal:
@@ -162,7 +162,7 @@ class Journal:
         self.next_index = next_index
         """The index of the first entry that is not durable."""
         # `replay` has refused a log that lost what is needed.
-        self.log = RecordLog(disk, _Names(folder), FORMAT, None, lambda *_: None)
+        self.log = RecordLog(disk, JournalNames(folder), FORMAT, None, lambda *_: None)
         self.log.open(held=next_index - 1)
         for _ in self.log.last_records():
             pass
