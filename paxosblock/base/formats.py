@@ -19,7 +19,7 @@ OTHER_VERSION: Final = (
     "was written by another version of paxosblock, and this one cannot read it: copy the files of"
     " the cluster with that version into a new cluster"
 )
-"""What is said of a file of an earlier format that is no longer read."""
+"""Follows the name of a file of an earlier format that is no longer read."""
 
 
 def refuse_later(name: Path | str, found: int, known: int, way_back: str) -> None:

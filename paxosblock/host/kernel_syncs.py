@@ -176,7 +176,7 @@ class SyncGuard:
 
     def __init__(self) -> None:
         self.failure: PaxosBlockError | None = None
-        """Why nothing more can be made durable."""
+        """The reason that nothing more can be made durable."""
         self._mutex = threading.Lock()
 
     def run(self, step: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from paxosblock.journal.segment import (
 )
 
 SALT = slice(16, 24)
-"""Where the header of a segment has its salt."""
+"""The place of the salt in the header of a segment."""
 
 
 def encode_record(salt: bytes, kind: int, key: int, payload: Buffer, durable: int) -> bytes:
@@ -23,7 +23,7 @@ def encode_record(salt: bytes, kind: int, key: int, payload: Buffer, durable: in
 
 
 def payloads(data: bytes) -> list[range]:
-    """Where the payloads of the owner's records are in a segment."""
+    """The places of the payloads of the owner's records in a segment."""
     records = read_records("it", data, SegmentBounds(data[SALT], None, same_boot=False))
     return [
         range(each.offset + RECORD_BYTES, each.end)

@@ -1,4 +1,4 @@
-"""What the records of the log of small replicas say (FORMAT.md 8); `paxosblock/journal` keeps it.
+"""The records of the log of small replicas (FORMAT.md 8), which `paxosblock/journal` keeps.
 
 segment  log_<number>
 record   the key is the block

@@ -118,7 +118,7 @@ def _last_through(numbers: list[int], index: int) -> int:
 
 
 def _entries(record: LogRecord, path: Path, first: int) -> list[memoryview]:
-    """Return the entries of a record, of which the `first` one has this index.
+    """Return the entries of a record; `first` is the index of the first one.
 
     Raises:
         CorruptionError: it is damaged, or has others.
