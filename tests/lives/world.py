@@ -24,9 +24,10 @@ from typing import Any
 from paxosblock.base.jitter import JITTER
 from paxosblock.client.session import shared_session, transport
 from paxosblock.client.writing import next_block
-from paxosblock.datanode.store import file_store, open_file, small_log
+from paxosblock.datanode.store import file_store, small_log
 from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
+from paxosblock.host import kernel_syncs as syncs
 from paxosblock.host.kernel_syncs import Done
 from paxosblock.net.streams import stream_calls
 from tests.disks.simulated import SimulatedDisk
@@ -211,7 +212,7 @@ def _simulated(world: World) -> Iterator[None]:
     changes: Changes = (
         (volume, "ThreadPoolExecutor", VirtualExecutor),
         (SimulatedDisk, "kernel_syncs", kernel_syncs),
-        (open_file, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world))),
+        (syncs, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world))),
         (next_block, "AHEAD_FROM_BYTES", 0),  # blocks are small here
         (file_store, "SPARE_BYTES", SPARE_BYTES),
         (file_store, "SPARE_PIECE_BYTES", SPARE_BYTES),
