@@ -1,4 +1,4 @@
-"""A port that is held is there for the node that it is held for, and for nobody else."""
+"""A port that is held is there for the node that it is held for, and for no other process."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_volume_that_is_filled_in_steps_has_sound_replicas(
 
 
 def made(**changes: object) -> Record:
-    """A record that somebody could have measured."""
+    """A record as a run could have measured it."""
     machine = host.describe(Path("."))
     fields = {"case": "write", "what": "write", "value": 200.0, "unit": "MiB/s", "round": 1}
     return Record(**{**fields, "host": machine, **changes})  # type: ignore[arg-type]  # by name

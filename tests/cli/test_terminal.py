@@ -1,4 +1,4 @@
-"""Verbs that wait or ask, as somebody at a terminal sees them: processes on a pseudo-terminal."""
+"""Verbs that wait or ask, as a user at a terminal sees them: processes on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Terminal:
         return self._process.wait(PATIENCE_S)
 
     def _read(self, deadline: float) -> bool:
-        """Take what comes next; False when nobody is there any more who could write."""
+        """Take what comes next; False when no process is left that could write."""
         ready, _, _ = select.select([self._handle], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"it shows nothing more: {self.shown}"
         try:
@@ -131,7 +131,7 @@ def test_setrep_shows_dots_until_the_replicas_are_as_many(
         out.write(MARK)
     (block,) = client.locations(f"{folder}/a")
     (third,) = (node for node in cluster.datanodes if node.address not in block.hosts)
-    third.pause()  # it lives, as far as anybody knows, and makes no copy
+    third.pause()  # it lives, as far as the NameNode knows, and makes no copy
     try:
         with on_a_terminal("fs", "setrep", "-w", "3", f"{folder}/a") as terminal:
             terminal.wait_for(rf"Replication 3 set: {folder}/a\nWaiting for {folder}/a \.\.\.\.")

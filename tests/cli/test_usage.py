@@ -1,4 +1,4 @@
-"""Output of the command without a cluster: help, wrong usage, nobody there, bugs."""
+"""Output of the command without a cluster: help, wrong usage, no node there, bugs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ALL_VERBS = [
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address where nobody listens, and nobody else can."""
+    """An address where no process listens, and no other one can."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"

@@ -107,7 +107,7 @@ class MemoryCluster:
         self.bad_replicas: list[BadReplica] = []
         self.calls: list[str] = []
         self.unsent: list[bool] = []
-        """For each close, whether the writer says that nobody heard of the block made with it."""
+        """For each close, whether the writer says that none heard of the block made with it."""
         self.left_alone = ""
         """The reason that no block is opened again; "" while blocks are."""
         self.page_blocks = PAGE_BLOCKS

@@ -135,7 +135,7 @@ async def test_what_is_decided_of_many_pages_is_served_while_the_last_block_is_n
         whole = 10 * BLOCK_BYTES
         await out.write(DATA[: whole + 10])
         await out.hflush()
-        # The block is under recovery: nobody can tell its length.
+        # The block is under recovery: no member can tell its length.
         last = cluster.files["/a"].blocks[-1]
         cluster.begin_recovery(last)
         async with await fs.open("/a") as file:

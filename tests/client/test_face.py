@@ -210,7 +210,7 @@ async def test_open_for_writing_says_who_writes(mode: str) -> None:
 
 
 async def test_a_time_out_for_one_call_is_that_of_this_call_alone() -> None:
-    """Nobody listens: the call that has no time gives up, the one beside it goes on trying."""
+    """No node listens: the call that has no time gives up, the one beside it goes on trying."""
     async with AsyncClient(NOBODY, retry_for_s=10 * PATIENCE_S) as fs:
         patient = asyncio.create_task(fs.stat("/a"))
         for call in (fs.within(0).stat("/a"), fs.within(0).blocks.get(BlockId(1))):

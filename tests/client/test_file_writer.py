@@ -138,7 +138,7 @@ async def test_one_member_that_finalized_a_block_is_too_few_for_a_sync() -> None
 
 @pytest.mark.parametrize("decided", [2, 9], ids=["less than acknowledged", "more than sent"])
 async def test_a_decided_length_that_cannot_be_is_corruption(decided: int) -> None:
-    """I5: the cluster lost what it acknowledged, or made up what nobody sent."""
+    """I5: the cluster lost what it acknowledged, or made up what no writer sent."""
     async with memory_cluster() as (cluster, fs):
         out = await fs.create("/a", chunk_size=10)
         await out.write(b"x" * 30)
@@ -389,7 +389,7 @@ async def test_two_of_three_datanodes_are_enough_to_go_on() -> None:
 async def test_blocks_that_fail_one_after_the_other_are_begun_at_longer_and_longer_intervals() -> (
     None
 ):
-    """Nobody is to blame, so nobody is left out: each is begun with the same DataNodes."""
+    """No DataNode is to blame, so none is left out: each is begun with the same DataNodes."""
     async with memory_cluster(3, retry_for_s=1.0) as (cluster, fs):
         out = await fs.create("/a")
         for node in cluster.nodes:
@@ -466,7 +466,7 @@ async def test_a_writer_that_was_taken_over_is_fenced_and_its_outcome_unknown() 
 
 
 async def test_an_error_that_is_raised_again_and_again_does_not_grow() -> None:
-    """A program may try for as long as the NameNode is away, or somebody else has the file."""
+    """A program may try for as long as the NameNode is away, or another writer has the file."""
     async with memory_cluster(retry_for_s=0.0) as (cluster, fs):
         out = await fs.create("/a")
         await out.write(b"acknowledged")

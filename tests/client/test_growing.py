@@ -46,7 +46,7 @@ ALL: tuple[Operation, ...] = (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Four DataNodes, so that one may be missing; whoever kills one starts it again."""
+    """Four DataNodes, so that one may be missing; a test that kills one starts it again."""
     path = tmp_path_factory.mktemp("cluster")
     quick = {"heartbeat_interval": "0.2s"}
     with LocalCluster(datanodes=4, path=path, settings={"namenode": quick}) as cluster:

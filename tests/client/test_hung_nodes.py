@@ -182,7 +182,7 @@ async def test_nobody_is_left_while_too_few_disks_answer_for_a_recovery() -> Non
 
 
 async def test_a_node_that_takes_no_connection_is_given_twice_the_time_at_the_next_try() -> None:
-    """The system of a stopped process accepts in its name; then nobody answers."""
+    """The system of a stopped process accepts in its name; then no answer comes."""
     config = ClientConfig(hung_after_s=0.1, connect_timeout_s=0.3)
     with socket.create_server(("127.0.0.1", 0)) as stopped:
         pool = WritingConnections(config)

@@ -68,7 +68,7 @@ async def test_what_was_not_acknowledged_is_sent_again_without_a_call_of_its_wri
 
 
 async def test_a_block_that_a_cancelled_call_began_is_opened_without_a_call_of_its_writer() -> None:
-    """No member has a replica of it, so nobody could tell how long the file is."""
+    """No member has a replica of it, so no node could tell how long the file is."""
     async with memory_cluster(hung_after_s=60.0) as (cluster, fs):
         out = await fs.create("/a", chunk_size=4, block_size=4)
         await out.write(b"one,")

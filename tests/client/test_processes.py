@@ -48,7 +48,7 @@ QUICK = ClientConfig(retry_for_s=20.0, rpc_timeout_s=5.0, vote_timeout_s=5.0)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Four DataNodes, so that one may be missing; whoever kills one starts it again."""
+    """Four DataNodes, so that one may be missing; a test that kills one starts it again."""
     leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
     path = tmp_path_factory.mktemp("cluster")
     with LocalCluster(datanodes=4, path=path, settings={"namenode": leases}) as cluster:

@@ -104,7 +104,7 @@ class Life:
             node.votes_may_go.set()
 
     async def nothing_is_asked(self) -> None:
-        """Nothing fails any more, and nobody calls the writer: its own work comes to an end."""
+        """Nothing fails any more, and no caller uses the writer: its own work comes to an end."""
         await self.heal()
         await wait_until_async(lambda: not self.fs._session.tending)
         async with await self.fs.open("/a") as file:

@@ -230,7 +230,7 @@ async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() ->
 
 
 async def test_a_close_tries_again_what_failed_before_it_was_called() -> None:
-    """There is no later call that could, and nobody has heard of the failure yet."""
+    """There is no later call that could, and the caller has not heard of the failure yet."""
     data = os.urandom(20 * KIB)
 
     def work(fs: Client, cluster: MemoryCluster) -> None:

@@ -212,7 +212,7 @@ class Life:
         for folder in sorted(self._lost):
             self._replace(folder)
         where = "" if lived else "in a start" if not self._up.is_set() else "at work"
-        # What an earlier process left between two steps is lost, if ever, while nobody works.
+        # What an earlier process left between two steps is lost, if ever, while no process works.
         cut = self.damage is None and self.rng.random() < (0.9 if self._short else 0.5)
         self._short = not lived and not cut and self.rng.random() < 0.7
         if cut:
@@ -360,7 +360,7 @@ class Life:
             await volume.run_read(volume.report, 0)
 
     def _one_at_rest(self) -> Told | None:
-        """Return a block that nobody talks about, or a new one."""
+        """Return a block that no caller talks about, or a new one."""
         usable = self._usable()
         free = [
             told

@@ -2,7 +2,7 @@
 
 Its arithmetic is that of the acceptor alone (`protocol.register`): each request that is sent has
 one outcome, and until it is answered the replica may be as before or as after it. A power cut may
-take from a replica of `memory` durability what nobody was told to be durable.
+take from a replica of `memory` durability what no caller was told to be durable.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Told:
     durable: tuple[Generation, int] = (NO_GENERATION, 0)
     """So many chunks of the log of this accepted generation were told to be durable."""
     top: int = 0
-    """The greatest generation that anybody named."""
+    """The greatest generation that any caller named."""
     in_log: bool = False
     """Records of it may be in the log of small replicas."""
     hurt: bool = False

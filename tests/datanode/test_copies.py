@@ -1,4 +1,4 @@
-"""Copies of whole replicas: nobody waits for one, so they make way for all else."""
+"""Copies of whole replicas: no caller waits for one, so they make way for all else."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class LaterHolder(Holder):
         (0, NO_GENERATION, 0, None),  # it was cut before
         (6, 5, CHUNKS, 1),  # it was appended to (K7)
         (6, 6, CHUNKS, 0),  # it was cut, then appended to
-        (6, NO_GENERATION, CHUNKS, 0),  # nobody says what came between
+        (6, NO_GENERATION, CHUNKS, 0),  # no record says what came between
     ],
 )
 async def test_a_copy_that_is_overtaken_goes_on_from_what_it_has(

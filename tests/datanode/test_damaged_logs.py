@@ -70,7 +70,7 @@ async def test_a_damaged_chunk_of_an_open_replica_costs_this_replica_alone(
 async def test_a_bit_in_the_head_of_a_record_costs_nothing_when_the_replica_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """A start mends the heads as it reads them; whoever reads a record later does so, too."""
+    """A start mends the heads as it reads them; a later reader of a record does so, too."""
     monkeypatch.setattr(small_log, "SEGMENT_BYTES", 600)
     blocks = OPEN, OTHER
     async with running(tmp_path) as node:

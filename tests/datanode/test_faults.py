@@ -303,7 +303,7 @@ async def test_votes_wait_for_the_running_sync_and_share_the_next(tmp_path: Path
 
 
 async def test_a_promise_tells_of_chunks_only_once_they_are_durable(tmp_path: Path) -> None:
-    """In disk mode a chunk that waits for its sync is named to nobody before."""
+    """In disk mode a chunk that waits for its sync is named to no caller before."""
     disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()

@@ -1,4 +1,4 @@
-"""A node serves before it has read its finalized replicas: whoever asks for one waits for its read,
+"""A node serves before it has read its finalized replicas: a caller of one waits for its read,
 and nothing is said of a volume as a whole before all of it was read."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def disk_with(*blocks: BlockId, folders: Sequence[Path] = (FOLDER,)) -> Si
 
 
 def holds(disk: SimulatedDisk, block: BlockId, call: str = "open") -> None:
-    """Nobody can read the metadata of this block until the disk is mended."""
+    """No process can read the metadata of this block until the disk is mended."""
     disk.breaks(Fault((call,), path=f"/current/{meta_name(block)}", delay_s=HELD))
 
 
@@ -186,7 +186,7 @@ async def test_a_request_waits_for_the_read_and_gets_the_answer_that_it_would_ha
         holds(disk, ONE)
         answer = asyncio.ensure_future(ASKED[asked](node))
         await wait_until_async(lambda: disk.plan.waiting == 1, what="a read")
-        assert isinstance(await node.ask(Read(OTHER)), ReadReply)  # nobody else waits
+        assert isinstance(await node.ask(Read(OTHER)), ReadReply)  # no other caller waits
         assert not answer.done()
         disk.mend()
         assert await answer == wanted

@@ -17,7 +17,7 @@ from tests.waiting import wait_until_async
 
 BEAT_S = 0.125
 STANDS_S = 0.75
-"""Nobody takes a disk for one that hangs before."""
+"""No volume takes a disk for one that hangs before."""
 
 
 class Scene:

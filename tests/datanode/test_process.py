@@ -400,7 +400,7 @@ async def create_for_ever(client: Client, taken: list[BlockId]) -> None:
 
 MANY = 20_000
 LAST = BlockId(replicas.FIRST + MANY - 1)
-"""The replica that is read last, unless somebody asks."""
+"""The replica that is read last, unless a caller asks."""
 
 
 def volumes_unread(node: DataNodeProcess) -> int:

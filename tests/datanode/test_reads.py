@@ -548,7 +548,7 @@ async def test_a_replica_of_which_nobody_knows_the_promise_takes_only_what_was_d
 async def test_a_member_that_holds_another_log_than_was_decided_takes_a_copy(
     tmp_path: Path,
 ) -> None:
-    """D9: a copy beside it, in its place once it is whole; nobody deletes a member's replica."""
+    """D9: a copy beside it, in its place once it is whole; no node deletes a member's replica."""
     decided = [name(i, size=90, salt=2) for i in range(3)]
     async with running(tmp_path, holder=Holder()) as node:
         await node.create()

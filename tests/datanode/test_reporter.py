@@ -89,7 +89,7 @@ class Listener:
         return f"127.0.0.1:{self.runner.addresses[0][1]}"
 
     async def stop(self) -> None:
-        """Nobody is reached here any more."""
+        """No node is reached here any more."""
         if self.runner is not None:
             await self.runner.cleanup()
 
@@ -305,7 +305,7 @@ async def test_damage_is_reported_and_the_replica_no_more(tmp_path: Path) -> Non
 
 
 async def test_every_full_report_names_what_is_damaged(tmp_path: Path) -> None:
-    """Whoever is to delete or replace it may not have heard of it, or not have been heard."""
+    """The node that may replace it may not have heard of it, or not have been heard."""
     often = replace(QUICK, block_report_interval_s=0.05)
     async with (
         namenode() as (listener, address),

@@ -171,7 +171,7 @@ async def test_an_emptied_folder_comes_back_as_another_storage(tmp_path: Path) -
 async def test_damage_that_was_found_is_known_after_a_restart_until_it_is_mended(
     tmp_path: Path, damage: str
 ) -> None:
-    """A flipped bit looks sound until somebody reads it: by then it was counted again."""
+    """A flipped bit looks sound until a reader comes: by then it was counted again."""
     log, data = [name(0), name(1)], tmp_path / "current" / "blk_7"
     meta = tmp_path / "current" / "blk_7.meta"
     async with running(tmp_path) as node:

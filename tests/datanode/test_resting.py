@@ -1,4 +1,4 @@
-"""Replicas at rest: a node keeps a few bytes of each, and makes the rest when somebody asks."""
+"""Replicas at rest: a node keeps a few bytes of each, and makes the rest when a caller asks."""
 
 from __future__ import annotations
 

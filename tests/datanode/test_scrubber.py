@@ -487,7 +487,7 @@ async def test_the_scrubber_of_a_volume_that_fails_ends(tmp_path: Path) -> None:
 
 
 async def test_a_vanished_block_file_costs_its_replica_and_not_the_volume(tmp_path: Path) -> None:
-    """A later version is told before anybody noticed: the bytes to keep are not there."""
+    """A later version is told before a node noticed: the bytes to keep are not there."""
     async with running(tmp_path, holder=Holder([chunk(i) for i in range(3)])) as node:
         await finalized(node, 7)
         (tmp_path / "current" / "blk_7").unlink()

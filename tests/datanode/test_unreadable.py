@@ -1,4 +1,4 @@
-"""A replica whose metadata nobody can read, of a block that was opened again (D9 beside K4)."""
+"""A replica whose metadata no process can read, of a block that was opened again (D9 beside K4)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class SimulatedDisk:
     @classmethod
     def when_killed_at(cls, moment: Moment, *, records: bool = True) -> SimulatedDisk:
         """Return it as the next process finds it when one was killed at `moment`: all that was
-        handed to the system is there, and a later power cut may take what nobody synced.
+        handed to the system is there, and a later power cut may take what no process synced.
         """
         disk, files = cls(records=records), {}
         for file, (durable, changes) in moment.contents.items():

@@ -54,7 +54,7 @@ async def test_there_are_not_more_syncs_than_fit(kernel: KernelSyncs, tmp_path: 
 
 
 async def test_what_cannot_be_synced_is_refused_and_not_told_twice(kernel: KernelSyncs) -> None:
-    """Whoever tries it in a thread then gets the error."""
+    """A caller that tries it in a thread then gets the error."""
     reader, writer = os.pipe()
     ended: list[OSError | None] = []
     assert not kernel.begin(writer, ended.append)

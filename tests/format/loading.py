@@ -1,4 +1,4 @@
-"""The content of a volume, with the replicas that rest until somebody asks for them."""
+"""The content of a volume, with the replicas that rest until a caller asks for them."""
 
 from __future__ import annotations
 

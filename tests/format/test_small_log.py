@@ -113,7 +113,7 @@ def test_a_damaged_byte_of_a_segments_head_costs_nothing(at: int, boot: str) -> 
 
 
 def test_without_a_mark_a_segment_that_nobody_can_read_fails_the_volume() -> None:
-    """Heads of segment and first record are damaged: nobody knows which blocks it had."""
+    """Heads of segment and first record are damaged: no record tells which blocks it had."""
     data = bytearray(WRITTEN[SEGMENT])
     data[0] ^= 0xFF
     data[HEADER_BYTES] ^= 0xFF

@@ -61,7 +61,7 @@ async def test_add_list_a_replica_that_the_namenode_did_not_know(scene: Scene) -
 
 async def test_remove_list_a_replica_that_is_not_reported_any_more(scene: Scene) -> None:
     record = await complete_block(scene)
-    scene.network.hung.add(S1)  # so that nobody brings it back
+    scene.network.hung.add(S1)  # so that no DataNode brings it back
     scene.acceptor("s1").replicas.clear()
     await scene.report("s1")
     assert S1 not in scene.node.replicas.holders(record)

@@ -49,7 +49,7 @@ async def test_complete_and_complete_closes_the_file(case: Case) -> None:
 async def test_a_committed_block_makes_the_close_be_tried_again_and_is_never_forced(
     case: Case, penultimate: HdfsBlockState, last: HdfsBlockState
 ) -> None:
-    """HDFS forces the file to close after some retries; nobody may have all of its bytes then."""
+    """HDFS forces the file to close after some retries; none may have all of its bytes then."""
     scene, network = case
     await file_of(case, penultimate, last)
     with pytest.raises(NotReadyError, match="0 of 3 members have reported it finalized"):

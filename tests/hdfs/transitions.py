@@ -168,7 +168,7 @@ RULES: Final[dict[str, Callable[[BlockRecord, int], BlockRecord | Refused]]] = {
 def block_transitions() -> list[Arrow]:
     """Return what each K rule, and reports, make of a record in each state.
 
-    Nobody has reported what was just decided; after K8 and K13 who had reported the version before
+    None has reported what was just decided; after K8 and K13 who had reported the version before
     is whole (`Replicas.whole`).
     """
     found = [Arrow(NONE, "K1 AddBlock", HdfsBlockState.UNDER_CONSTRUCTION.value)]

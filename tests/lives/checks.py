@@ -158,7 +158,7 @@ class Checker:
         self._remember(self._all_whole())
 
     def whole(self, block: BlockId) -> frozenset[StorageId]:
-        """Return the storages with a whole replica, as far as anybody there can know."""
+        """Return the storages with a whole replica, as far as any node there can know."""
         record = self.blocks[block].record
         found = (held for held in self.held.get(block, {}).values() if not held.known_dead)
         return frozenset(
@@ -379,7 +379,7 @@ class Checker:
         """Return what is not yet as it must be after a while of quiet, in words.
 
         Each block has its replicas at members on `usable` nodes, in two racks where there are two,
-        each whole and sound, and nobody else has one.
+        each whole and sound, and no other storage has one.
         """
         self._see()
         racks = {each.name: each.rack for each in self.cluster.machines if each.name in usable}

@@ -82,7 +82,7 @@ class Machine:
     strange: bool = False
     """Its volumes were rolled back, and nothing that they hold counts."""
     may_refuse: bool = False
-    """Somebody put volumes there that are not its own, or started it wrongly."""
+    """An operator put volumes there that are not its own, or started it wrongly."""
     refusal: str = ""
     """The reason for which its process did not start; "" if it did."""
 
@@ -143,7 +143,7 @@ class Cluster:
         upgrade: bool = False,
     ) -> None:
         """Begin a process on a machine that has none; `called` and `folders` are those of the
-        machine unless somebody says something else."""
+        machine unless a test says something else."""
         assert machine.host is None
         machine.lives += 1
         machine.refusal = ""

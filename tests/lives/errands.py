@@ -57,7 +57,7 @@ async def _look(fs: AsyncClient, *, rng: random.Random, file: File | None) -> No
 
 
 async def _recover_lease(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
-    """End the writing of a file, as `fs recover-lease` does, and give nobody up."""
+    """End the writing of a file, as `fs recover-lease` does, and give no member up."""
     if file is not None:
         await fs._session.namenodes.call(RECOVER_LEASE, RecoverLease(file.path))
 
@@ -66,7 +66,7 @@ ERRANDS: Final[tuple[Errand, ...]] = (_make_directories, _list, _remember, _look
 
 
 async def stay_in_safe_mode(fs: AsyncClient, world: World, seconds: float) -> None:
-    """Let no name change for a while; whoever entered safe mode leaves it, whatever happens."""
+    """Let no name change for a while; a user who entered safe mode leaves it, whatever happens."""
     call = fs._session.namenodes.call
     await call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))
     await world.loop.pass_time(seconds)

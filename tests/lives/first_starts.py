@@ -55,7 +55,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The answer: a standing, or why nobody is let in."""
+    """The answer: a standing, or why no member is let in."""
 
     standing: FolderStatus | None = None
     refusal: str = ""
@@ -108,7 +108,7 @@ class FirstStart:
     # -- being let in -----------------------------------------------------------------------------
 
     async def _join(self, client: RpcClient) -> None:
-        """Ask to be let in until somebody refuses. In a cluster that was born nobody does else."""
+        """Ask to be let in until one refuses. In a cluster that was born no member does else."""
         if vote_file.NAME in self._disk.names(self._folder):
             raise ConfigError(f"--join: {self._folder} holds a member already; start without it")
         self._disk.close(clear(self._disk, self._folder))

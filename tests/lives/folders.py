@@ -4,10 +4,10 @@ that goes in the middle of what a NameNode does first.
 
 A member that is down whose vote, journal or table is damaged refuses to start, or has forgotten
 nothing. One with a lost folder, or that of another member, refuses, whatever its flag, or waits; it
-never helps to elect anybody. Then an operator replaces the folders of all as `docs/operations.md`
+never helps to elect a member. Then an operator replaces the folders of all as `docs/operations.md`
 says: the one that leads is stopped last, once all others that answered showed its term, and has
 what all get. An old folder of a member is put back only when all others have what it had: else it
-is a loss that nobody promises to notice.
+is a loss that no node promises to notice.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Folders:
         await self._replace(lost)
 
     async def _start_wrongly(self, lost: Seat, *, alone: bool) -> None:
-        """Start it with each flag. If `alone` with members that are no majority nobody may lead."""
+        """Start it with each flag. If `alone` with members that are no majority none may lead."""
         for flag in self.rng.sample((*Flag,), len(Flag)):
             self.life.world.note(f"{lost.address} without its folder starts {flag.value}")
             await self._must_stay_out(lost, flag, "its folder was lost", alone=alone)

@@ -40,7 +40,7 @@ FOLDERS_EVERY: Final = 3
 VOLUMES_EVERY: Final = 3
 """In one of so many lives volumes of DataNodes are emptied, swapped, copied and damaged."""
 SEAMS_EVERY: Final = 2
-"""In one of so many lives somebody starts services on blocks at which others are at work."""
+"""In one of so many lives a user starts services on blocks at which others are at work."""
 FLAGS_EVERY: Final = 5
 """In one of so many lives DataNodes are started with wrong options."""
 WHOLE_WITHIN_S: Final = 200.0
@@ -240,7 +240,7 @@ class Life(Trouble):
         self._ask(maintain)
 
     def _balance(self) -> None:
-        """Somebody asks for balance for a while, and leaves whether it is reached or not."""
+        """An operator asks for balance for a while, and leaves whether it is reached or not."""
         self._happens("balancer")
         balancer = f"balancer {self.counts['balancer']}"
         until_s = min(TROUBLE_S, self.loop.now + self.rng.uniform(2, 25))
@@ -256,7 +256,7 @@ class Life(Trouble):
         self._ask(balance)
 
     def _strange(self) -> None:
-        """Somebody without the secret asks every node for something that would change it."""
+        """A stranger without the secret asks every node for something that would change it."""
         self._happens("stranger")
         host = self.world.new_host()
         self.world.network.strangers[host] = None
@@ -268,7 +268,7 @@ class Life(Trouble):
             host.run(try_stream(network, machine.address))
 
     def _run_errands(self) -> None:
-        """Somebody looks at the cluster, and asks it for small things."""
+        """An operator looks at the cluster, and asks it for small things."""
         self._happens("errands")
         files = self.users.alive()
         file = self.rng.choice(files) if files else None
@@ -350,7 +350,7 @@ class Life(Trouble):
         return self.checker.unfinished(self._usable())
 
     async def _read_all(self) -> None:
-        """Every file, to its end, by somebody new."""
+        """Every file, to its end, by a new user."""
 
         async def read() -> None:
             async with self.cluster.new_client() as fs:

@@ -55,7 +55,7 @@ class Seat:
     """Its store is open. None while it is not."""
     transport: SimulatedTransport | None = None
     may_refuse: bool = False
-    """Somebody damaged its folder, put another one into its place, or starts it wrongly."""
+    """An operator damaged its folder, put another one into its place, or starts it wrongly."""
     refusal: str = ""
     """The reason for which it did not start; "" if it did, or is about to."""
 
@@ -90,7 +90,7 @@ class NameNodes:
 
     def catalog(self) -> View | None:
         """Return what the one that knows most has applied, whether it leads, stands still, or has
-        just ceased to lead: that is decided. None if nobody's store is open."""
+        just ceased to lead: that is decided. None if no member's store is open."""
         stores = [seat.node._store for seat in self.seats if seat.node is not None]
         return max((each.view() for each in stores), key=lambda view: view.revision, default=None)
 
@@ -214,7 +214,7 @@ class NameNodes:
     # -- their network ----------------------------------------------------------------------------
 
     def cut(self, seat: Seat) -> None:
-        """Nothing comes to a NameNode, from the others or anybody else, nor from it."""
+        """Nothing comes to a NameNode, from the others or any client, nor from it."""
         if seat.host is not None:
             self._world.network.cut(seat.host)
             for network in self._networks.values():

@@ -42,7 +42,7 @@ class Weather:
     """Things that may happen to a message: probabilities, and delays in seconds."""
 
     lost: float = 0.0
-    """With its connection, as TCP gives it up: whoever asks hears of that a while later."""
+    """With its connection, as TCP gives it up: the caller hears of that a while later."""
     late: float = 0.0
     late_s: float = 2.0
     delay_s: tuple[float, float] = (0.0002, 0.002)
@@ -56,7 +56,7 @@ class Listener:
     router: RpcRouter
     new_stream: Callable[[], FrameHandler] | None = None
     waiting: dict[asyncio.Future[bytes], None] = field(default_factory=dict)
-    """Answers that somebody waits for."""
+    """Answers that a caller waits for."""
 
 
 class Network:
@@ -82,7 +82,7 @@ class Network:
         self._listeners[address] = listener
 
     def unplug(self, host: Host) -> None:
-        """The process has ended: its connections break, and nobody listens any more."""
+        """The process has ended: its connections break, and it listens no more."""
         self.promises.pairs.ended(host)
         for address, listener in tuple(self._listeners.items()):
             if listener.host is host:
@@ -128,7 +128,7 @@ class Network:
         """Bring a request there and its answer back; what is cut off goes on when that is over.
 
         Raises:
-            UnavailableError: nobody listens there.
+            UnavailableError: no process listens there.
             OutcomeUnknownError: request or answer was lost, with the connection.
             PaxosBlockError: what the node answered, as decoded from its bytes.
         """

@@ -67,7 +67,7 @@ class OneFile:
     """Versions that a truncate that was asked for, and not answered, may still make of it."""
     _sessions: int = 0
     _left: list[AsyncFileWriter] = field(default_factory=list)
-    """Writers whose owner was killed or gave up: nobody is there to be warned of them."""
+    """Writers whose owner was killed or gave up: no owner is there to be warned of them."""
     _running: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self, writers: int, readers: int) -> None:

@@ -161,7 +161,7 @@ def _lets_empty_folders_in() -> Changes:
 
 
 def _lets_copied_folders_in() -> Changes:
-    """Nobody looks whose folder it is."""
+    """No process looks whose folder it is."""
     return ((member_folder, "check_owner", lambda _disk, _folder, _address: None),)
 
 

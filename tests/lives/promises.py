@@ -154,7 +154,7 @@ class Promises:
     # -- strangers --------------------------------------------------------------------------------
 
     def stranger(self, what: str, said: object) -> None:
-        """Somebody without the secret asked, and this came of it."""
+        """A stranger without the secret asked, and this came of it."""
         if isinstance(said, AccessDeniedError):
             self.counts["strangers refused"] += 1
         elif not isinstance(said, UnavailableError):

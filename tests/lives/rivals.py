@@ -3,7 +3,7 @@
 Each opens the file, by whatever policy for members that fail, adds bytes, flushes some, and closes
 it, leaves it or dies. Some stand still for longer than a lease in the middle of that, and wake when
 somebody else has gone on. What was acknowledged to anybody must stand where he put it, for ever,
-unless somebody has asked since to cut the file there.
+unless a rival has asked since to cut the file there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Session:
     sent: int
     acknowledged: int
     cut: int = FAR
-    """Somebody has asked to cut the file here since it began: nothing is promised beyond."""
+    """A rival has asked to cut the file here since it began: nothing is promised beyond."""
     of_the_past: bool = False
     """It began before a backup was brought back: nothing is promised beyond what `acknowledged` was
     at the backup, but its bytes may be there."""
@@ -143,7 +143,7 @@ class Rivals:
         self._file.closed = False
 
     def must_have(self) -> set[str]:
-        """Return the paths of files that nobody may call lost."""
+        """Return the paths of files that no tool may call lost."""
         return {PATH for each in self.sessions if each.acknowledged > each.start}
 
     # -- standing still ---------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Rivals:
             host.resume()
 
     def _wake_by_rebuild(self, asking: Host | None, method: str, _: object) -> None:
-        """Whoever stands still wakes while another one's block is rebuilt, which is rare else."""
+        """One that stands still wakes while another one's block is rebuilt, which is rare else."""
         if method == REBUILD_BLOCK.name:
             for host in self._still:
                 if host is not asking and self.rng.random() < 0.7:
@@ -259,7 +259,7 @@ class Rivals:
             self.counts["sessions closed"] += 1
 
     async def _cut(self, fs: AsyncClient, rng: random.Random) -> None:
-        """Take the file over from whoever writes it, and cut it."""
+        """Take the file over from its writer, and cut it."""
         longest = max((each.acknowledged for each in self.sessions), default=0)
         length = max(0, longest - rng.randrange(BLOCK_BYTES))
         number, self._asked = self._asked, self._asked + 1
@@ -280,7 +280,7 @@ class Rivals:
         del self._cuts[number]
 
     async def _ask_again(self, out: AsyncFileWriter) -> None:
-        """Whoever was told "fenced" is not acknowledged any more."""
+        """A writer that was told "fenced" is not acknowledged any more."""
         try:
             await out.write(b"late")
             receipt = await out.hflush()
@@ -321,7 +321,7 @@ class Rivals:
 
     async def check(self, fs: AsyncClient, file: File) -> None:
         """Read the file to its end: all that was acknowledged before stands where it was put, and
-        every byte was put there by somebody.
+        every byte was put there by a writer.
 
         Raises what the client does.
         """

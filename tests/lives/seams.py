@@ -101,7 +101,7 @@ class Seams:
             self._over = True
             await asyncio.gather(*self._running)
         for out in self._left:
-            out._closed = True  # nobody is there to be warned of them
+            out._closed = True  # no owner is there to be warned of them
 
     def _services(self) -> list[str]:
         return [each for each in self._starts if self.life.may_cut or each not in CUTS]
@@ -126,7 +126,7 @@ class Seams:
             if other != service and not self._pairs.of_services[pair(service, other)]
         ]
         if service == "restore" and "write" in wanted and path in self._open:
-            wanted = ["write"]  # whoever wrote at the backup is about to be fenced
+            wanted = ["write"]  # the writer at the backup is about to be fenced
         if wanted and (self._reactions < REACTIONS_MAX or service == "restore"):
             self._reactions += 1
             self._busy.add(path)
@@ -196,7 +196,7 @@ class Seams:
         return out
 
     async def _closed(self, fs: AsyncClient, path: str) -> None:
-        """Let nobody write the file."""
+        """Let no writer write the file."""
         out = self._open.pop(path, None)
         if out is not None and self.rng.random() < 0.5:
             await out.close()

@@ -55,7 +55,7 @@ async def try_door(network: Network, address: str, methods: tuple[str, ...]) -> 
 
 
 class _Deaf:
-    """Handles frames that come to somebody who only wants a connection."""
+    """Handles frames that come to a stranger who only wants a connection."""
 
     def payload_buffer(self, header: Header) -> memoryview | None:
         return None

@@ -1,4 +1,4 @@
-"""The checker of the lives knows of replicas that nobody can ask."""
+"""The checker of the lives knows of replicas that no node can reach."""
 
 from __future__ import annotations
 

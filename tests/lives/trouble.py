@@ -31,7 +31,7 @@ LEADER_CHANCE: Final = 0.8
 """That what happens to a NameNode happens to the one that leads."""
 ELECTED_WITHIN_S: Final = 4.0
 SECOND_CHANCE: Final = 0.4
-"""That something else happens to another NameNode, too, so that nobody serves for a while."""
+"""That something else happens to another NameNode, too, so that none serves for a while."""
 AGAIN_CHANCE: Final = 0.2
 """That the power goes in the middle of what a process does first."""
 INSIDE_CHANCE: Final = 0.6
@@ -53,7 +53,7 @@ class Trouble:
         self._namenode_suffers = False
         """One of them at a time: a minority, where there are several."""
         self.truce = False
-        """Nothing happens to nodes and networks: somebody waits until all are up."""
+        """Nothing happens to nodes and networks: the life waits until all are up."""
         self.in_safe_mode = 0
         """Number of operators who are in safe mode, and will leave it."""
         self.spared: list[Machine] = []
@@ -219,7 +219,7 @@ class Trouble:
 
     def _damage(self) -> None:
         """A bit of a block file flips, of its metadata, or of a small replica's chunk in the log
-        that it shares, and nobody is told."""
+        that it shares, and no node is told."""
         found: dict[str, list[tuple[BlockId, Held, File, range]]] = {}
         for block, held in self.checker.may_damage():
             if held.place and held.file is not None:
@@ -328,7 +328,7 @@ class Trouble:
         return None
 
     def _let_it_be_known(self) -> None:
-        """Nothing more is lost before whoever leads now can know what was lost before."""
+        """Nothing more is lost before the leader of now can know what was lost before."""
         known_s = self.loop.now + ELECTED_WITHIN_S + BETWEEN_LOSSES_S
         self._no_loss_before_s = max(self._no_loss_before_s, known_s)
 

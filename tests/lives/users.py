@@ -42,7 +42,7 @@ class File:
     left: bool = False
     """Its writer is gone, and does not know what became of its last steps."""
     deleted: bool = False
-    """Somebody asked for that."""
+    """A user asked for that."""
     joined_to: File | None = None
     """The file to whose end it was moved."""
     of_the_past: bool = False
@@ -100,13 +100,13 @@ class Users:
         await all_ended(self.world, self._running, 2 * PATIENCE_S)
 
     def alive(self) -> list[File]:
-        """Return the files that nobody asked to delete."""
+        """Return the files that no user asked to delete."""
         return [file for file in self.files if not file.deleted]
 
     # -- a backup ---------------------------------------------------------------------------------
 
     def must_have(self) -> set[str]:
-        """Return the paths of files that nobody may call lost."""
+        """Return the paths of files that no tool may call lost."""
         return {file.path for file in self.alive() if file.acknowledged or file.closed}
 
     def now(self) -> list[tuple[File, File]] | None:

@@ -76,7 +76,7 @@ class Volumes:
         machine.disk = disk
 
     def start(self, machine: Machine) -> None:
-        """Begin its process again, unless somebody did."""
+        """Begin its process again, unless another step did."""
         if machine in self.life.cluster.machines and machine.host is None:
             self.life._happens("process started", machine.name)
             self.life.cluster.start(machine)

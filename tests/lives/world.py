@@ -66,7 +66,7 @@ class VirtualExecutor(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         assert not kwargs
         self._loop.run_in_executor(self, fn, *args)
-        return Future()  # nobody looks: what is submitted tells the loop itself
+        return Future()  # no caller looks: what is submitted tells the loop itself
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """There is no thread to end."""
@@ -144,7 +144,7 @@ class World:
             raise DeadlockError("a thread waits for nothing")
 
     def begin(self, host: Host, process: Coroutine[Any, Any, None]) -> None:
-        """Begin the work of a process; an error that nobody foresaw is a mistake."""
+        """Begin the work of a process; an error that no test foresaw is a mistake."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:

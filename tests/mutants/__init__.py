@@ -1,1 +1,1 @@
-"""Faults that somebody might put into the product, and the tests that must notice each of them."""
+"""Faults that one might put into the product, and the tests that must notice each of them."""

@@ -72,7 +72,7 @@ class Acceptor:
         step = register.answer(self.storage, before, request, self._supplied(before, request))
         refused = isinstance(step.reply, Nack) and step.reply.reason is Reason.CORRUPT
         if refused and isinstance(request, Finalize):
-            self.dead.add(block)  # D9: a full copy takes its place, as soon as somebody sends one
+            self.dead.add(block)  # D9: a full copy takes its place, as soon as a member sends one
             return self._answer_dead(request)
         if step.replica is None:
             self.replicas.pop(block, None)
@@ -210,7 +210,7 @@ class Network:
         return answer
 
     async def process_at(self, address: str) -> str:
-        """Stand in for `RpcAcceptors`: what `processes` says, nobody by default."""
+        """Stand in for `RpcAcceptors`: what `processes` says, none by default."""
         found = self.processes.get(address, "")
         if isinstance(found, PaxosBlockError):
             raise found

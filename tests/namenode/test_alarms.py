@@ -1,4 +1,4 @@
-"""Alarms: what somebody has to look at is told and counted once."""
+"""Alarms: what an operator has to look at is told and counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that nobody waits for."""
+"""Work that no caller waits for."""
 
 from __future__ import annotations
 

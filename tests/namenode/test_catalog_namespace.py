@@ -359,7 +359,7 @@ async def test_a_create_never_lands_in_a_directory_that_is_deleted_meanwhile() -
         catalog.delete(DeletePath("/d")),
         return_exceptions=True,
     )
-    # Whoever came first made the other one impossible.
+    # The one that came first made the other one impossible.
     assert {type(created).__name__, type(deleted).__name__} in (
         {"FileInode", "DirectoryNotEmptyError"},
         {"NotFoundError", "Deletion"},

@@ -129,7 +129,7 @@ async def test_a_closed_file_takes_the_room_that_it_has_and_not_that_of_a_whole_
 
 
 async def test_until_it_is_closed_the_file_has_no_block(scene: Scene) -> None:
-    """The bytes in the block were acknowledged to nobody, and no reader may wait for them."""
+    """The bytes in the block were acknowledged to no writer, and no reader may wait for them."""
     await made(scene)
     assert await blocks(scene) == []
     assert (await scene.service.call(STAT, PathRequest("/f"))).size == 0

@@ -140,7 +140,7 @@ async def test_a_directory_does_not_wait_for_writers_elsewhere_or_gone(timed: Ti
 
 
 class IntrudedStore(MemoryStore):
-    """Lets somebody else's operation be applied between the next decision and its commit."""
+    """Lets another caller's operation be applied between the next decision and its commit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from tests.namenode.scene import Scene, new_scene
 
 METHODS = [call.method for call in CALLS]
 INTEGERS = st.integers(-(1 << 63), (1 << 64) - 1)
-"""All that msgpack carries: whoever draws others drops most requests that have many of them."""
+"""All that msgpack carries: a test that draws others drops most requests that have many of them."""
 st.register_type_strategy(int, INTEGERS)
 
 

@@ -313,7 +313,7 @@ def value(index: int) -> Versioned:
 def test_a_batch_of_the_database_that_flushes_by_itself_is_the_map_after_an_entry_too(
     new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody asked for a flush; it came because there were enough changes in memory."""
+    """No caller asked for a flush; it came because there were enough changes in memory."""
     monkeypatch.setattr(rocks_options, "MEMTABLE_BYTES", 1 << 16)
     path = new_path()
     table = new_table(path)

@@ -118,7 +118,7 @@ class MemberStore(MemoryStore):
         return await asyncio.shield(asyncio.create_task(self._submitted(edit)))
 
     async def _submitted(self, edit: Edit) -> Committed | Conflict:
-        """It is in the log: it will be applied, whoever leads by then."""
+        """It is in the log: it will be applied, whichever member leads by then."""
         self.passing -= 1
         if self.passing < 0:
             self.held.set()
@@ -184,7 +184,7 @@ async def new_member(name: str, log: Log, network: Network) -> Member:
     member = Member(node, Service(node), network, clock, store, store)
     for storage in network.reach:
         await member.register(storage)
-    clock.now += 100  # whoever started long ago knows all DataNodes
+    clock.now += 100  # a NameNode that started long ago knows all DataNodes
     for storage in network.reach:
         await beat(member, storage)
     return member
@@ -395,7 +395,7 @@ async def test_reports_to_a_follower_make_blocks_complete_at_once_when_it_leads(
     await wait_until_async(lambda: len(pair.a.node.replicas.holders(record)) == 3)
     for storage in MEMBERS:
         await pair.b.report(storage, full=False)
-    pair.a.network.hung.update(MEMBERS)  # nobody can be asked again
+    pair.a.network.hung.update(MEMBERS)  # no member can be asked again
     await pair.elect(pair.b)
     view = await pair.b.service.call(GET_BLOCK, BlockRequest(block))
     assert view.complete

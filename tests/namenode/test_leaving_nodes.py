@@ -231,7 +231,7 @@ async def walked(scene: Scene) -> None:
 
 
 async def test_what_leaves_or_rests_is_noticed_at_once(scene: Scene) -> None:
-    """Not by the slow walk over all blocks: somebody wants to stop the node in a moment."""
+    """Not by the slow walk over all blocks: an operator wants to stop the node in a moment."""
     records = [await closed_file(scene, f"/{number}", replication=1) for number in range(2)]
     await walked(scene)
     for record, admin in zip(records, LEAVES, strict=True):

@@ -1,4 +1,4 @@
-"""Questions that nobody waits for: how many at a time, and what becomes of those to the dead."""
+"""Questions that no caller waits for: how many at a time, and what becomes of those to the dead."""
 
 from __future__ import annotations
 

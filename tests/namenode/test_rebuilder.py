@@ -226,7 +226,7 @@ async def test_a_target_that_fails_means_a_new_generation_without_it(four: Scene
 async def test_hdfs_6937_a_member_that_cannot_fetch_what_it_lacks_is_not_left_out(
     three: Scene,
 ) -> None:
-    """Nobody knows whose fault that is; the one it fetches from may be damaged."""
+    """No node knows whose fault that is; the one it fetches from may be damaged."""
     view = await written(three, 3, 2, 2)
     _, second, third = view.record.members
     kill(three, third)

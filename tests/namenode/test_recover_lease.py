@@ -138,7 +138,7 @@ async def test_the_writer_of_a_block_that_was_forced_does_not_end_it_any_more(
 
 
 async def test_a_force_waits_for_those_that_the_operator_did_not_give_up(scene: Scene) -> None:
-    """Somebody else went away since the operator looked: what they hold must not be dropped."""
+    """Another member went away since the operator looked: what they hold must not be dropped."""
     view = await written(scene, 3, 3, 3)
     _, second, third = view.record.members
     for storage in (second, third):

@@ -416,7 +416,7 @@ async def test_a_block_that_is_deleted_meanwhile_goes_as_a_whole(scene: Scene) -
 
 
 async def test_who_left_is_not_told_the_version_that_it_did_not_have(scene: Scene) -> None:
-    """It would make a copy for nobody, and keep it until it reports that."""
+    """It would make a copy for no reader, and keep it until it reports that."""
     view = await scene.add_block(await scene.create("/f"))
     scene.write(view, 1, 1, 1)
     slow = view.record.members[2]

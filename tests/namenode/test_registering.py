@@ -56,7 +56,7 @@ async def test_a_copy_of_a_live_nodes_volume_is_nobody(scene: Scene) -> None:
 
 @pytest.mark.parametrize("answers", ["", "copy", "another node"])
 async def test_a_restart_elsewhere_is_taken_in_at_once(scene: Scene, answers: str) -> None:
-    """Nobody listens at the old address, or somebody else does."""
+    """No node listens at the old address, or another one does."""
     scene.network.processes[THERE] = answers
     await scene.service.call(REGISTER, COPY)
     assert address(scene) == ELSEWHERE

@@ -136,7 +136,7 @@ def write_on(scene: Scene, record: BlockRecord, count: int) -> None:
 
 
 async def set_up(scene: Scene, asked: ReopenBlock, *accepted: str) -> BlockRecord:
-    """K4, and the APPEND arrives at some members; then whoever set it up is gone."""
+    """K4, and the APPEND arrives at some members; then the NameNode that set it up is gone."""
     record = await record_of(scene, asked.block)
     entry = await scene.node.catalog.allocate_append(asked, record)
     assert entry is not None
@@ -186,7 +186,7 @@ async def test_the_file_has_one_block_when_it_is_closed_again(scene: Scene) -> N
 async def test_the_answer_to_a_close_is_the_file_as_it_was_closed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever somebody else appended before the answer left."""
+    """Whatever another writer appended before the answer left."""
     asked = await written(scene)
     record = await reopened(scene, asked)
     write_on(scene, record, 3)
@@ -589,7 +589,7 @@ async def test_after_a_fail_over_the_writer_asks_again_and_gets_it(
 async def test_a_leader_that_begins_gives_up_what_it_did_not_begin(
     scene: Scene, accepted: tuple[str, ...]
 ) -> None:
-    """The appender is idle: nobody else ends it, and nobody heals a block between two states."""
+    """The appender is idle: no other service ends it, and none heals a block between two states."""
     asked = await written(scene)
     pending = await set_up(scene, asked, *accepted)
     other = await next_leader(scene)
@@ -606,7 +606,7 @@ async def test_a_leader_that_begins_gives_up_what_it_did_not_begin(
 
 
 class StuckStore(MemoryStore):
-    """A store of which nobody hears what became of changes of the `stuck` key."""
+    """A store whose callers never hear what became of changes of the `stuck` key."""
 
     stuck = b""
 

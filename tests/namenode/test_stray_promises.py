@@ -36,7 +36,7 @@ async def written(scene: Scene) -> BlockView:
 
 
 def stray(scene: Scene, view: BlockView, member: int, generation: int) -> LastVote | Nack:
-    """Anybody asks a member for a promise."""
+    """A stranger asks a member for a promise."""
     record = view.record
     asked = NextGS(
         record.block, Generation(generation), FIRST_GENERATION, record.window, Durability.DISK

@@ -29,7 +29,7 @@ UPGRADED = Timeline(STORAGE, "t1", ("",))
 TAKEN_IN = Timeline(STORAGE, "t1")
 ROLLED_BACK = Timeline(STORAGE, "", ("",))
 TWICE = Timeline(STORAGE, "t2", ("", "t1"))
-"""Nobody answered before the second snapshot: it may or may not be known in the one before."""
+"""No member answered before the second snapshot: it may or may not be known in the one before."""
 ROLLED_BACK_TO_SECOND = Timeline(STORAGE, "t1", ("t1",))
 STRANGERS = "was rolled back and this cluster was not, or the other way round"
 

@@ -189,7 +189,7 @@ async def test_a_cut_inside_a_chunk_is_refused_with_the_place_where_the_chunk_be
 
 
 async def test_an_empty_block_of_a_fenced_writer_stays_at_the_new_end() -> None:
-    """Its replicas refuse whoever was about to make them."""
+    """Its replicas refuse the node that was about to make them."""
     catalog = await new_catalog()
     inode = await file_with_blocks(catalog, "/f", 2, 0, 1, 0)
     empty = [entry.record.block for entry in await blocks_of(catalog, inode.number)][1::2]

@@ -148,7 +148,7 @@ def taking_one(handle: Callable[[socket.socket], object]) -> Iterator[str]:
 
 @pytest.fixture
 def closed() -> Iterator[str]:
-    """An address where nobody listens, and nobody else can."""
+    """An address where no process listens, and no other one can."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"

@@ -287,7 +287,7 @@ async def test_calls_whose_time_is_up_when_they_are_sent_end_as_late_ones() -> N
 
 @asynccontextmanager
 async def stranger(*answers: bytes) -> AsyncIterator[str]:
-    """Somebody who answers the head of a request and then the request like this, and hangs up."""
+    """A server that answers the head of a request and then the request like this, and hangs up."""
     finished = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -357,7 +357,7 @@ async def test_a_strange_answer_is_named_with_its_address(
 
 @on_both_loops
 async def test_what_comes_after_a_goodbye_was_not_begun() -> None:
-    """The answer to the first comes, the second was read by nobody."""
+    """The answer to the first comes, the second was never read."""
     why = encode_error(UnavailableError("the node is closing"))
     told = pack(ANSWER, 1, msgspec.msgpack.encode(Told(("/a",))))
     async with stranger(AGREES, pack(GOODBYE, 1, why) + told) as address, RpcClient() as client:

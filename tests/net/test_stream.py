@@ -225,7 +225,7 @@ async def test_a_node_that_ends_during_the_handshake_is_unavailable(answer: byte
 
 @asynccontextmanager
 async def stranger(answer: bytes) -> AsyncIterator[int]:
-    """The port of somebody who says this to whoever asks, and hangs up."""
+    """The port of a server that says this to each caller, and hangs up."""
     finished = asyncio.Event()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -60,7 +60,7 @@ def upgraded(address: str, path: str, protocol: str) -> bytes:
     return head(address, path, protocol, introduction.headers)
 
 
-# --- answers that nobody reads -------------------------------------------------------------------
+# --- answers that no peer reads ------------------------------------------------------------------
 
 
 @on_both_loops

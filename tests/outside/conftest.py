@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Four DataNodes, so that one may be missing; whoever kills one starts it again."""
+    """Four DataNodes, so that one may be missing; a test that kills one starts it again."""
     leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
     path = tmp_path_factory.mktemp("cluster")
     with LocalCluster(datanodes=4, path=path, settings={"namenode": leases}) as cluster:

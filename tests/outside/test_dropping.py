@@ -1,4 +1,4 @@
-"""Files that nobody closes: they are published, or one line tells that they are lost."""
+"""Files that no program closes: they are published, or one line tells that they are lost."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def _read_finalized(model: Model, world: World, place: int, record: BlockRecord)
 
 
 def _looks_again(model: Model, world: World, place: int, opened: BlockRecord) -> Move:
-    """R-fin: who finds nobody any more gets the record again, and hears that the block was cut."""
+    """R-fin: who finds none any more gets the record again, and hears that the block was cut."""
     reader, now = world.readers[place].value, world.record.value
     if reading.version_now(reading.finalized_version(opened), now) is not None:
         after = _with_reader(model, world, place, replace(reader, again=now))

@@ -49,7 +49,7 @@ Chunks = tuple[ChunkName, ...]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A storage after a request; `mail` is the bit of the reply if somebody awaits it."""
+    """A storage after a request; `mail` is the bit of the reply if a client awaits it."""
 
     disk: Cell[Disk]
     reply: Reply

@@ -82,7 +82,7 @@ def any_quorum_is_acceptable(proposer: Proposer) -> bool:
 
 
 def promise_one_more(storage: Any, replica: Any, request: Any) -> Transition:
-    """I9: a DataNode that is asked again promises a generation that nobody allocated."""
+    """I9: a DataNode that is asked again promises a generation that no NameNode allocated."""
     if replica is None or replica.registers.max_generation != request.generation:
         return _next_gs(storage, replica, request)
     return _next_gs(storage, replica, replace(request, generation=request.generation + 1))
@@ -305,7 +305,7 @@ def close_a_restored_block(
 
 
 def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
-    """R2 returns the longest answer at once, whoever else has it."""
+    """R2 returns the longest answer at once, whatever members have it."""
     if len(reading.answers) < reading.quorum:
         return _concluded(reading)
     goal = max(length for _, length, _ in reading.answers)
@@ -358,7 +358,7 @@ votes_of_a_quorum = property(
 
 
 def grant_whoever_asks(record: BlockRecord, writer: Any, generation: Generation) -> Any:
-    """P6 without the writer: whoever asks gets the Grant of whoever writes."""
+    """P6 without the writer: each client that asks gets the Grant of the one that writes."""
     del writer
     return _granted(record, record.writer, generation)
 
@@ -374,7 +374,7 @@ def close_for_any_epoch(
 
 
 class _Unchecked(BlockRecord, frozen=True, gc=False):
-    """A record that nobody compares with the one before it: I8 would tell first."""
+    """A record that no node compares with the one before it: I8 would tell first."""
 
     def check_follows(self, before: BlockRecord) -> None:
         """Take whatever comes."""

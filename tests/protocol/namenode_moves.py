@@ -60,7 +60,7 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
 
 
 def _seal(model: Model, world: World) -> Iterator[Move]:
-    """K11: somebody calls FinalizeBlock(b), which starts a proposer or tells the length."""
+    """K11: a client calls FinalizeBlock(b), which starts a proposer or tells the length."""
     record = finalize.allocate_seal(world.record.value)
     if isinstance(record, Refused):
         if record.why is Why.RESTORED:
@@ -217,7 +217,7 @@ def rebuild_moves(model: Model, world: World, request: RebuildRequest) -> Iterat
 
 
 def _grants(model: Model, record: BlockRecord, requests: Iterable[RebuildRequest]) -> int:
-    """P6: the mail bits of the Grants for those who asked, whoever they are."""
+    """P6: the mail bits of the Grants for the clients that asked, all of them."""
     grants = 0
     for asked in requests:
         granted = finalize.granted(record, WRITERS[asked.writer], asked.generation)
@@ -374,7 +374,7 @@ def _learned(
     rest: tuple[Cell[Proposer], ...],
     proposer: Proposer,
 ) -> World:
-    """The world after K14. Everybody was asked if nobody else has accepted as much."""
+    """The world after K14. Everybody was asked if no other member has accepted as much."""
     accepted = {
         name: cell.value.replica.registers.accepted_generation
         for name, cell in zip(model.storages, world.disks, strict=True)

@@ -108,7 +108,7 @@ def _can_be_learned(
     disks: tuple[Cell[Disk], ...],
     history: Cell[History],
 ) -> None:
-    """K14: whoever is left with a replica can tell what became of the block, and all of them
+    """K14: a member that is left with a replica can tell what became of the block, and all of them
     together have every acknowledged chunk."""
     there = {
         name: cell.value.sound

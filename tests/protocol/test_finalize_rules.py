@@ -217,7 +217,7 @@ def test_k13_a_member_leaves_under_a_fresh_finalized_generation() -> None:
 
 
 def test_k13_nobody_leaves_unless_as_many_others_as_are_wanted_have_reported() -> None:
-    """The guard counts reports, not members: of B nobody knows whether it holds the block."""
+    """The guard counts reports, not members: of B no node knows whether it holds the block."""
     for whole, wanted in (((A,), 2), ((A, A), 2), ((), 1), ((A, B), 3)):
         refused = finalize.remove_replica(done(), C, gs(2), whole, wanted)
         assert why(refused) is Why.TOO_FEW

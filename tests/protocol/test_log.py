@@ -89,7 +89,7 @@ def test_chunks_that_do_not_follow_are_refused() -> None:
 def test_a_writer_sends_a_chunk_exactly_when_so_many_are_acknowledged_as_the_window_asks(
     window: int,
 ) -> None:
-    """Whoever acknowledges as late as possible sees the least that is ever known."""
+    """A writer that acknowledges as late as possible sees the least that is ever known."""
     unacknowledged: list[int] = []
     for index in range(20):
         if len(unacknowledged) == window:

@@ -1,4 +1,4 @@
-"""Messages and states of the protocol are values: nobody can change one, and equal ones are one."""
+"""Messages and states of the protocol are values: none can change, and equal ones are one."""
 
 from __future__ import annotations
 

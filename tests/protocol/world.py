@@ -52,7 +52,7 @@ class Cell(Generic[T]):
 class Disk(msgspec.Struct, frozen=True):
     """The content of a storage, and how many chunks would survive a power cut.
 
-    Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows, but
+    Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: unknown, but
     the `epoch` of its log. `copy` is what a copy of the volume has, which was made once.
     """
 

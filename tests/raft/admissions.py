@@ -14,7 +14,7 @@ The commands that make or change a folder:
     admin restore --peers, or without          at an empty folder; an older state than the others'
     rm, cp                                     a folder is lost, or replaced by another member's
 
-Checked: whoever is elected has all that was acknowledged in every folder that is left. (Alone with
+Checked: the one elected has all that was acknowledged in every folder that is left. (Alone with
 a new catalog a NameNode is one of another cluster, as DataNodes know by the id; with that of a
 backup it is not.)
 """
@@ -263,7 +263,7 @@ class Explorer:
         heard = dict(process.heard)
         for other, peer in enumerate(self.names):
             process_there, folder = world.processes[other], world.folders[other]
-            # One that joins is asked by nobody before it is a member.
+            # One that joins is asked by no member before it is a member.
             silent = process_there is None or (process_there.joins and folder.lineage is None)
             if silent or folder.alone or other == index or peer in heard:
                 continue

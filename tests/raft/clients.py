@@ -109,7 +109,7 @@ class Client:
         self.history.add(key, operation)
 
     async def _ask(self, edit: Edit) -> Committed | Conflict | Outcome:
-        """Ask whoever believes to lead, again and again while the outcome is unknown."""
+        """Ask a member that believes to lead, again and again while the outcome is unknown."""
         outcome = Outcome.NEVER
         deadline = self.loop.now + PATIENCE_S
         while self.loop.now < deadline:

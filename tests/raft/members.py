@@ -152,7 +152,7 @@ class Members:
             return
         except NoSpaceError:
             if member.process is not None and member.store is store:
-                member.process = None  # until somebody starts it with room
+                member.process = None  # until the test starts it with room
             return
         except (PaxosBlockError, OSError) as error:
             killed = member.process is None or member.store is not store
@@ -188,7 +188,7 @@ class Members:
         node = process.store._node
         if node is not None:
             self.count(node, member.disk)
-        process.host.resume()  # into its end: nobody waits for it any longer
+        process.host.resume()  # into its end: no caller waits for it any longer
         self._leave_half_written(member.disk, process)
         before = member.disk.bytes_lost
         member.disk = member.disk.power_cut(self.rng)
@@ -260,7 +260,7 @@ class Members:
             self.loop.in_world(asked_s, self.pause, member, stands_s)
 
     doors: Doors | None = None
-    """Folders may be lost: whoever starts is let in, or not."""
+    """Folders may be lost: a member that starts is let in, or not."""
     _tables: int = 0
     blink: float = 0.0
     stall: float = 0.0

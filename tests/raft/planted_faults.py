@@ -1,4 +1,4 @@
-"""Mistakes that somebody might make in the engine, to see whether the tests would notice.
+"""Mistakes that a developer might make in the engine, to see whether the tests would notice.
 
     python -m tests.raft.planted_faults [--seeds 60]
 

@@ -229,7 +229,7 @@ class Simulation:
                 victim.host.call(self, self._find_damage, victim)
 
     def _find_damage(self, victim: Member) -> None:
-        """Damage one table, not two at once: what a majority has lost, nobody brings back."""
+        """Damage one table, not two at once: what a majority has lost, no member brings back."""
         if victim.up and not any(each.node.damage for each in self.members.up()):
             victim.node.found_damage(CorruptionError("simulated"))
             self.checker.counts["tables damaged"] += 1
@@ -319,7 +319,7 @@ class Simulation:
         self.checker.check_logs(each.node for each in self.members.up())
 
     async def _have_folders(self) -> None:
-        """Let the operator replace what was lost, and start whoever was refused."""
+        """Let the operator replace what was lost, and start the members that were refused."""
         doors = self.members.doors
         while doors is not None:
             lost = any(map(doors.is_lost, self.members.every.values()))

@@ -1,4 +1,4 @@
-"""A member whose table is damaged shows nothing of it, leads nobody, and gets another table."""
+"""A member whose table is damaged shows nothing of it, leads no member, and gets another table."""
 
 from __future__ import annotations
 

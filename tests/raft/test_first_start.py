@@ -63,7 +63,7 @@ def test_one_that_is_born_has_promised_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_lineage_is_refused(tmp_path: Path) -> None:
-    """An earlier version made it, as it did for whoever lost one."""
+    """An earlier version made it, as it did for a member that lost one."""
     become_member(tmp_path)
     (tmp_path / "lineage").unlink()
     with pytest.raises(ConfigError, match="has no lineage, as an earlier version made it"):

@@ -163,7 +163,7 @@ LONG = entry(1, bytes(2 * STEP_BYTES))
 
 
 def fill(member: Rig) -> None:
-    """Somebody takes whatever room there is."""
+    """Another program takes whatever room there is."""
     member.disk.capacity_bytes = member.disk.used_bytes()
 
 

@@ -32,7 +32,7 @@ VOTE = RequestVote(3, "a:1", last_log_index=7, last_log_term=2)
 
 
 class Ports:
-    """Two servers that are there before anybody knows their members."""
+    """Two servers that are there before their members are known."""
 
     def __init__(self) -> None:
         self.runners: list[web.AppRunner] = []

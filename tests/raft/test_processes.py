@@ -30,7 +30,7 @@ REQUEST_S = 0.7
 
 
 def held_port(stack: contextlib.ExitStack) -> int:
-    """A port that nobody else gets before the end of `stack`, also while its member is down.
+    """A port that no other process gets before the end of `stack`, also while its member is down.
 
     Linux lets a second one bind it when both say SO_REUSEADDR and the first does not listen.
     """
@@ -94,7 +94,7 @@ class Cluster:
         return len(applied) == 1 and None not in applied
 
     def ask(self, method: str, path: str, body: bytes = b"") -> dict[str, Any]:
-        """The first answer of anybody that is no refusal."""
+        """The first answer of any member that is no refusal."""
 
         def answered() -> list[dict[str, Any]]:
             answers = (call(address, method, path, body) for address in self.addresses)
@@ -160,7 +160,7 @@ class Client(threading.Thread):
             self.history.append((key, Operation("read", found, called, time.monotonic())))
 
     def _write(self, key: str) -> None:
-        """Ask until somebody says that it is done; the request id makes that safe."""
+        """Ask until a member says that it is done; the request id makes that safe."""
         self.sequence += 1
         value = f"{self.name}-{self.sequence}"
         path = f"/write/{key}?client={self.name}&sequence={self.sequence}"

@@ -65,7 +65,7 @@ async def served(add_to: Callable[[web.Application], None], address: str) -> Asy
 
 
 class MemoryStream:
-    """A checkpoint, read as a whole, which is closed each time somebody has it."""
+    """A checkpoint, read as a whole, which is closed each time a member has it."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         data = bytearray()
@@ -309,7 +309,7 @@ async def test_the_first_one_may_come_later(giver: Giver) -> None:
 async def test_bytes_that_were_changed_on_their_way_are_refused(
     giver: Giver, at: int | None
 ) -> None:
-    """Somebody in between passes the question on, and flips a bit of the answer."""
+    """A proxy in between passes the question on, and flips a bit of the answer."""
     behind = free_port()
 
     async def in_between(request: web.Request) -> web.Response:

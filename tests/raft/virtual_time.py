@@ -178,7 +178,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call when the clock of whoever asks shows `when`."""
+        """Call when the clock of the caller shows `when`."""
         host = _HOST.get()
         world_time = when if host is None else host.world_time(when)
         return self._call_at(world_time, callback, args, context)
@@ -197,7 +197,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return timer
 
     def in_world(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call after so much virtual time, whoever asks and whether or not it stands still."""
+        """Call after so much virtual time, for any caller and whether or not it stands still."""
         self._call_at(self.now + delay_s, callback, args, Context())
 
     async def pass_time(self, seconds: float) -> None:
@@ -250,7 +250,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return timer
 
     def _write_to_self(self) -> None:
-        """Nobody needs to be woken."""
+        """No thread needs to be woken."""
 
     def _lose(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.lost.append(f"{context['message']}: {context.get('exception')!r}")
@@ -287,7 +287,7 @@ def _run(answer: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any,
     try:
         result = func(*args)
     except Exception as error:
-        # A crash inside cancels whoever waits.
+        # A crash inside cancels the tasks that wait.
         if not answer.cancelled():
             answer.set_exception(error)
     else:

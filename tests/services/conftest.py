@@ -16,7 +16,7 @@ QUICK = ClientConfig(rpc_timeout_s=2.0, retry_for_s=20.0)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three NameNodes and three DataNodes; whoever takes one away brings it back."""
+    """Three NameNodes and three DataNodes; a test that takes one away brings it back."""
     with LocalCluster(3, 3, tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 

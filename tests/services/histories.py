@@ -207,7 +207,7 @@ class Client:
         return (await call).existed
 
     async def _call(self, method: Method[Q, A], request: Q) -> A:
-        """Look, beginning with any NameNode: nobody may answer from an old state."""
+        """Look, beginning with any NameNode: none may answer from an old state."""
         return await self._namenodes().call(method, request)
 
     def _namenodes(self) -> NameNodes:

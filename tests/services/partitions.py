@@ -54,7 +54,7 @@ BOTH: Final = (Way.IN, Way.OUT)
 
 @dataclass(frozen=True)
 class Link:
-    """A connection to the node `name`, opened by another one, or by somebody else ("")."""
+    """A connection to the node `name`, opened by another one, or by a client ("")."""
 
     name: str
     opener: str

@@ -27,7 +27,7 @@ BALLAST_STEPS = (MIB, 4096, 1)
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A folder that is all of a small file system, or shares it with nobody who writes."""
+    """A folder that is all of a small file system, or shares it with no other writer."""
 
     folder: Path
 

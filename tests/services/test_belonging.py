@@ -60,7 +60,7 @@ def standing(cluster: LocalCluster) -> NameNodeStatus:
 
 
 def refused(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait until a node ended because nobody takes it in; return the one line that says why."""
+    """Wait until a node ended because none takes it in; return the one line that says why."""
     assert process.wait(60) == 1
     said = log.read_text()
     assert "Traceback" not in said

@@ -1,5 +1,5 @@
 """Real nodes besieged by strangers, who have no access secret and more connections than the nodes
-take: whoever knows the secret goes on writing and reading.
+take: a client that knows the secret goes on writing and reading.
 
 Time-outs are long here: what strangers hold must not be in the way of others while they hold it.
 `test_node_floods.py` shows that they do not hold it for ever.

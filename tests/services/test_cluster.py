@@ -218,7 +218,7 @@ def test_pid_files_that_outlived_their_processes_are_not_believed(tmp_path: Path
         for node in cluster.nodes:
             node.kill()
     for file, content in stale.items():
-        # Somebody else has the number now: this test.
+        # Another process has the number now: this test.
         file.write_text(json.dumps(json.loads(content) | {"pid": os.getpid()}))
     found = LocalCluster.at(tmp_path)
     assert not found.alive
@@ -239,7 +239,7 @@ def test_nodes_die_with_a_killed_parent_even_when_paused() -> None:
     for node in nodes:
         assert node is not None
         assert node.wait(10)
-    for file in sorted(Path(path).rglob("*"), reverse=True):  # nobody was left to do it
+    for file in sorted(Path(path).rglob("*"), reverse=True):  # no process was left to do it
         file.rmdir() if file.is_dir() else file.unlink()
     Path(path).rmdir()
 

@@ -106,7 +106,7 @@ def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
     data, small = os.urandom(12 * MIB), one_small.datanodes[0]
     storage = storage_of(one_small, small)
     with Client(one_small.url, PATIENT) as fs, ExitStack() as files:
-        for path in ("/first", "/second"):  # whoever has no open block yet gets one of the second
+        for path in ("/first", "/second"):  # one without an open block gets one of the second
             out = files.enter_context(fs.create(path))
             out.write(data[: 3 * MIB])
             before = out.hflush()

@@ -1,4 +1,4 @@
-"""A cluster of one NameNode becomes one of three, with real processes; nobody copies a file."""
+"""A cluster of one NameNode becomes one of three, with real processes; no file is copied."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_one_that_lost_its_folder_is_not_let_in_by_one_that_never_heard_of_it(
         for node in (first, second, third):
             node.kill()
         joined = third.volumes[0] / "raft" / "joined"
-        joined.unlink(missing_ok=True)  # as if it had heard of nobody
+        joined.unlink(missing_ok=True)  # as if it had heard of no member
         shutil.rmtree(second.volumes[0] / "raft")
         third.launch()
         refuses(

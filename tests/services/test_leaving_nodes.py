@@ -1,4 +1,4 @@
-"""Replicas that move because somebody said so: setrep, decommission, maintenance.
+"""Replicas that move because an operator said so: setrep, decommission, maintenance.
 
 Real processes.
 """

@@ -1,4 +1,4 @@
-"""Recoveries that gave up, and the APPEND of the leader before, end though nobody asks: real
+"""Recoveries that gave up, and the APPEND of the leader before, end though no client asks: real
 processes, paused and killed."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A NameNode that lost its folder and is started with a wrong flag, with real processes.
 
-No name that was acknowledged is ever gone by that, whoever is down meanwhile.
+No name that was acknowledged is ever gone by that, whichever member is down meanwhile.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ IMPATIENT: Settings = {
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One NameNode and one DataNode that wait for nobody long."""
+    """One NameNode and one DataNode that wait for no client long."""
     path = tmp_path_factory.mktemp("single")
     with LocalCluster(1, 1, path, settings=IMPATIENT) as cluster:
         yield cluster

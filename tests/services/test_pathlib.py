@@ -1,4 +1,4 @@
-"""Whoever writes paths with pathlib need not turn them into text."""
+"""A program that writes paths with pathlib need not turn them into text."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def test_stray_promises_do_not_keep_what_was_flushed_from_being_read(cluster: Machines) -> None:
-    """Some caller asks each DataNode for promises to generations that nobody allocated."""
+    """Some caller asks each DataNode for promises to generations that no NameNode allocated."""
     data = half_written(cluster, "/stray")
     for node in cluster.datanodes:
         (storage, block) = opened_at(node.address)

@@ -129,7 +129,7 @@ def test_what_an_idle_writer_flushed_stays_readable_while_datanodes_go_one_after
     leave: Callable[[Node], None],
     come_back: Callable[[LocalCluster, Node], None],
 ) -> None:
-    """Nobody calls the writer: it ends the block that lost a member by itself."""
+    """No caller uses the writer: it ends the block that lost a member by itself."""
     data = os.urandom(5 * PIECE)
     with fs.create("/idle", overwrite=True, chunk_size=PIECE, block_size=2 * PIECE) as out:
         out.write(data)

@@ -1,4 +1,4 @@
-"""A real NameNode whose backup is asked for by somebody who then does not read it."""
+"""A real NameNode whose backup is asked for by a caller who then does not read it."""
 
 from __future__ import annotations
 

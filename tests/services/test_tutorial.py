@@ -109,7 +109,7 @@ def test_every_block_of_the_tutorial_does_what_the_page_says(
         if step.python:
             (tmp_path / "step.py").write_text(source)
             source = "python step.py"
-        # A newcomer's ports are free; a test's may be anybody's.
+        # A newcomer's ports are free; a test's may be another process's.
         source = source.replace("cluster up", "cluster up --base-port 0")
         printed = shell.run(source)
         assert re.fullmatch(pattern(step.output), printed), (

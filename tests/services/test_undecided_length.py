@@ -1,4 +1,4 @@
-"""A file whose last block nobody can decide, seen by everyone who reads: real nodes, killed."""
+"""A file whose last block no node can decide, seen by everyone who reads: real nodes, killed."""
 
 from __future__ import annotations
 

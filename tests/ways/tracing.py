@@ -2,7 +2,7 @@
 
 A call is what `sys.setprofile` reports as one: a function that is entered, or a coroutine or
 generator that goes on. Left out are comprehensions, which are calls in Python 3.11 only, and
-`host/stall.py`, whose watch ticks whatever anybody does.
+`host/stall.py`, whose watch ticks whatever a caller does.
 """
 
 from __future__ import annotations

@@ -10,6 +10,6 @@ to bear, the writers must go on, and what idle writers flushed must be readable.
 lost for good, with its disks, and an empty one comes; or its blocks are damaged. Then all failures
 end, and the cluster must become whole by itself (`checks.py`): every file readable byte for byte,
 at least as long as its last flush, every block of every file with all its replicas, each of them
-read, nobody in need of a restart. The seed decides the failures; the operating system decides how
+read, no node in need of a restart. The seed decides the failures; the operating system decides how
 they fall, so a seed names a campaign, not a replay.
 """

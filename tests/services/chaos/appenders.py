@@ -81,11 +81,11 @@ def main() -> None:
             else:
                 until_it_may(fs, path, lambda: append(fs, path, name, numbers, rng))
         while not until_it_may(fs, path, lambda: append(fs, path, name, numbers, rng)):
-            pass  # the last of all is not cut by anybody
+            pass  # the last of all is not cut by any appender
 
 
 def until_it_may(fs: Client, path: str, work: Callable[[], None]) -> bool:
-    """Do it once nobody else is at the file; take it from one who may be dead. True if done."""
+    """Do it once no other is at the file; take it from one who may be dead. True if done."""
     for refused in itertools.count(1):
         try:
             work()
@@ -112,7 +112,7 @@ def append(fs: Client, path: str, name: str, numbers: Iterator[int], rng: random
 
 
 def cut(fs: Client, path: str, rng: random.Random) -> None:
-    """Cut the file to some of its records, sometimes to none, unless somebody else is quicker."""
+    """Cut the file to some of its records, sometimes to none, unless another one is quicker."""
     status = fs.stat(path)
     count = status.size // RECORD_BYTES
     if not count:
@@ -131,7 +131,7 @@ def cut(fs: Client, path: str, rng: random.Random) -> None:
 
 
 def take_over(fs: Client, path: str) -> None:
-    """Let nobody wait for a writer that is dead."""
+    """Let no appender wait for a writer that is dead."""
     try:
         fs.take_over(path)
     except PaxosBlockError as error:
@@ -139,7 +139,7 @@ def take_over(fs: Client, path: str) -> None:
 
 
 def say(word: Word) -> None:
-    """One line to whoever started us, at once."""
+    """One line to the process that started us, at once."""
     sys.stdout.write(msgspec.json.encode(word).decode() + "\n")
     sys.stdout.flush()
 
@@ -237,7 +237,7 @@ class Log:
             self.check(fs)
 
     def check(self, fs: Client) -> int:
-        """Compare the file with what was told; nobody may be at it. Return how many records it has.
+        """Compare the file with what was told; none may be at it. Return how many records it has.
 
         Raises:
             AssertionError: a record is lost, torn, twice or out of order, or was cut off.
@@ -273,7 +273,7 @@ class Log:
 def _cuts(words: list[Word], count: int) -> list[Word]:
     """Return the cuts that came about of a file that was cut `count` times.
 
-    One that nobody told the end of is there with `done` None, if no other has its number.
+    One whose end no writer told is there with `done` None, if no other has its number.
     """
     last = {(word.cuts, word.asked_s): word for word in words if word.record is None}
     done = {word.cuts: word for word in last.values() if word.done}

@@ -104,7 +104,7 @@ def write(out: FileWriter, path: str, turns: Iterator[object]) -> None:
 
 
 def say(told: Told) -> None:
-    """One line to whoever started us, at once."""
+    """One line to the process that started us, at once."""
     sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
     sys.stdout.flush()
 

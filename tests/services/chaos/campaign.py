@@ -47,7 +47,7 @@ class Campaign:
         self._random = random.Random(seed)
         self._number = 0
         self._writers: list[Writer] = []
-        self._orphaned: list[Writer] = []  # killed, and nobody closed their files yet
+        self._orphaned: list[Writer] = []  # killed, and their files are not closed yet
         self._ended: list[Writer] = []
         self._followers: list[Follower] = []
         self._appenders = appenders

@@ -46,7 +46,7 @@ def wait_whole(cluster: LocalCluster) -> None:
 
 
 def troubles(cluster: LocalCluster) -> list[str]:
-    """Return what is not as it should be; nobody is asked to help."""
+    """Return what is not as it should be; no node is asked to help."""
     ended = [node for node in cluster.nodes if not node.alive]
     if ended:
         return [f"{node.name} has ended: {node.log_tail()}" for node in ended]
@@ -142,7 +142,7 @@ def _sound_everywhere(fs: Client, block: BlockId) -> bool:
 
 def wait_replicas(fs: Client) -> int:
     """Wait until each finalized block of all files has its sound replicas, which are read one by
-    one, and nobody else is a member; return how many blocks there are.
+    one, and no other node is a member; return how many blocks there are.
 
     Whatever was lost or damaged comes back by itself.
     """

@@ -113,7 +113,7 @@ def lost(scene: Scene, node: Node) -> Iterator[None]:
 
 @contextmanager
 def damaged(_: Scene, node: Node) -> Iterator[None]:
-    """A bit of each block that it holds and that is finalized flips, and nobody is told."""
+    """A bit of each block that it holds and that is finalized flips, and no node is told."""
     for volume in node.volumes:
         for file in volume.glob(FINALIZED):
             flip_bit(file)
