@@ -5,7 +5,7 @@ into addresses below `PROJECT_URL`, at the tag of the version, and gives the pro
 without `PROJECT_URL` it leaves their words alone. `make dist PROJECT_URL=...` makes what is to be
 published.
 
-No metadata can name raftos, which several NameNodes need: pip cannot resolve what it requires. So a
+No metadata can name raftos, which NameNodes need: pip cannot resolve what it requires. So a
 build puts its modules and their licence into the wheel, from the folder `RAFTOS` in which it is
 installed; they are not in the repository. Without `RAFTOS` a wheel has none, and
 `paxosblock setup raft` installs it.

@@ -20,12 +20,10 @@ from paxosblock.datanode.store.disk_format import Forgot
 from paxosblock.datanode.store.identity import forget
 from paxosblock.datanode.volumes import volume_snapshot
 from paxosblock.datanode.volumes.first_reads import read_first
-from paxosblock.errors import ConfigError
+from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.host.disk import OsDisk
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, NodeKind
-from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_edit
-from paxosblock.namenode.kv.folder import open_store
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.folder_admission import Lineage
@@ -33,11 +31,10 @@ from paxosblock.namenode.raft.member_folder import check_member, make_member, op
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import name, running
-from tests.memory_table import MEMORY, open_memory
+from tests.memory_table import MEMORY
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 PUT = Edit(puts=((b"k", b"value"),))
-LIMITS = kv_folder.FolderLimits()
 SEGMENT_BYTES = 1 << 20
 
 
@@ -79,22 +76,6 @@ def open_volume(folder: Path) -> int:
             volumes[0].close()
 
     return asyncio.run(load())
-
-
-def make_kv(folder: Path) -> None:
-    """The folder of a cluster's only NameNode, with a snapshot, as an earlier version left it."""
-    store = open_store(OsDisk(), folder, LIMITS, open_memory)
-    store.journal.append([encode_edit(PUT)])
-    store.machine.apply(1, PUT)
-    store.begin_flush().write()
-    store.close()
-
-
-def open_kv(folder: Path) -> int:
-    """As a NameNode that starts does; returns the last entry."""
-    store = open_store(OsDisk(), folder, LIMITS)
-    store.close()
-    return store.machine.revision
 
 
 def make_raft(folder: Path) -> None:
@@ -202,9 +183,6 @@ KINDS = [
     Kind("current/blk_7.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
-    Kind("journal-*", 3, make_kv, open_kv, with_header_of_a_log, "the copy"),
-    Kind("snapshot-*", 1, make_kv, open_kv, with_header, "the copy"),
-    Kind("durable", 2, make_kv, open_kv, with_tail_of_a_log, "the copy"),
     Kind("journal-*", 3, make_raft, open_raft, with_header_of_a_log, "the copy"),
     Kind("snapshot-*", 2, make_raft, open_raft, with_header, "the copy"),
     Kind("durable", 2, make_raft, open_raft, with_tail_of_a_log, "the copy"),
@@ -279,31 +257,31 @@ def test_a_later_format_of_one_volume_leaves_the_others_of_the_node_alone(tmp_pa
     assert not (tmp_path / "0").exists()
 
 
-@pytest.mark.parametrize("make", [make_kv, make_raft])
-def test_a_journal_of_the_format_before_is_refused_in_one_line(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
-    (kind,) = (each for each in KINDS if each.make is make and each.file == "journal-*")
-    make(tmp_path)
+def test_a_journal_of_the_format_before_is_refused_in_one_line(tmp_path: Path) -> None:
+    (kind,) = (each for each in KINDS if each.file == "journal-*")
+    make_raft(tmp_path)
     file = kind.path(tmp_path)
     file.write_bytes(with_header(file.read_bytes(), 2))
     with pytest.raises(ConfigError, match="was written by another version") as refused:
-        kind.open(tmp_path)
+        open_raft(tmp_path)
     assert "\n" not in str(refused.value)
 
 
-def test_a_list_of_members_without_a_format_is_read(tmp_path: Path) -> None:
+def test_a_list_of_members_without_a_format_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     make_raft(tmp_path)
-    (tmp_path / "members").write_text("".join(f"{member}\n" for member in MEMBERS))
-    assert open_raft(tmp_path) == 1
+    for left in ("".join(f"{member}\n" for member in MEMBERS), ""):
+        (tmp_path / "members").write_text(left)
+        for members in (MEMBERS, ()):
+            with pytest.raises(CorruptionError, match="members: damaged: its first line is"):
+                check_member(tmp_path, "n1:1", members, new_cluster=False)
 
 
 def test_a_garbled_mark_is_never_taken_for_one_of_a_later_format(tmp_path: Path) -> None:
-    make_kv(tmp_path)
+    make_raft(tmp_path)
     data = bytearray((tmp_path / "durable").read_bytes())
     data[7] = ord("3")
     (tmp_path / "durable").write_bytes(data)
-    assert open_kv(tmp_path) == 1
+    assert open_raft(tmp_path) == 1
 
 
 def test_a_flipped_bit_is_never_taken_for_a_later_format(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ from paxosblock.host.startup import collect_seldom
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Draft
-from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.name_node import NameNode, over_rpc
+from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
@@ -98,7 +98,7 @@ class Stage:
     bench: Bench
     node: NameNode
     service: Service
-    store: SingleMemberStore
+    store: ReplicatedStore
     stall: StallWatch
 
     async def step(self, name: str, work: Awaitable[object]) -> None:
@@ -118,7 +118,7 @@ class Stage:
 async def started(bench: Bench) -> AsyncIterator[Stage]:
     """Yield a NameNode in a folder that goes away."""
     async with RpcClient() as client:
-        store = SingleMemberStore(bench.folder / "big-files")
+        store = ReplicatedStore(bench.folder / "big-files", "bench", ["bench"])
         await store.start()
         clock_s = asyncio.get_running_loop().time
         node = NameNode("bench", NameNodeConfig(), store, clock_s, over_rpc(client, 1.0))

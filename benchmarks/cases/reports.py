@@ -39,7 +39,7 @@ from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry, encode
 from paxosblock.namenode.kv.interface import Committed, Edit
-from paxosblock.namenode.membership import alone
+from paxosblock.namenode.membership import engine_of
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord
@@ -149,7 +149,7 @@ class Many:
 
 async def fill(folder: Path, address: str, storage: StorageId, count: int) -> list[BlockId]:
     """Put so many finalized blocks of a storage into the catalog of a NameNode that is stopped."""
-    store = alone(NameNodeConfig(), folder, address).store
+    store = engine_of(NameNodeConfig(), folder, address).store
     await store.start()
     catalog = Catalog(store)
     await catalog.start(1, "benchmark")

@@ -20,11 +20,12 @@ from benchmarks.stats import counted
 from benchmarks.suite import CLIENT, Bench, case
 from paxosblock.base.units import GIB, MIB
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Committed, Edit, Expect
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint, pieces
+from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.store import ReplicatedStore
 
 VALUE: Final = bytes(100)
 CLIENTS: Final = (1, 64, 256)
@@ -40,8 +41,7 @@ async def commits(bench: Bench) -> None:
     for number in bench.rounds:
         bare = await bench.bare(bare_limit, bench.folder / "store-limit", bench.seconds)
         for clients in bench.some(CLIENTS):
-            store = SingleMemberStore(bench.folder / f"store-{number}-{clients}")
-            await store.start()
+            store = await started(bench.folder / f"store-{number}-{clients}")
             async with bench.measured() as spent:
                 times = await changes(store, clients, bench.seconds)
             await store.close()
@@ -49,6 +49,15 @@ async def commits(bench: Bench) -> None:
             bench.emit(what, rate, "/s", number, limit=len(bare) / sum(bare), durability="disk",
                        processor_s=spent.per(len(times)), clients=clients)  # fmt: skip
             bench.emit_times(what, times, number, limit_s=bare, clients=clients)
+
+
+async def started(folder: Path, limits: Limits | None = None) -> ReplicatedStore:
+    """Return the store of a cluster's only NameNode, which leads."""
+    options = Options(limits=limits or Limits())
+    store = ReplicatedStore(folder, "bench", ["bench"], options=options)
+    await store.start()
+    await store.wait_leadership()
+    return store
 
 
 def bare_limit(path: Path, seconds: float) -> list[float]:
@@ -64,7 +73,7 @@ def bare_limit(path: Path, seconds: float) -> list[float]:
     return times
 
 
-async def changes(store: SingleMemberStore, clients: int, seconds: float) -> list[float]:
+async def changes(store: ReplicatedStore, clients: int, seconds: float) -> list[float]:
     """Let so many clients change a key each, again and again; return the seconds of each change."""
     times, end = list[float](), time.perf_counter() + seconds
 
@@ -103,8 +112,7 @@ async def _grow(bench: Bench, folder: Path, keys: int) -> None:
     """Fill a store, restart it, and let it flush while clients go on."""
     at = (float(keys), "keys")
     empty_bytes = resident_bytes()
-    store = SingleMemberStore(folder)
-    await store.start()
+    store = await started(folder)
 
     async def fill() -> None:
         for first in range(0, keys, KEYS_AT_ONCE):
@@ -120,9 +128,8 @@ async def _grow(bench: Bench, folder: Path, keys: int) -> None:
     quiet = await longest_pause_s(changes(store, 16, bench.seconds))
     await store.close()
 
-    store = SingleMemberStore(folder, limits=FolderLimits(flush_bytes=1))
     begun = time.perf_counter()
-    await store.start()
+    store = await started(folder, Limits(flush_bytes=1))
     bench.emit("restart", time.perf_counter() - begun, "s", at=at, goal=5)
     flushing = await longest_pause_s(changes(store, 16, bench.seconds))
     installing = await longest_pause_s(_install(store, folder))
@@ -136,7 +143,7 @@ async def _grow(bench: Bench, folder: Path, keys: int) -> None:
         bench.emit(what, pause_s * 1e3, "ms", at=at, goal=LONGEST_TURN_GOAL_MS)
 
 
-async def _install(store: SingleMemberStore, folder: Path) -> None:
+async def _install(store: ReplicatedStore, folder: Path) -> None:
     """Do what the leader and a member do when that is too far behind for the log."""
     with closing(await store.checkpoint()) as checkpoint:
         await asyncio.to_thread(_receive, checkpoint, folder / "member")

@@ -44,7 +44,7 @@ from paxosblock.namenode.catalog.records import (
     encode,
 )
 from paxosblock.namenode.kv.interface import Committed, Edit, KeyValueStore
-from paxosblock.namenode.membership import alone
+from paxosblock.namenode.membership import engine_of
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.operators import check_files
 from paxosblock.protocol.finalize import BlockRecord
@@ -152,7 +152,7 @@ async def sweep(bench: Bench) -> None:
 async def _look_at_all(bench: Bench, folder: Path, count: int) -> None:
     """Fill a catalog, report everything, walk once, and let the others look."""
     at = (float(count), "blocks")
-    store = alone(CONFIG, folder / "namenode", "benchmark").store
+    store = engine_of(CONFIG, folder / "namenode", "benchmark").store
     await store.start()
     node = NameNode("benchmark", CONFIG, store, time.monotonic, lambda _: NobodyAnswers())
     await node.catalog.start(1, "benchmark")

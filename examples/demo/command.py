@@ -36,7 +36,7 @@ def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:
 def demo(invocation: Invocation, *, chosen: str | None, size: int, path: str | None) -> None:
     """Write a real file while nodes are killed, and verify every byte.
 
-    Starts three NameNodes (one, where raftos is not installed) and four DataNodes, then
+    Starts three NameNodes and four DataNodes, then
 
     \b
     1. writes a file while a second process follows it; kills a DataNode in mid-write with SIGKILL,

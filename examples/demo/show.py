@@ -22,10 +22,8 @@ from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.progress_bar import Advance, progress_bar
-from paxosblock.errors import ConfigError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import Settings
-from paxosblock.namenode.raft.options import check_raftos
 
 IMPATIENT: Final[Settings] = {
     "namenode": {
@@ -58,14 +56,13 @@ class Show:
 
     def play(self, source: Source, path: str | None) -> bool:
         """Run everything; whether all of it was verified."""
-        namenodes = self._namenodes()
         with (
-            LocalCluster(4, namenodes, path, settings=IMPATIENT) as cluster,
+            LocalCluster(4, 3, path, settings=IMPATIENT) as cluster,
             closing(self._invocation) as invocation,
         ):
             invocation.namenodes = cluster.url
             client = invocation.client
-            count = f"{namenodes} NameNode{'s' * (namenodes > 1)} and {len(cluster.datanodes)}"
+            count = f"{len(cluster.namenodes)} NameNodes and {len(cluster.datanodes)}"
             self._report.mark(f"{count} DataNodes are up at {cluster.url}")
             with self._bar("writing", source.size_bytes) as advance:
                 stage = Stage(cluster, client, source, self._report, advance)
@@ -74,15 +71,6 @@ class Show:
             lost_replica(stage)
             self._report.mark("all read back")
         return self._tell_result()
-
-    def _namenodes(self) -> int:
-        """Three, or one where what several need is not installed."""
-        try:
-            check_raftos()
-        except ConfigError as error:
-            self._report.mark(f"one NameNode only: {error}")
-            return 1
-        return 3
 
     def _bar(self, what: str, size_bytes: int) -> AbstractContextManager[Advance]:
         return progress_bar(what, size_bytes, wanted=not self._invocation.json)

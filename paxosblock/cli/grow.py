@@ -26,7 +26,7 @@ from paxosblock.cli.text import counted
 )
 @click.pass_obj
 def grow(invocation: Invocation, *, path: Path, peers: str) -> None:
-    """Make a cluster's only NameNode the first of three or more. Its files stay where they are.
+    """Make a cluster's only NameNode the first of three or more: its folder gets the longer list.
 
     \b
       $ paxosblock admin grow --path /srv/nn --peers nn1:9870,nn2:9870,nn3:9870
@@ -36,11 +36,11 @@ def grow(invocation: Invocation, *, path: Path, peers: str) -> None:
     with an empty folder, with the same options and, this once, with --join: they fetch the catalog.
     Name all of them to DataNodes and clients with --namenodes.
 
-    You may interrupt it at any point, and run it again. The single NameNode's catalog stays in the
-    folder `kv`, which may be removed once the others are up.
+    You may interrupt it at any point, and run it again: until it is done, the folder is that of a
+    cluster's only NameNode.
     """
     from paxosblock.client.names.url import cluster_addresses
-    from paxosblock.namenode.growing import grow_folder
+    from paxosblock.namenode.raft.list_change import grow_folder
 
     members = cluster_addresses(peers)
     done = grow_folder(path, members)

@@ -23,9 +23,7 @@ setup = LazyGroup(
     help="Install what pip does not.",
     entries={
         "secret": CommandEntry("paxosblock.cli.setup", "A new access secret for a cluster."),
-        "raft": CommandEntry(
-            "paxosblock.cli.setup", "raftos, for several NameNodes of a checkout."
-        ),
+        "raft": CommandEntry("paxosblock.cli.setup", "raftos, for NameNodes of a checkout."),
         "completion": CommandEntry(
             "paxosblock.cli.shell", "Completion of commands with the Tab key."
         ),
@@ -61,7 +59,7 @@ def secret(invocation: Invocation, *, file: Path) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def raft(invocation: Invocation, *, yes: bool) -> None:
-    """Install raftos, which several NameNodes need, in a checkout: the package has it.
+    """Install raftos, which NameNodes need, in a checkout: the package has it.
 
     \b
       $ paxosblock setup raft
@@ -75,7 +73,7 @@ def raft(invocation: Invocation, *, yes: bool) -> None:
     except ConfigError:
         _install(invocation, yes=yes)
     importlib.import_module("paxosblock.namenode.raft.store")
-    invocation.say(f"raftos {RAFTOS} is installed: several NameNodes can run", {"raftos": RAFTOS})
+    invocation.say(f"raftos {RAFTOS} is installed: NameNodes can run", {"raftos": RAFTOS})
 
 
 def _install(invocation: Invocation, *, yes: bool) -> None:

@@ -43,7 +43,7 @@ from paxosblock.errors import (
 )
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, NodeKind, Settings
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
-from paxosblock.namenode.growing import grow_folder
+from paxosblock.namenode.raft.list_change import grow_folder
 from paxosblock.net.calls import control
 from paxosblock.net.port.access import Access
 

@@ -11,8 +11,8 @@ A catalog that was brought back does not know what happened since, but DataNodes
   that none that was given since is given again;
 - each record of a block says that it is of a backup, and nothing is allocated or decided by it
   before the DataNodes were asked what became of the block (PROTOCOL.md K14, blocks/learner.py);
-- several NameNodes begin as those of a cluster that grew (raft/planting.py): with a lineage of
-  their own, so that members of the cluster that was are strangers to them.
+- its folder has a lineage of its own (raft/new_member.py), so that members of the cluster that was
+  are strangers to it.
 
 The folder is made under another name, and gets its own when it is whole and durable.
 """
@@ -46,16 +46,15 @@ from paxosblock.host.disk import Disk, OsDisk, read_file
 from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.records import decode_entry, encode
-from paxosblock.namenode.growing import ALONE, REPLICATED, check_members
 from paxosblock.namenode.kv.files import publish
-from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
 from paxosblock.namenode.kv.rocks_table import ROCKS, check_apart
 from paxosblock.namenode.kv.table import Receiver, Table, pieces
 from paxosblock.namenode.raft.folder_admission import Lineage
-from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
+from paxosblock.namenode.raft.list_change import check_members
+from paxosblock.namenode.raft.member_folder import MEMBER
+from paxosblock.namenode.raft.new_member import FIRST_TERM, clear, make_of_catalog
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
 from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES
@@ -153,11 +152,10 @@ def restore(backup: Path, folder: Path, members: Sequence[str] = ()) -> Backup:
         receiver = ROCKS.receive(disk, draft)
         for piece in pieces(FileCheckpoint(disk, backup / _DATABASE), _PIECE_BYTES):
             receiver.write(piece)
-        lineage = Lineage(secrets.token_hex(16), born=False)
-        fill(disk, draft, receiver, found=found, members=members, lineage=lineage)
+        fill(disk, draft, receiver, found=found, members=members, lineage=secrets.token_hex(16))
     finally:
         disk.close(lock)
-    disk.rename(draft, folder / (REPLICATED if members else ALONE))
+    disk.rename(draft, folder / MEMBER)
     disk.sync_folder(folder)
     return found
 
@@ -169,7 +167,7 @@ def fill(
     *,
     found: Backup,
     members: Sequence[str],
-    lineage: Lineage,
+    lineage: str,
 ) -> None:
     """Make a cleared folder that of a NameNode with the catalog of a backup; durable on return.
 
@@ -179,25 +177,26 @@ def fill(
         receiver: has the catalog that was backed up.
         found: what the backup says of itself.
         members: as `restore` takes them.
-        lineage: of the cluster that begins, if it has several NameNodes.
+        lineage: of the cluster that begins.
 
     Raises:
         CorruptionError: the backup is damaged.
         NoSpaceError, StorageError: the disk refuses.
         UnavailableError: the process that read the copy was ended.
     """
-    prepare = partial(begin, found, FIRST_TERM if members else 0)
-    if members:
-        plant(disk, folder, receiver, members=members, lineage=lineage, first=True, prepare=prepare)
-        return
-    receiver.check()
-    with closing(receiver.install()) as table:
-        prepare(table)
-        Journal(disk, folder, table.revision + 1, FolderLimits().segment_bytes).close()
+    make_of_catalog(
+        disk,
+        folder,
+        receiver,
+        members=members,
+        lineage=Lineage(lineage, born=not members),
+        first=bool(members),
+        prepare=partial(begin, found),
+    )
 
 
-def begin(found: Backup, term: int, table: Table) -> None:
-    """Write, durably, what a catalog that was brought back begins with, as an entry of `term`.
+def begin(found: Backup, table: Table) -> None:
+    """Write, durably, what a catalog that was brought back begins with.
 
     Raises:
         CorruptionError: it is another state than that of the backup `found`.
@@ -210,11 +209,13 @@ def begin(found: Backup, term: int, table: Table) -> None:
     revision = table.revision + 1
     now = keys.pack_number(wall_clock_ms())
     values = {keys.SAFE_MODE: now, keys.RESTORED: now} | ids.skipped(table)
-    table.write(revision, {key: Versioned(value, revision) for key, value in values.items()}, term)
+    table.write(
+        revision, {key: Versioned(value, revision) for key, value in values.items()}, FIRST_TERM
+    )
     after = keys.BLOCKS[0]
     while page := tuple(islice(table.scan(after, keys.BLOCKS[1]), _BLOCKS_AT_ONCE)):
         changes = {key: Versioned(_brought_back(found.value), revision) for key, found in page}
-        table.write(revision, changes, term)
+        table.write(revision, changes, FIRST_TERM)
         table.flush().write()
         after = page[-1][0] + b"\0"
     table.flush().write()

@@ -16,19 +16,26 @@ from paxosblock.host.disk import OF_A_VOLUME, OsDisk
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.backups import COMMAND as RESTORE
 from paxosblock.namenode.backups import RESTORING
-from paxosblock.namenode.growing import (
-    ALONE,
-    COMMAND,
-    CONVERTED,
-    REPLICATED,
-    is_converted,
-    is_unfinished,
-)
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.table import Checkpoint
+from paxosblock.namenode.raft import vote_file
+from paxosblock.namenode.raft.birth import Birth
+from paxosblock.namenode.raft.folder_admission import Lineage
+from paxosblock.namenode.raft.http_transport import HttpTransport, check_secret, key_of
+from paxosblock.namenode.raft.member_folder import (
+    MEMBER,
+    begin_newborn,
+    check_member,
+    check_owner,
+    read_lineage,
+)
+from paxosblock.namenode.raft.new_member import clear, make_of_catalog
+from paxosblock.namenode.raft.options import check_raftos, options_of
+from paxosblock.namenode.raft.seed import Seeds, fetch_seed
+
+EARLIER = "kv"
+"""The part of a NameNode's folder in which an earlier version kept a cluster's only catalog."""
 
 RESIGN_S = 1.0
 """Seconds that a successor may take to lead before another one is tried."""
@@ -100,6 +107,8 @@ def read_peers(
     if address not in members or len(set(members)) < len(members):
         named = f"must name {address} and each NameNode once"
         raise ConfigError(f"--peers {','.join(members)}: {named}")
+    if len(members) == 1:
+        raise ConfigError(f"--peers {address}: a cluster's only NameNode starts without it")
     if len(members) % 2 == 0:
         raise ConfigError(f"--peers: {len(members)} NameNodes; an odd number can lose as many")
     if new_cluster and joins:
@@ -109,20 +118,30 @@ def read_peers(
     return Peers(address, members, _read_secret(secret_file), new_cluster, joins)
 
 
-def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
-    """Return the engine of a cluster's only NameNode.
+def engine_of(
+    config: NameNodeConfig, folder: Path, address: str, peers: Peers | None = None
+) -> Engine:
+    """Return the engine of the NameNode at `address`: a cluster's only one, or one of `peers`.
 
     Raises:
-        ConfigError: the folder belongs to one of several NameNodes.
+        ConfigError: raftos is missing; the secret is too short; the folder belongs to a member of
+            another cluster, or of another list of members; it holds no member and the cluster of
+            several is not new, or it holds one and the cluster is new.
     """
     _refuse_strange(folder)
-    if not is_unfinished(folder):
-        cut_short = (folder / ALONE).exists() and not is_converted(folder)
-        how = f"run `{COMMAND}` again" if cut_short else "start it with --peers"
-        for part in (REPLICATED, f"{ALONE}/{CONVERTED}"):
-            _refuse_other(folder, part, f"one of several NameNodes: {how}")
-    limits = FolderLimits(flush_bytes=config.snapshot_growth_bytes)
-    store = SingleMemberStore(folder / ALONE, address=address, limits=limits)
+    check_raftos()
+    return (
+        _alone(config, folder / MEMBER, address)
+        if peers is None
+        else _one_of(config, folder / MEMBER, peers)
+    )
+
+
+def _alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
+    from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - raftos may be missing
+
+    check_member(folder, address, (), new_cluster=False)
+    store = ReplicatedStore(folder, address, (address,), options=options_of(config))
 
     def standing() -> LogStanding:
         revision = store.view().revision
@@ -133,43 +152,22 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     )
 
 
-def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
-    """Return the engine of one of several NameNodes.
+def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
+    from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - raftos may be missing
+    from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - raftos may be missing
 
-    Raises:
-        ConfigError: raftos is missing; the secret is too short; the folder belongs to a cluster's
-            only NameNode or to a member of another cluster; it holds no member and the cluster is
-            not new, or it holds one and the cluster is new.
-    """
-    _refuse_strange(folder)
-    if not is_converted(folder):
-        _refuse_other(
-            folder, ALONE, f"a cluster's only NameNode: `{COMMAND}` makes it the first of several"
-        )
-    from paxosblock.namenode.raft.options import check_raftos, options_of  # noqa: PLC0415 - not needed alone
-
-    check_raftos()
-    from paxosblock.namenode.raft.birth import Birth  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.http_transport import HttpTransport, check_secret  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.member_folder import check_member, read_lineage  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.planting import key_of  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.seed import Seeds  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
-
-    replicated = folder / REPLICATED
     check_secret(peers.secret)
-    newborn = check_member(replicated, peers.address, peers.members, new_cluster=peers.new_cluster)
-    own = newborn or read_lineage(OsDisk(), replicated)
+    newborn = check_member(folder, peers.address, peers.members, new_cluster=peers.new_cluster)
+    own = newborn or read_lineage(OsDisk(), folder)
 
     async def checkpoint() -> Checkpoint:
         return await store.checkpoint()
 
-    birth = Birth(replicated, peers.address, peers.members, peers.secret, own)
-    seeds = Seeds(replicated, peers.address, peers.members, peers.secret, checkpoint=checkpoint)
+    birth = Birth(folder, peers.address, peers.members, peers.secret, own)
+    seeds = Seeds(folder, peers.address, peers.members, peers.secret, checkpoint=checkpoint)
     transport = HttpTransport(peers.address, peers.members, peers.secret, seeds.note)
     store = ReplicatedStore(
-        replicated, peers.address, peers.members, transport, options=options_of(config)
+        folder, peers.address, peers.members, transport, options=options_of(config)
     )
 
     def add_to(app: web.Application) -> None:
@@ -204,30 +202,24 @@ async def join(folder: Path, peers: Peers) -> None:
         ProtocolError, CorruptionError: the catalog was changed on its way.
         NoSpaceError, StorageError: the disk refused; try again.
     """
-    from paxosblock.namenode.raft.folder_admission import Lineage  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.member_folder import begin_newborn, check_owner  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.planting import clear, plant  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.seed import fetch_seed  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.vote_file import NAME  # noqa: PLC0415 - not needed alone
-
     _refuse_strange(folder)
-    _refuse_other(folder, ALONE, "a cluster's only NameNode: --join is for the others")
-    if (folder / REPLICATED / NAME).exists():
+    disk, part = OsDisk(), folder / MEMBER
+    if (part / vote_file.NAME).exists():
         raise ConfigError(f"--join: {folder} holds a member already; start without it")
     check_secret(peers.secret)
-    disk, replicated = OsDisk(), folder / REPLICATED
-    lock = await asyncio.to_thread(clear, disk, replicated)
+    lock = await asyncio.to_thread(clear, disk, part)
     try:
-        await asyncio.to_thread(check_owner, disk, replicated, peers.address)
-        newborn = await asyncio.to_thread(begin_newborn, disk, replicated)
+        await asyncio.to_thread(check_owner, disk, part, peers.address)
+        newborn = await asyncio.to_thread(begin_newborn, disk, part)
         if newborn.chosen:
             raise ConfigError(f"--join: {folder} began with --new-cluster: go on with that")
-        receive = partial(ROCKS.receive, disk, replicated)
+        receive = partial(ROCKS.receive, disk, part)
         seed = await fetch_seed(
             peers.address, peers.members, peers.secret, newborn.token, receive=receive
         )
-        begin = partial(plant, disk, replicated, seed.receiver, members=peers.members, first=False)
+        begin = partial(
+            make_of_catalog, disk, part, seed.receiver, members=peers.members, first=False
+        )
         await asyncio.to_thread(begin, lineage=Lineage(seed.lineage, born=False))
     finally:
         disk.close(lock)
@@ -250,6 +242,12 @@ def _read_secret(file: Path) -> bytes:
 
 def _refuse_strange(folder: Path) -> None:
     _refuse_other(folder, RESTORING, f"no NameNode yet: run `{RESTORE}` again, which was cut short")
+    _refuse_other(
+        folder,
+        EARLIER,
+        f"an earlier version, which kept its catalog in {EARLIER}: take a backup with that version,"
+        " and restore it with this one",
+    )
     for name in OF_A_VOLUME:
         _refuse_other(folder, name, "a DataNode's volume: a NameNode needs one of its own")
 

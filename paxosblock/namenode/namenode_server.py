@@ -1,7 +1,7 @@
 """A NameNode on the network: control calls, health and metrics on one port.
 
-Its folder has `kv/` (KV.md), or `raft/` if there are several NameNodes, and, while the NameNode is
-up, `address`: the host:port at which it listens.
+Its folder has `raft/` (raft/RAFT.md) and, while the NameNode is up, `address`: the host:port at
+which it listens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from paxosblock.host.stall import AwakeClock, StallWatch
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
-from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
+from paxosblock.namenode.membership import Engine, Peers, engine_of, join
 from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from paxosblock.net.port.access import Access
@@ -111,7 +111,7 @@ async def running(
     guard = Guard.of(config, descriptors * 3 // 4)
     async with contextlib.AsyncExitStack() as stack:
         OsDisk().make_folder(path)
-        engine = one_of(config, path, peers) if peers else alone(config, path, listen)
+        engine = engine_of(config, path, listen, peers)
         store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient(guard.access))

@@ -187,7 +187,6 @@ def test_what_is_no_backup_or_a_damaged_one_is_refused_in_one_line(
     refused = paxosblock("admin", "restore", backup, "--path", new, LOSE)
     assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
     assert words in refused.err
-    assert not (new / "kv").exists()
     assert not (new / "raft").exists()
 
 
@@ -207,7 +206,7 @@ def test_one_that_was_cut_short_is_no_namenode_until_it_is_done_again(
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert again in refused.stderr
     assert paxosblock("admin", "restore", sound, "--path", new, LOSE).code == 0
-    assert [each.name for each in new.iterdir()] == ["kv"]
+    assert [each.name for each in new.iterdir()] == ["raft"]
 
 
 def test_nobody_there_is_one_line_and_nothing_is_made(

@@ -48,13 +48,12 @@ def test_admin_grow_says_in_one_line_what_it_did_and_what_is_wrong(
             return paxosblock("admin", "grow", "--path", path, "--peers", peers)
 
         in_use = grow(folder)
-        assert in_use == Result(1, "", f"grow: {folder}/kv is in use by another process\n")
-    none = f"grow: {volume} is not the folder of a cluster's only NameNode, but of none\n"
+        assert in_use == Result(1, "", f"grow: {folder}/raft is in use by another process\n")
+    none = f"grow: {volume} is not the folder of a cluster's only NameNode\n"
     assert grow(volume) == Result(1, "", none)
     two = grow(folder, "nn1:9870,nn2:9870")
     assert (two.code, two.out, two.err.count("\n")) == (1, "", 1)
     assert "name three or five NameNodes, each once" in two.err
-    assert not (folder / "raft").exists()
     done = grow(folder)
     assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
     assert done.out.startswith(f"{folder} is that of one of 3 NameNodes now: ")
@@ -64,7 +63,11 @@ def test_admin_grow_says_in_one_line_what_it_did_and_what_is_wrong(
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("--path", "{new}", "--peers", "a:1,b:1,c:1"), 1, "only NameNode, but of none"),
+        (
+            ("--path", "{new}", "--peers", "a:1,b:1,c:1"),
+            1,
+            "is not the folder of a cluster's only NameNode",
+        ),
         (("--path", "{new}", "--peers", "a:x,b:1,c:1"), 1, "'x' is no port"),
         (("--path", "{new}", "--peers", ",,"), 1, "names no NameNode"),
         (("--path", "{new}", "--peers", "a:1,b:1"), 1, "name three or five NameNodes"),

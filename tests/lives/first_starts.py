@@ -30,7 +30,7 @@ from paxosblock.namenode.raft.member_folder import (
     check_owner,
     read_lineage,
 )
-from paxosblock.namenode.raft.planting import clear
+from paxosblock.namenode.raft.new_member import clear
 from paxosblock.net.calls.rpc import RpcClient, RpcRouter
 from tests.disks.simulated import SimulatedDisk
 from tests.raft.virtual_time import VirtualTimeLoop

@@ -15,16 +15,14 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import Backup, fill
 from paxosblock.namenode.calls import Service
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import KeyValueStore, View
+from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.kv.snapshot import Snapshot, load_snapshot
-from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import Receiver
 from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.namenode.raft.folder_admission import Lineage
-from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.member_folder import MEMBER, check_member
+from paxosblock.namenode.raft.new_member import make_of_catalog
 from paxosblock.namenode.raft.options import Options
-from paxosblock.namenode.raft.planting import plant
 from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.net.calls.rpc import RpcRouter
 from tests.disks.simulated import SimulatedDisk
@@ -40,8 +38,7 @@ OPTIONS: Final = Options(
     heartbeat_s=0.3, election_min_s=1.0, election_max_s=2.0, commit_timeout_s=5.0
 )
 FOLDER: Final = Path("/simulated/namenode")
-ALONE: Final = FOLDER / "kv"
-RAFT: Final = FOLDER / "raft"
+RAFT: Final = FOLDER / MEMBER
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +118,8 @@ class NameNodes:
                 first = FirstStart(seat.disk, RAFT, seat.address, self.addresses)
                 lineage = await first.lineage(flag, router, client)
                 seat.transport.network = self._network_of(lineage.name)
+            else:
+                check_member(RAFT, seat.address, (), new_cluster=False, disk=seat.disk)
             await store.start()
         except PaxosBlockError as error:
             if seat.host is host and not seat.disk.dead:  # else it was killed before
@@ -135,10 +134,9 @@ class NameNodes:
         self.kill(seat)
         seat.refusal = str(error)
 
-    def _store(self, seat: Seat, host: Host) -> KeyValueStore:
-        if len(self.seats) == 1:
-            return SingleMemberStore(ALONE, disk=seat.disk, open_table=MEMORY.open)
-        seat.transport = SimulatedTransport(self._network_of(""), seat.address, host)
+    def _store(self, seat: Seat, host: Host) -> ReplicatedStore:
+        if len(self.seats) > 1:
+            seat.transport = SimulatedTransport(self._network_of(""), seat.address, host)
         return ReplicatedStore(
             RAFT,
             seat.address,
@@ -175,13 +173,8 @@ class NameNodes:
         assert seat is not None
         assert seat.node is not None
         store = seat.node._store
-        if isinstance(store, SingleMemberStore):
-            machine = store._machine
-        else:
-            assert isinstance(store, ReplicatedStore)
-            machine = node_of(store).machine
-        assert isinstance(machine, StateMachine | ReplicatedMachine)
-        table = machine._table
+        assert isinstance(store, ReplicatedStore)
+        table = node_of(store).machine._table
         assert isinstance(table, MemoryTable)
         return table.snapshot()
 
@@ -191,17 +184,19 @@ class NameNodes:
         for seat in self.seats:
             if seat.host is not None:
                 self.kill(seat)
-        several = len(self.seats) > 1
-        members, folder = (self.addresses, RAFT) if several else ((), ALONE)
-        found, lineage = Backup(backup.revision, ""), Lineage("brought back", born=False)
+        members = self.addresses if len(self.seats) > 1 else ()
+        found, lineage = Backup(backup.revision, ""), "brought back"
         for seat in self.seats:
             seat.disk = SimulatedDisk()
-            receiver = self._received(seat.disk, folder, backup)
+            receiver = self._received(seat.disk, RAFT, backup)
             if seat is self.seats[0]:
-                fill(seat.disk, folder, receiver, found=found, members=members, lineage=lineage)
-                backup = load_snapshot(seat.disk, folder)
+                fill(seat.disk, RAFT, receiver, found=found, members=members, lineage=lineage)
+                backup = load_snapshot(seat.disk, RAFT)
             else:
-                plant(seat.disk, folder, receiver, members=members, lineage=lineage, first=False)
+                let_in = Lineage(lineage, born=False)
+                make_of_catalog(
+                    seat.disk, RAFT, receiver, members=members, lineage=let_in, first=False
+                )
             self.start(seat)
 
     @staticmethod

@@ -1125,10 +1125,10 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "the journal forgets what came during a flush",
-        "kv/engine.py",
-        "folder.forget, flush.revision)",
-        "folder.forget, folder.machine.revision)",
-        "tests/namenode/test_kv_store.py",
+        "raft/raft_node.py",
+        "            await self._compact(flush.revision)\n",
+        "            await self._compact(self.machine.revision)\n",
+        "tests/raft/test_store.py",
     ),
     _recovery(
         "a key that was put into a gap is not found",
@@ -1180,10 +1180,10 @@ SOURCE: tuple[Mutant, ...] = (
         TABLES,
     ),
     _recovery(
-        "a full disk is a lost change to whoever asked",
-        "kv/engine.py",
-        "            self._refuse_changes(batch.pending, error)\n",
-        "            self._apply(batch.first, batch.pending)\n",
+        "what found no room on a full disk stays in the log of a member that is alone",
+        "raft/log.py",
+        "        self._tail.cut_from(self._durable_index + 1)\n        self._queue.clear()\n",
+        "        self._queue.clear()\n",
         FULL_STORE,
     ),
     _recovery(
@@ -1670,11 +1670,24 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/namenode/test_safe_mode.py",
     ),
     _recovery(
-        "a folder counts as converted before the catalog is there",
-        "growing.py",
-        "        lock = clear(disk, replicated)\n",
-        "        write_lines(disk, alone / CONVERTED, sorted(members))\n"
-        "        lock = clear(disk, replicated)\n",
+        "a folder gets the longer list before its map has all that was answered",
+        "raft/list_change.py",
+        "        machine.flush().write()\n",
+        "",
+        "tests/raft/test_growing.py",
+    ),
+    _recovery(
+        "the log of one of several counts as committed when it is started alone",
+        "raft/member_folder.py",
+        "        if alone and (others := known_members(disk, folder)):\n",
+        "        if not alone and (others := known_members(disk, folder)) == ['alone']:\n",
+        "tests/raft/test_growing.py",
+    ),
+    _recovery(
+        "a folder that lost its vote begins as that of a new cluster of one",
+        "raft/member_folder.py",
+        "        if _has_entries(names):\n            raise",
+        "        if not names:\n            raise",
         "tests/raft/test_growing.py",
     ),
     _recovery(
@@ -1714,9 +1727,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "members of all lineages know each other",
-        "raft/planting.py",
-        "_PURPOSE + lineage.encode()",
-        "_PURPOSE",
+        "raft/http_transport.py",
+        "_LINEAGE_PURPOSE + lineage.encode()",
+        "_LINEAGE_PURPOSE",
         "tests/raft/test_seed.py",
     ),
     _recovery(
@@ -1917,9 +1930,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a block with too few members waits for the walk over all blocks",
-        "name_node.py",
-        "told=lambda block: self.monitor.look_if_short(block),",
-        "told=lambda block: None,",
+        "blocks/replication/monitor.py",
+        "        finalizer.told = self._look_if_short\n",
+        "",
         "tests/namenode/test_monitor.py",
     ),
     _recovery(

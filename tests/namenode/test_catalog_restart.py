@@ -18,7 +18,6 @@ from paxosblock.namenode.catalog.records import (
     decode_cluster,
     encode,
 )
-from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Edit, Versioned
 from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.name_node import NameNode
@@ -39,6 +38,7 @@ from tests.namenode.scene import (
     new_scene,
     sweep_everything,
 )
+from tests.raft.alone import opened
 from tests.waiting import wait_until_async
 
 
@@ -47,12 +47,10 @@ async def catalog_in(
     folder: Path, tag: int = 5, new_id: str = "cluster-1"
 ) -> AsyncIterator[NamedCatalog]:
     """A catalog on the files of a folder, as one run of a NameNode sees it."""
-    store = SingleMemberStore(folder)
-    await store.start()
-    catalog = NamedCatalog(store)
-    await catalog.start(tag, new_id)
-    yield catalog
-    await store.close()
+    async with opened(folder) as store:
+        catalog = NamedCatalog(store)
+        await catalog.start(tag, new_id)
+        yield catalog
 
 
 async def test_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
@@ -60,10 +58,15 @@ async def test_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
         file = await file_with_blocks(catalog, "/logs/a", 2)
         await catalog.close_file(file.number, ANN)
         half = await file_with_blocks(catalog, "/logs/b", 1)
-        view = await catalog.list(ListDirectory("/logs")), await blocks_of(catalog, half.number)
+        listing, blocks = (
+            await catalog.list(ListDirectory("/logs")),
+            await blocks_of(catalog, half.number),
+        )
     async with catalog_in(tmp_path) as catalog:
-        again = await catalog.list(ListDirectory("/logs")), await blocks_of(catalog, half.number)
-        assert again == view
+        again = await catalog.list(ListDirectory("/logs"))
+        assert again == msgspec.structs.replace(listing, revision=again.revision)
+        assert again.revision > listing.revision, "the start added an entry"
+        assert await blocks_of(catalog, half.number) == blocks
         assert [inode.number for inode in await catalog.open_files()] == [half.number]
 
 
@@ -122,11 +125,9 @@ async def test_the_id_of_the_cluster_survives(tmp_path: Path) -> None:
 async def test_a_cluster_of_before_there_were_ids_gets_one_and_keeps_its_tag(
     tmp_path: Path,
 ) -> None:
-    store = SingleMemberStore(tmp_path)
-    await store.start()
-    old = msgspec.msgpack.encode({"block_tag": 7, "created_ms": 1})
-    await store.commit(Edit(puts=((keys.CLUSTER, old),)))
-    await store.close()
+    async with opened(tmp_path) as store:
+        old = msgspec.msgpack.encode({"block_tag": 7, "created_ms": 1})
+        await store.commit(Edit(puts=((keys.CLUSTER, old),)))
     async with catalog_in(tmp_path, tag=5, new_id="given") as catalog:
         assert catalog.cluster_id == "given"
         assert (await catalog.next_block()) >> 32 == 7

@@ -15,21 +15,28 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
-from paxosblock.namenode.kv.codec import encode_edit
-from paxosblock.namenode.kv.folder import FolderLimits, StoreFolder, open_store
+from paxosblock.host.disk import Room
 from paxosblock.namenode.kv.interface import Edit, Versioned
+from paxosblock.namenode.raft.member_folder import Limits
 from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.journal.records import payloads
-from tests.memory_table import open_memory
+from tests.raft.alone import LoneFolder
 
-FOLDER = Path("/kv")
-LIMITS = FolderLimits(segment_bytes=284, flush_bytes=300)
+FOLDER = Path("/member")
+LIMITS = Limits(segment_bytes=320, flush_bytes=400)
 Model = dict[bytes, Versioned]
 
 
+class Spareless(SimulatedDisk):
+    """Keeps no room for votes: a MiB of zeros in each of thousands of states would take minutes."""
+
+    def room(self, folder: Path) -> Room:
+        return Room(0, super().room(folder).free_bytes)
+
+
 class Workload:
-    """Batches of puts through a `StoreFolder`, beside a model of what must be there after each.
+    """Batches of puts through a `LoneFolder`, beside a model of what must be there after each.
 
     Restarts and snapshots come often, so that each of their steps is cut, too.
     """
@@ -41,7 +48,7 @@ class Workload:
 
     def run(self) -> None:
         for round_number in range(3):
-            storage = open_store(self.disk, FOLDER, LIMITS, open_memory)
+            storage = LoneFolder(self.disk, FOLDER, LIMITS)
             try:
                 for batch in range(5):
                     if batch == round_number:
@@ -54,38 +61,31 @@ class Workload:
             if round_number == 1:
                 self.disk.next_process()
 
-    def _commit(self, storage: StoreFolder, round_number: int, batch: int) -> None:
-        payloads = []
+    def _commit(self, storage: LoneFolder, round_number: int, batch: int) -> None:
+        edits = []
         for entry in range(1 + batch % 2):
             key = b"k%d" % ((batch + entry) % 3)
             value = b"%d/%d/%d" % (round_number, batch, entry)
-            payloads.append(encode_edit(Edit(puts=((key, value),))))
+            edits.append(Edit(puts=((key, value),)))
             index = len(self.models)
             self.models.append({**self.models[-1], key: Versioned(value, index)})
-        storage.count_bytes(storage.journal.append(payloads))
+        storage.append(*edits)
         self.acknowledged = len(self.models) - 1
-        self._adopt(storage)
+        for edit in edits:
+            storage.apply(edit)
 
-    def _find_no_room(self, storage: StoreFolder) -> None:
+    def _find_no_room(self, storage: LoneFolder) -> None:
         """A refused edit leaves nothing behind that a later start could take for an entry."""
-        payload = encode_edit(Edit(puts=((b"refused", bytes(50)),)))
+        refused = Edit(puts=((b"refused", bytes(50)),))
         self.disk.full = True
         try:
             with pytest.raises(NoSpaceError):
-                storage.journal.append([payload])
+                storage.append(refused)
         finally:
             self.disk.full = False
 
-    def _adopt(self, storage: StoreFolder) -> None:
-        """Apply to the machine what was appended, as the engine does."""
-        while storage.machine.revision < self.acknowledged:
-            index = storage.machine.revision + 1
-            changed = self.models[index].items() - self.models[index - 1].items()
-            puts = tuple((key, versioned.value) for key, versioned in changed)
-            storage.machine.apply(index, Edit(puts=puts))
-
     @staticmethod
-    def _flush_if_due(storage: StoreFolder) -> None:
+    def _flush_if_due(storage: LoneFolder) -> None:
         if storage.flush_due:
             flush = storage.begin_flush()
             flush.write()
@@ -96,19 +96,18 @@ class Workload:
 
         Entries that were under way when the power went may be there, in order.
         """
-        disk = SimulatedDisk(files)
+        disk = Spareless(files)
         revision = self._found(disk)
         assert self.acknowledged <= revision < len(self.models)
-        again = open_store(disk, FOLDER, LIMITS, open_memory)
-        again.journal.append([encode_edit(Edit(puts=((b"new", b""),)))])
+        again = LoneFolder(disk, FOLDER, LIMITS)
+        again.append(Edit(puts=((b"new", b""),)))
         again.close()
-        last = open_store(disk, FOLDER, LIMITS, open_memory).machine
+        last = LoneFolder(disk, FOLDER, LIMITS).machine
         expected = {**self.models[revision], b"new": Versioned(b"", revision + 1)}
         assert dict(last.scan(b"", b"")) == expected
 
     def _found(self, disk: SimulatedDisk) -> int:
-        storage = open_store(disk, FOLDER, LIMITS, open_memory)
-        machine = storage.machine
+        machine = LoneFolder(disk, FOLDER, LIMITS).machine
         assert dict(machine.scan(b"", b"")) == self.models[machine.revision]
         disk.next_process()
         return machine.revision
@@ -116,7 +115,7 @@ class Workload:
 
 def run_until(operation: int) -> tuple[Workload, bool]:
     """Run the workload until its disk fails at `operation`; tell whether it came to that."""
-    workload = Workload(SimulatedDisk())
+    workload = Workload(Spareless())
     workload.disk.light(operation, Burns.HALFWAY)
     with suppress(StorageError):
         workload.run()
@@ -139,7 +138,7 @@ def test_the_workload_passes_through_restarts_snapshots_and_several_segments() -
     assert workload.acknowledged == 21
     assert workload.disk.operations > 100
     kinds = {path.name.split("-")[0] for path in workload.disk.files()}
-    assert kinds == {"journal", "snapshot", "durable"}
+    assert kinds == {"journal", "snapshot", "durable", "vote"}
 
 
 def test_whichever_operation_the_power_cut_hits_nothing_acknowledged_is_lost() -> None:
@@ -175,10 +174,10 @@ def interrupted_repairs(files: Files) -> Iterator[SimulatedDisk]:
     """Yield the disk after opening `files` failed at its first, second, ... operation."""
     operation = 1
     while True:
-        disk = SimulatedDisk(files)
+        disk = Spareless(files)
         disk.light(operation, Burns.HALFWAY)
         try:
-            open_store(disk, FOLDER, LIMITS, open_memory)
+            LoneFolder(disk, FOLDER, LIMITS)
         except StorageError:
             yield disk
         else:
@@ -192,7 +191,7 @@ def test_what_a_restart_has_shown_survives_a_power_cut_right_after_it() -> None:
     more = 0
     for workload in every_operation():
         disk = workload.disk.next_process()
-        revision = open_store(disk, FOLDER, LIMITS, open_memory).machine.revision
+        revision = LoneFolder(disk, FOLDER, LIMITS).machine.revision
         more += revision > workload.acknowledged
         workload.acknowledged = revision
         for files in chance.sample(list(disk.moment().tears(chance)), 1):
@@ -229,28 +228,27 @@ def is_refused(files: Files, path: Path, workload: Workload) -> bool:
 
 @pytest.mark.parametrize("position", ["first", "last"])
 def test_a_missing_segment_is_refused(position: str) -> None:
-    disk = SimulatedDisk()
+    disk = Spareless()
     for _ in range(3):
-        storage = open_store(disk, FOLDER, FolderLimits(1, 1 << 30), open_memory)
-        storage.journal.append([encode_edit(Edit(puts=((b"k", b"v"),)))])
+        storage = LoneFolder(disk, FOLDER, Limits(1, 1 << 30))
+        storage.append(Edit(puts=((b"k", b"v"),)))
         storage.close()
     files = disk.files()
     segments = sorted(path for path in files if path.name.startswith("journal"))
     missing = {"first": segments[0], "last": segments[1]}[position]
     del files[missing]
     with pytest.raises(CorruptionError, match="missing"):
-        open_store(SimulatedDisk(files), FOLDER, FolderLimits(), open_memory)
+        LoneFolder(Spareless(files), FOLDER)
 
 
 def test_what_is_behind_the_end_of_a_segment_does_not_count() -> None:
     """A torn tail stays there, and the next segment says where the records end."""
-    disk = SimulatedDisk()
+    disk = Spareless()
     for _ in range(2):
-        storage = open_store(disk, FOLDER, FolderLimits(1, 1 << 30), open_memory)
-        storage.journal.append([encode_edit(Edit(puts=((b"k", b"v"),)))])
+        storage = LoneFolder(disk, FOLDER, Limits(1, 1 << 30))
+        storage.append(Edit(puts=((b"k", b"v"),)))
         storage.close()
     files = disk.files()
     first = min(path for path in files if path.name.startswith("journal"))
     files[first] += b"\1\2\3"
-    store = open_store(SimulatedDisk(files), FOLDER, FolderLimits(), open_memory)
-    assert store.machine.revision == 2
+    assert LoneFolder(Spareless(files), FOLDER).machine.revision == 2

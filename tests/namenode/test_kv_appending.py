@@ -20,9 +20,9 @@ from paxosblock.host.kernel_syncs import Done, KernelSyncs
 from paxosblock.journal.durable_mark import read_mark
 from paxosblock.journal.record_log import MARK_NAME
 from paxosblock.namenode.kv.append_file import LOOP_BYTES, Appending
-from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.kv.journal import FORMAT, Journal, replay
+from tests.raft.alone import opened as opened_store
 
 SEGMENT_BYTES = 1000
 
@@ -178,11 +178,9 @@ async def test_the_close_waits_for_what_is_under_way_though_nobody_does(tmp_path
 async def test_a_store_commits_without_its_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SingleMemberStore(tmp_path)
-    await store.start()
-    with monkeypatch.context() as patched:
-        patched.delattr(Journal, "append")
-        for number in range(1, 4):
-            change = Edit(puts=((b"k", b"%d" % number),))
-            assert await store.commit(change) == Committed(number)
-    await store.close()
+    async with opened_store(tmp_path) as store:
+        with monkeypatch.context() as patched:
+            patched.delattr(Journal, "append")
+            for number in range(2, 5):
+                change = Edit(puts=((b"k", b"%d" % number),))
+                assert await store.commit(change) == Committed(number)

@@ -1,4 +1,5 @@
-"""The single-member engine while its disk is full: changes wait for room, nothing else does."""
+"""The store of a cluster's only NameNode while its disk is full: changes are refused, and nothing
+else is."""
 
 from __future__ import annotations
 
@@ -9,38 +10,36 @@ import pytest
 
 from paxosblock.errors import NoSpaceError, Outcome
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.kv import engine
-from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
-from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.raft import log
+from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import SimulatedDisk
-from tests.memory_table import open_memory
+from tests.raft.alone import alone
 from tests.waiting import wait_until_async
 
-FOLDER = Path("/kv")
+FOLDER = Path("/member")
 
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(log, "ROOM_POLL_S", 0.01)
 
 
 def put(key: bytes, value: bytes = b"v") -> Edit:
     return Edit(puts=((key, value),))
 
 
-async def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
-    limits = FolderLimits(segment_bytes)
-    store = SingleMemberStore(
-        FOLDER, address="a:1", disk=disk, limits=limits, open_table=open_memory
-    )
+async def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> ReplicatedStore:
+    store = alone(FOLDER, disk, Limits(segment_bytes))
     await store.start()
+    await store.wait_leadership()
     return store
 
 
-async def refused(store: SingleMemberStore) -> NoSpaceError:
+async def refused(store: ReplicatedStore) -> NoSpaceError:
     with pytest.raises(NoSpaceError) as caught:
         await store.commit(put(b"refused"))
     assert caught.value.details["address"] == "a:1", "clients tell it from a lack of DataNodes"
@@ -65,7 +64,7 @@ async def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_it_has_
     assert store.impaired() is not None
     disk.full = False
     await wait_until_async(lambda: store.impaired() is None)
-    assert await store.commit(put(b"after")) == Committed(2)
+    assert await store.commit(put(b"after")) == Committed(3)
     await store.close()
     again = await opened(disk)
     assert [key for key, _ in again.view().scan(b"", b"")] == [b"after", b"before"]
@@ -81,7 +80,9 @@ async def test_what_waits_behind_the_change_that_finds_no_room_is_refused_too() 
     assert {type(result) for result in results} == {NoSpaceError}
     await store.close()
     disk.full = False
-    assert (await opened(disk)).view().revision == 0
+    again = await opened(disk)
+    assert not list(again.view().scan(b"", b""))
+    await again.close()
 
 
 async def test_a_segment_that_finds_no_room_to_begin_begins_when_there_is() -> None:

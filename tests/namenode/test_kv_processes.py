@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import FolderLimits
 from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.raft.member_folder import Limits
 from tests.journal.records import payloads
+from tests.raft.alone import opened
 
 # Eight clients commit for ever; each line is one acknowledged put: key, value, index.
 COMMIT_FOR_EVER = """
 import asyncio, resource, sys
 from pathlib import Path
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Edit
-from paxosblock.namenode.kv.folder import FolderLimits
+from paxosblock.namenode.raft.member_folder import Limits
+from tests.raft.alone import opened
 
 async def client(store, name):
     number = 0
@@ -36,10 +36,9 @@ async def client(store, name):
 async def main(folder, file_bytes_max):
     if file_bytes_max:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
-    store = SingleMemberStore(Path(folder), limits=FolderLimits(20_000, 60_000))
     try:
-        await store.start()
-        await asyncio.gather(*(client(store, name) for name in range(8)))
+        async with opened(Path(folder), limits=Limits(20_000, 60_000)) as store:
+            await asyncio.gather(*(client(store, name) for name in range(8)))
     except PaxosBlockError as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         sys.exit(1)
@@ -77,15 +76,12 @@ def acknowledged_by(lines: list[str]) -> dict[bytes, Versioned]:
 
 async def check_everything_is_there(folder: Path, acknowledged: dict[bytes, Versioned]) -> int:
     """Open the folder; each key has its acknowledged value or that of a commit under way."""
-    store = SingleMemberStore(folder, limits=FolderLimits(20_000, 60_000))
-    await store.start()
-    view = store.view()
-    for key, versioned in acknowledged.items():
-        found = view.get(key)
-        assert found == versioned or found.revision > versioned.revision
-    revision = view.revision
-    await store.close()
-    return revision
+    async with opened(folder, limits=Limits(20_000, 60_000)) as store:
+        view = store.view()
+        for key, versioned in acknowledged.items():
+            found = view.get(key)
+            assert found == versioned or found.revision > versioned.revision
+        return view.revision
 
 
 async def test_killing_the_process_again_and_again_loses_nothing_acknowledged(

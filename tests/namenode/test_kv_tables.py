@@ -26,9 +26,6 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import OsDisk, Room
 from paxosblock.namenode.kv import empty_ranges, rocks_options, rocks_table, state_machine
-from paxosblock.namenode.kv.codec import encode_edit
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -39,13 +36,17 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
     prefix_range,
 )
-from paxosblock.namenode.kv.rocks_table import RocksTable
+from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
+from paxosblock.namenode.raft.member_folder import Limits
+from paxosblock.namenode.raft.store import ReplicatedStore
 from tests import memory_table
 from tests.disks.cut_short import CutShort
-from tests.memory_table import MemoryTable, open_memory
+from tests.memory_table import MemoryTable
 from tests.namenode.test_kv_state import next_or_result
+from tests.raft.alone import LoneFolder, alone, opened
+from tests.raft.members import node_of
 from tests.services.small_disk import SmallDisk, small_disk
 from tests.waiting import wait_until, wait_until_async
 
@@ -276,16 +277,16 @@ def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
     tmp_path: Path,
 ) -> None:
     """Killed between any two of apply, flush, cut of the log: nothing is lost or done twice."""
-    disk, folder = OsDisk(), tmp_path / "kv"
-    store = open_store(disk, folder, FolderLimits(segment_bytes=100))
+    disk, folder = OsDisk(), tmp_path / "member"
+    store = LoneFolder(disk, folder, Limits(segment_bytes=100), ROCKS)
     maps = [everything(store.machine)]
     with closing(store):
         for index in range(1, 7):  # so few flushes that nothing is compacted while it is copied
             # Done twice, or on another state, it would end as a conflict, or leave another value.
             edit = Edit((Expect(b"k", index - 1),), ((b"k", b"%d" % index),))
-            store.journal.append([encode_edit(edit)])
+            store.append(edit)
             check_left(folder, tmp_path / f"{index}-appended", [*maps, {b"k": value(index)}])
-            assert store.machine.apply(index, edit) == Committed(index)
+            assert store.apply(edit) == Committed(index)
             maps.append(everything(store.machine))
             if index % 3 == 0:
                 flush = store.begin_flush()
@@ -300,7 +301,7 @@ def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
 def check_left(folder: Path, to: Path, maps: list[dict[bytes, Versioned]]) -> None:
     left = left_by_a_crash(folder, to)
     for _ in range(2):
-        store = open_store(OsDisk(), left, FolderLimits())
+        store = LoneFolder(OsDisk(), left, tables=ROCKS)
         assert everything(store.machine) == maps[-1]
         assert store.machine.revision == len(maps) - 1
         store.close()
@@ -336,11 +337,10 @@ def test_a_batch_of_the_database_that_flushes_by_itself_is_the_map_after_an_entr
 
 def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
     """Make the folder of a version before RocksDB: a snapshot of entry 3, a journal to entry 5."""
-    store = open_store(OsDisk(), folder, FolderLimits(segment_bytes=100), open_memory)
+    store = LoneFolder(OsDisk(), folder, Limits(segment_bytes=100))
     with closing(store):
         for index in range(1, 6):
-            store.journal.append([encode_edit(put(b"k%d" % (index % 4)))])
-            store.machine.apply(index, put(b"k%d" % (index % 4)))
+            store.commit(put(b"k%d" % (index % 4)))
             if index == 3:
                 flush = store.begin_flush()
                 flush.write()
@@ -351,17 +351,17 @@ def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
 def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_cut_short(
     tmp_path: Path,
 ) -> None:
-    expected = earlier_folder(tmp_path / "kv")
+    expected = earlier_folder(tmp_path / "member")
     steps = 0
     while True:
         folder = tmp_path / f"{steps}"
-        shutil.copytree(tmp_path / "kv", folder)
+        shutil.copytree(tmp_path / "member", folder)
         try:
-            open_store(CutShort(steps), folder, FolderLimits()).close()
+            LoneFolder(CutShort(steps), folder, tables=ROCKS).close()
             break
         except StorageError:
             pass
-        with closing(open_store(OsDisk(), folder, FolderLimits())) as store:
+        with closing(LoneFolder(OsDisk(), folder, tables=ROCKS)) as store:
             assert everything(store.machine) == expected
         assert not list(folder.glob("snapshot-*"))
         assert not (folder / "db.new").exists()
@@ -371,14 +371,12 @@ def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_
 
 def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> None:
     keys = 2 * SLICE_KEYS + 1
-    with closing(open_store(OsDisk(), tmp_path, FolderLimits(), open_memory)) as store:
-        many = Edit(puts=tuple((b"%05d" % number, b"v") for number in range(keys)))
-        store.journal.append([encode_edit(many)])
-        store.machine.apply(1, many)
+    with closing(LoneFolder(OsDisk(), tmp_path)) as store:
+        store.commit(Edit(puts=tuple((b"%05d" % number, b"v") for number in range(keys))))
         store.begin_flush().write()
         expected = everything(store.machine)
     for _ in range(2):
-        with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
+        with closing(LoneFolder(OsDisk(), tmp_path, tables=ROCKS)) as store:
             assert everything(store.machine) == expected
             assert len(store.machine) == keys
 
@@ -387,28 +385,28 @@ def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> N
 def test_a_database_that_lacks_a_file_is_refused_in_one_line_and_left_as_it_is(
     tmp_path: Path, lost: str
 ) -> None:
-    with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
-        store.machine.apply(1, put(b"k"))
+    with closing(LoneFolder(OsDisk(), tmp_path, tables=ROCKS)) as store:
+        store.apply(put(b"k"))
     min((tmp_path / "db").glob(lost)).unlink()
     before = {path.name for path in (tmp_path / "db").glob("*.sst")}
     for _ in range(2):
         with pytest.raises((CorruptionError, StorageError)) as refused:
-            open_store(OsDisk(), tmp_path, FolderLimits())
+            LoneFolder(OsDisk(), tmp_path, tables=ROCKS)
         assert str(tmp_path / "db") in str(refused.value)
         assert "\n" not in str(refused.value)
         assert {path.name for path in (tmp_path / "db").glob("*.sst")} == before
 
 
 def test_a_database_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
-    with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
-        store.journal.append([encode_edit(put(b"k"))])
-        store.machine.apply(1, put(b"k"))
+    with closing(LoneFolder(OsDisk(), tmp_path, Limits(segment_bytes=40), ROCKS)) as store:
+        for _ in range(2):
+            store.commit(put(b"k"))
         store.begin_flush().write()
-        store.forget(1)
-    open_store(OsDisk(), tmp_path, FolderLimits()).close()  # its journal goes on after entry 1
+        store.forget(2)
+        store.append(put(b"k"))
     shutil.rmtree(tmp_path / "db")
-    with pytest.raises(CorruptionError, match="entries from 1 on are missing"):
-        open_store(OsDisk(), tmp_path, FolderLimits())
+    with pytest.raises(CorruptionError, match="entries 1 to 1 are missing"):
+        LoneFolder(OsDisk(), tmp_path, tables=ROCKS)
 
 
 def test_a_flipped_byte_of_the_database_is_never_served(new_path: Callable[[], Path]) -> None:
@@ -500,8 +498,8 @@ def readable(read: Callable[[], object]) -> bool:
 def test_a_database_of_a_later_format_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(open_store(OsDisk(), tmp_path, FolderLimits())) as store:
-        store.machine.apply(1, put(b"k"))
+    with closing(LoneFolder(OsDisk(), tmp_path, tables=ROCKS)) as store:
+        store.apply(put(b"k"))
         table = store.machine._table
         assert isinstance(table, RocksTable)
         with monkeypatch.context() as later:
@@ -509,7 +507,7 @@ def test_a_database_of_a_later_format_is_refused_in_one_line(
             table.write(2, {})
             table.flush()
     with pytest.raises(ConfigError, match=r"is of format 2, and this version .* knows up to 1"):
-        open_store(OsDisk(), tmp_path, FolderLimits())
+        LoneFolder(OsDisk(), tmp_path, tables=ROCKS)
 
 
 def test_a_database_whose_record_has_no_term_is_that_of_a_single_namenode(
@@ -596,15 +594,15 @@ def test_a_compaction_that_fills_the_disk_loses_nothing_and_is_tried_again(
         assert dict(again.scan(b"", b"")) == {**expected, b"k": Versioned(b"v", 5)}
 
 
-async def fill(store: SingleMemberStore) -> int:
+async def fill(store: ReplicatedStore) -> int:
     """Commit until the disk is full; return how often."""
     for number in count():
         try:
             await store.commit(put(b"%d" % number, os.urandom(128 * KIB)))
         except NoSpaceError:
             return number
-        if store._flushing is not None:
-            await store._flushing  # before the journal fills the disk under its hands
+        # Before the journal fills the disk under its hands.
+        await wait_until_async(lambda: node_of(store).free_for_table)
     raise AssertionError("the disk has an end")
 
 
@@ -612,8 +610,7 @@ async def test_a_disk_that_runs_full_stops_changes_and_nothing_else(
     small: SmallDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The flush finds no room before the journal does; it is not begun, and the store goes on."""
-    limits = FolderLimits(segment_bytes=MIB, flush_bytes=2 * MIB)
-    store = SingleMemberStore(small.folder / "kv", limits=limits)
+    store = alone(small.folder / "member", limits=Limits(segment_bytes=MIB, flush_bytes=2 * MIB))
     await store.start()
     leave(small, 12 * MIB)
     written = await fill(store)
@@ -626,13 +623,11 @@ async def test_a_disk_that_runs_full_stops_changes_and_nothing_else(
     await wait_until_async(lambda: store.impaired() is None)
     await store.commit(put(b"after"))
     await store.close()
-    again = SingleMemberStore(small.folder / "kv")
-    await again.start()
-    assert dict(again.view().scan(b"", b"")) == {
-        **before,
-        b"after": Versioned(b"v", written + 1),
-    }
-    await again.close()
+    async with opened(small.folder / "member") as again:
+        assert dict(again.view().scan(b"", b"")) == {
+            **before,
+            b"after": Versioned(b"v", written + 2),
+        }
 
 
 async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_nothing(
@@ -644,7 +639,7 @@ async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_n
         raise StorageError(f"{tmp_path}: IO error")
 
     many = Edit(puts=tuple((b"%d" % number, b"v") for number in range(3 * SLICE_KEYS)))
-    store = SingleMemberStore(tmp_path, limits=FolderLimits(flush_bytes=1))
+    store = alone(tmp_path, limits=Limits(flush_bytes=1))
     await store.start()
     await store.commit(put(b"a"))
     with monkeypatch.context() as broken:
@@ -655,8 +650,6 @@ async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_n
             await store.commit(put(b"b"))
         assert store.failure() is not None
         await store.close()
-    again = SingleMemberStore(tmp_path)
-    await again.start()
-    assert again.view().revision == 2
-    assert {key for key, _ in again.view().scan(b"", b"")} == {b"a", *(key for key, _ in many.puts)}
-    await again.close()
+    async with opened(tmp_path) as again:
+        found = {key for key, _ in again.view().scan(b"", b"")}
+        assert found == {b"a", *(key for key, _ in many.puts)}

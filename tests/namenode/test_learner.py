@@ -67,7 +67,7 @@ class Cluster:
         await self.scene.close()
         table = MemoryTable(place=Place(OsDisk(), self.folder))
         table.write(self.entry, self.saved)
-        begin(Backup(self.entry, "cluster-1"), 0, table)
+        begin(Backup(self.entry, "cluster-1"), table)
         store = MemoryStore()
         store.machine = StateMachine(table)
         for name, acceptor in self.network.reach.items():

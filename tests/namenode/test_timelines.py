@@ -16,11 +16,11 @@ from paxosblock.errors import InvalidRequestError, UnavailableError
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.checks import check_register
 from paxosblock.namenode.handlers import register as handle
-from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.protocol.types import StorageId
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import new_scene
+from tests.raft.alone import opened
 
 STORAGE = StorageId("disk-1")
 FIRST = Timeline(STORAGE, "")
@@ -116,13 +116,11 @@ async def test_one_that_follows_takes_in_nobody_who_may_have_forgotten_something
 
 async def test_timelines_outlive_the_namenode(tmp_path: Path) -> None:
     for told in (UPGRADED, TAKEN_IN):
-        store = SingleMemberStore(tmp_path)
-        await store.start()
-        cluster = Catalog(store)
-        await cluster.start(5, "cluster-1")
-        await cluster.enter_timelines("dn", (told,))
-        assert cluster_knows(cluster, STORAGE) == "t1"
-        await store.close()
+        async with opened(tmp_path) as store:
+            cluster = Catalog(store)
+            await cluster.start(5, "cluster-1")
+            await cluster.enter_timelines("dn", (told,))
+            assert cluster_knows(cluster, STORAGE) == "t1"
 
 
 def register(*timelines: Timeline, cluster: str = "", address: str = "dn:9864") -> Register:

@@ -19,10 +19,11 @@ from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import InvalidRequestError
 from paxosblock.host.disk import OsDisk
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.namenode.growing import ALONE
-from paxosblock.namenode.kv.folder import FolderLimits, open_store
 from paxosblock.namenode.kv.interface import prefix_range
+from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.raft.member_folder import MEMBER
 from tests.outside.staging import staged
+from tests.raft.alone import LoneFolder
 from tests.waiting import wait_until
 
 
@@ -41,7 +42,7 @@ def test_what_is_published_leaves_no_record_of_its_own(tmp_path: Path) -> None:
         fs.touch("/files/6")
         fs.close()
         (folder,) = cluster.namenode.volumes
-    storage = open_store(OsDisk(), folder / ALONE, FolderLimits())
+    storage = LoneFolder(OsDisk(), folder / MEMBER, tables=ROCKS)
     try:
         applications = [key for key, _ in storage.machine.scan(*prefix_range(b"a"))]
         sessions = [key for key, _ in storage.machine.scan(*prefix_range(b"s"))]

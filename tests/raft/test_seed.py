@@ -27,14 +27,13 @@ from paxosblock.namenode.raft.admissions_file import (
     write_admissions,
 )
 from paxosblock.namenode.raft.folder_admission import NOBODYS, Admissions, Lineage
-from paxosblock.namenode.raft.http_transport import HttpTransport
+from paxosblock.namenode.raft.http_transport import HttpTransport, key_of
 from paxosblock.namenode.raft.member_folder import (
     begin_newborn,
     check_member,
     open_folder,
     read_lineage,
 )
-from paxosblock.namenode.raft.planting import key_of
 from paxosblock.namenode.raft.seed import SEED_PATH, Seed, Seeds, fetch_seed
 from tests.waiting import wait_until_async
 
@@ -245,8 +244,8 @@ async def test_nobody_is_let_in_before_it_is_written_down(giver: Giver) -> None:
 
 
 async def test_the_folder_of_a_single_namenode_does_not_join(giver: Giver, tmp_path: Path) -> None:
-    (tmp_path / "kv").mkdir()
-    with pytest.raises(ConfigError, match="--join is for the others"):
+    check_member(tmp_path / "raft", giver.joiner, (), new_cluster=False)
+    with pytest.raises(ConfigError, match=r"--join: .* holds a member already"):
         await join(tmp_path, giver.peers())
 
 

@@ -25,7 +25,7 @@ from paxosblock.namenode.raft.raft_messages import TimeoutNow
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.faults import HELD, Fault
 from tests.disks.simulated import Burns, SimulatedDisk
-from tests.raft.alone import alone, opened
+from tests.raft.alone import LoneFolder, alone, opened
 from tests.raft.members import node_of
 from tests.raft.rig import OPTIONS, Rig, Wire, entry, put, rig
 from tests.waiting import wait_until_async
@@ -244,6 +244,21 @@ async def test_a_member_alone_keeps_no_entry_in_memory_and_all_on_the_disk_until
         assert following <= flushed + 1, "no record is removed that the flush does not cover"
     async with opened(FOLDER, disk) as store:
         assert len(list(store.view().scan(b"", b""))) == 90
+
+
+async def test_what_comes_during_a_flush_stays_in_the_journal_of_a_member_alone() -> None:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
+    async with opened(FOLDER, disk, Limits(segment_bytes=300, flush_bytes=3000)) as store:
+        number = 0
+        while not disk.plan.waiting:  # until a flush is under way
+            await store.commit(put(b"%d" % (number := number + 1), bytes(50)))
+        for _ in range(10):
+            await store.commit(put(b"%d" % (number := number + 1), bytes(50)))
+        disk.mend()
+        await wait_until_async(lambda: numbers(disk.names(FOLDER), "journal")[0] > 1)
+        left = SimulatedDisk(disk.files())
+    assert len(LoneFolder(left, FOLDER).machine) == number
 
 
 def test_a_member_alone_applies_its_log_before_it_has_started() -> None:

@@ -43,14 +43,14 @@ def test_only_what_a_fault_concerns_is_met_and_only_so_often(cluster: FaultyClus
     cluster.break_disk(
         cluster.namenode,
         Fault(WRITES, path="/no-such-file", error="EIO"),
-        Fault(SYNCS, path="/kv/", delay_s=0.001, times=2),
+        Fault(SYNCS, path="/raft/", delay_s=0.001, times=2),
     )
     with Client(cluster.url) as fs:
         for number in range(5):
             fs.mkdirs(f"/{number}")
     met = cluster.met(cluster.namenode)
     assert len(met) == 2
-    assert all(line.startswith("fdatasync ") and "/kv/journal-" in line for line in met)
+    assert all(line.startswith("fdatasync ") and "/raft/journal-" in line for line in met)
 
 
 def test_what_fails_is_told_by_its_name_and_path(cluster: FaultyCluster) -> None:

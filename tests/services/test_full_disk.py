@@ -17,7 +17,6 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     NoSpaceError,
     PaxosBlockError,
-    UnavailableError,
 )
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
@@ -272,21 +271,25 @@ def test_a_namenode_whose_disk_is_full_says_so_serves_reads_and_goes_on_with_roo
         assert names(fs) == {"/before", "/meanwhile", "/after", *made}
 
 
-def test_a_namenode_does_not_start_on_a_full_disk_and_says_why(
+def test_a_namenode_that_starts_on_a_full_disk_serves_reads_and_refuses_changes(
     small_namenode: LocalCluster, disk: SmallDisk
 ) -> None:
+    """Its vote, and the entry with which its term begins, have the room that is kept for them."""
     namenode = small_namenode.namenode
-    with Client(small_namenode.url, IMPATIENT) as fs:
+    with (
+        Client(small_namenode.url, IMPATIENT) as fs,
+        Client(small_namenode.url, PATIENT) as patient,
+    ):
         fs.mkdirs("/before")
         namenode.kill()
         disk.fill()
-        with pytest.raises(UnavailableError, match=NO_ROOM) as caught:
-            namenode.start()
-        assert "\n" not in str(caught.value)
-        disk.empty()
         namenode.start()
         small_namenode.wait_registered()
-        assert fs.exists("/before")
+        made = make_names_until_refused(fs)
+        assert names(fs) == {"/before", *made}
+        disk.empty()
+        patient.mkdirs("/after")
+        assert names(fs) == {"/before", "/after", *made}
 
 
 def test_the_others_go_on_when_the_disk_of_one_of_three_namenodes_is_full(

@@ -82,7 +82,7 @@ def test_each_start_that_does_not_fit_is_refused_in_one_line(of_one: Path) -> No
     alone = cluster.command(cluster.namenode.member)
     cluster.close()
     refuses([*alone, *several], "only NameNode: `paxosblock admin grow` makes it the first")
-    refuses([*alone, *several, "--join"], "--join is for the others")
+    refuses([*alone, *several, "--join"], "holds a member already; start without it")
     refuses([*alone, *several, "--join", "--new-cluster"], "a cluster is new, or this one comes")
     secret.unlink()
     LocalCluster.grow(of_one, 3)
@@ -90,7 +90,7 @@ def test_each_start_that_does_not_fit_is_refused_in_one_line(of_one: Path) -> No
         first, second, _ = grown.namenodes
         for node in (first, second):
             assert node.stop()
-        refuses(alone, "one of several NameNodes: start it with --peers")
+        refuses(alone, ": start it with --peers")
         again = grown.command(second.member)
         refuses([*again, "--join"], "holds a member already; start without it")
         shutil.rmtree(second.volumes[0] / "raft")

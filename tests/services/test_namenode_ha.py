@@ -400,11 +400,15 @@ def test_namenodes_are_known_by_another_address_than_the_one_they_listen_at(tmp_
         assert set(standing.members) == set(cluster.addresses)
 
 
+THREE = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--peers", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"), "must name 127.0.0.1:0 and each"),
-        (("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1"), "--peers needs --secret-file"),
+        (("--peers", THREE), "must name 127.0.0.1:0 and each"),
+        (("--peers", THREE, "--listen", "127.0.0.1:1"), "--peers needs --secret-file"),
+        (("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1"), "only NameNode starts without it"),
         (("--peers", "nn:1", "--advertise", "nn:2"), "must name nn:2 and each"),
         (("--advertise", "127.0.0.1:1"), "--advertise, --new-cluster and --join go with --peers"),
         (("--new-cluster",), "--advertise, --new-cluster and --join go with --peers"),
@@ -414,11 +418,11 @@ def test_namenodes_are_known_by_another_address_than_the_one_they_listen_at(tmp_
             "2 NameNodes; an odd number",
         ),
         (
-            ("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1", "--secret-file", "open"),
+            ("--peers", THREE, "--listen", "127.0.0.1:1", "--secret-file", "open"),
             "others may read the secret: chmod 600 it",
         ),
         (
-            ("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1", "--secret-file", "short"),
+            ("--peers", THREE, "--listen", "127.0.0.1:1", "--secret-file", "short"),
             "the cluster secret must have at least 16 bytes",
         ),
     ],
@@ -445,7 +449,7 @@ def test_a_folder_of_a_single_namenode_becomes_one_of_several_only_by_the_comman
     secret = tmp_path / "secret"
     secret.write_text("a secret of the tests")
     secret.chmod(0o600)
-    peers = ("--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1", "--secret-file", str(secret))
+    peers = ("--listen", "127.0.0.1:1", "--peers", THREE, "--secret-file", str(secret))
     ended = paxosblock("namenode", "--path", str(folder), *peers)
     assert "only NameNode: `paxosblock admin grow` makes it the first of several" in ended.stderr
 
@@ -460,9 +464,9 @@ def test_another_version_of_raftos_is_refused_with_the_way_to_the_right_one(
     secret.write_text("a secret of the tests")
     secret.chmod(0o600)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    peers = ("--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1", "--secret-file", str(secret))
+    peers = ("--listen", "127.0.0.1:1", "--peers", THREE, "--secret-file", str(secret))
     ended = paxosblock("namenode", "--path", str(tmp_path / "nn"), *peers)
-    assert ended.stderr.startswith("namenode: a replicated NameNode needs raftos 0.2.6, not 0.2.5")
+    assert ended.stderr.startswith("namenode: a NameNode needs raftos 0.2.6, not 0.2.5")
     assert "run: paxosblock setup raft" in ended.stderr
     assert ended.stderr.count("\n") == 1
 

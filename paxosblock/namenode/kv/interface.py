@@ -1,4 +1,4 @@
-"""The NameNode's interface to its key-value store, whichever engine stands behind it.
+"""The NameNode's interface to its key-value store.
 
 The store is a log of edits and the map that comes out when they are applied in order. An edit names
 what it expects to find, and that is checked when its log entry is *applied*, never from memory when

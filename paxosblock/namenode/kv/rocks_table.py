@@ -91,8 +91,8 @@ _log = logging.getLogger(__name__)
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """The record in each batch: the map is after entry `revision` of `term` (0 with a single
-    NameNode), and `keys` counts its keys by their first byte."""
+    """The record in each batch: the map is after entry `revision` of `term`, and `keys` counts its
+    keys by their first byte."""
 
     format: int = 1
     revision: int = 0

@@ -35,7 +35,7 @@ _SLICE = struct.Struct(">II")
 class Snapshot:
     """The map after log entry `revision`, in order of the keys.
 
-    `term` is that of the entry; 0 with a single NameNode.
+    `term` is that of the entry.
     """
 
     revision: int

@@ -78,7 +78,7 @@ class StateMachine:
 
     @property
     def term(self) -> int:
-        """Return the term of entry `revision`; 0 with a single NameNode."""
+        """Return the term of entry `revision`; 0 before the first one."""
         return self._table.term
 
     def scan(

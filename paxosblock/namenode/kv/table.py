@@ -103,7 +103,7 @@ class Table(Protocol):
 
     @property
     def term(self) -> int:
-        """Return the term of entry `revision`; 0 with a single NameNode."""
+        """Return the term of entry `revision`; 0 before the first one."""
 
     def __len__(self) -> int:
         """Return how many keys there are."""

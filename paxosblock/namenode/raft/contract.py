@@ -17,9 +17,7 @@ from raftos.storage import FileStorage, Log
 from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.log import RaftLog, Tail
-from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.raft_messages import (
     Message,
     Outdated,
@@ -151,8 +149,3 @@ class MemberLog(RaftLog, Log):
         term = self.term_at(self.last_log_index)
         assert term is not None, "the last entry is in memory, or is the base"
         return term
-
-    def committed(self, first: int, options: Options) -> list[Entry]:
-        """Return the committed entries from `first` on that are applied in one turn."""
-        most = min(options.apply_entries_max, self.commit_index + 1 - first)
-        return self.slice(first, most, options.apply_bytes_max) if most > 0 else []

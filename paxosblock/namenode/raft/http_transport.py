@@ -57,6 +57,14 @@ DEAD_AFTER_MS: Final = 3000
 
 _log = logging.getLogger(__name__)
 
+_LINEAGE_PURPOSE = b"paxosblock lineage "
+
+
+def key_of(secret: bytes, lineage: str) -> bytes:
+    """Return the key by which the members of this lineage know each other: no folder of another
+    lineage takes part (folder_admission.py)."""
+    return hmac.digest(secret, _LINEAGE_PURPOSE + lineage.encode(), "sha256")
+
 
 def check_secret(secret: bytes) -> None:
     """Raise ConfigError if a cluster's secret is too short."""

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 from raftos.state import Leader
@@ -16,6 +17,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from paxosblock.host.disk import is_shortage
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.raft.contract import validate_term
 from paxosblock.namenode.raft.entry import Entry, EntryKind
@@ -342,7 +344,8 @@ class RaftLeader(AnyRole, Leader):
             index = durable[(len(durable) - 1) // 2]
         if index > self.log.commit_index and self.log.term_at(index) == self._term:
             self.state.commit(index)
-            self.reads.begin_soon()
+            if self._peers:
+                self.reads.begin_soon()
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -488,4 +491,17 @@ def majority_full(addresses: Collection[str]) -> NoSpaceError:
         f"the disks of the NameNodes {names} are full, so no majority can store a change; nothing"
         " can be changed until one of them has room, reading goes on",
         address=names,
+    )
+
+
+def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:
+    """Return `error` in the words for a client that asks the NameNode at `address` for a change."""
+    what = (
+        "NameNode {} has too many open" if is_shortage(error) else "the disk of NameNode {} is full"
+    )
+    return NoSpaceError(
+        f"{what.format(address)}: {folder}: {error}; nothing can be changed until"
+        " it has room, reading goes on",
+        address=address,
+        folder=str(folder),
     )

@@ -1,7 +1,8 @@
 """The folder of one member: its lock, vote and table, and the log after that. All calls block.
 
 folder/lock                     locked while a process has the folder open
-folder/members                  its format, and the addresses of all members, one in each line
+folder/members                  its format, and the addresses of all members, one in each line; none
+                                of a cluster's only one, which may move to another address
 folder/newborn                  of a folder that is on its way into a cluster (folder_admission.py)
 folder/lineage                  the name that the folders of the cluster share (folder_admission.py)
 folder/joined                   in a cluster that grew: whom this one let in, or heard of (seed.py)
@@ -19,7 +20,8 @@ would otherwise look like any member.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +38,6 @@ from paxosblock.errors import (
 from paxosblock.host.disk import Disk, FileHandle, OsDisk, read_file
 from paxosblock.journal.record_log import MARK_NAME
 from paxosblock.namenode.kv.files import publish, remove_drafts
-from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.journal import Journal, check_formats
 from paxosblock.namenode.kv.rocks_table import ROCKS, databases
 from paxosblock.namenode.kv.table import Receiver, Table, Tables
@@ -46,7 +47,10 @@ from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
+MEMBER: Final = "raft"
+"""The folder of a member inside a NameNode's own."""
 WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
+WHEN_ALONE = "restore the folder from a copy, or a backup"
 LINEAGE: Final = "lineage"
 NEWBORN: Final = "newborn"
 OWNER: Final = "owner"
@@ -96,6 +100,26 @@ class OpenedFolder:
         self.disk.close(self.lock)
 
 
+@contextmanager
+def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]:
+    """Lock the folder, which is created if need be; release it again only if the body fails.
+
+    A report of damage ends with `when_damaged`, which tells the operator what to do.
+
+    Raises:
+        ConfigError: the folder is in use.
+    """
+    disk.make_folder(folder)
+    lock = disk.lock(folder / "lock")
+    try:
+        yield lock
+    except BaseException as error:
+        disk.close(lock)
+        if isinstance(error, CorruptionError):
+            raise error.reworded(f"{error}; {when_damaged}") from error
+        raise
+
+
 def open_folder(
     disk: Disk, folder: Path, segment_bytes: int, tables: Tables = ROCKS, *, alone: bool = False
 ) -> OpenedFolder:
@@ -105,11 +129,14 @@ def open_folder(
     other can be elected: they are applied before this returns, and kept on the disk only.
 
     Raises:
-        ConfigError: the folder is in use, or of another version.
+        ConfigError: the folder is in use, or of another version; or that of one of several, and is
+            opened `alone`.
         CorruptionError: a file is damaged where it had been durable.
         StorageError: the disk refuses.
     """
-    with opening(disk, folder, WHEN_DAMAGED) as lock:
+    with opening(disk, folder, WHEN_ALONE if alone else WHEN_DAMAGED) as lock:
+        if alone and (others := known_members(disk, folder)):
+            raise ConfigError(f"{folder} is that of one of {','.join(others)}")
         opened = _load(disk, folder, lock, segment_bytes, tables)
         if alone:
             try:
@@ -194,13 +221,14 @@ def check_member(
     """Return None if the folder is that of the member at `address` of this cluster; what it says of
     its birth if that is under way.
 
-    Only the operator's `new_cluster` begins a birth (birth.py). A folder without a list of members
-    takes `members`. `disk` has the folder.
+    Only the operator's `new_cluster` begins a birth (birth.py). Without `members` the cluster has
+    no other NameNode, and an empty folder begins one. A folder without a list of members takes
+    `members`. `disk` has the folder.
 
     Raises:
-        ConfigError: the folder is empty and the cluster is not new, or the other way round; or it
-            has no lineage, or another list of members, or is a copy of another member's; or a later
-            version wrote it.
+        ConfigError: the folder is empty and the cluster of several is not new, or the other way
+            round; or it has no lineage, or another list of members, or is a copy of another
+            member's; or a later version wrote it.
         StorageError: the folder cannot be read or written.
     """
     disk = disk or OsDisk()
@@ -208,6 +236,9 @@ def check_member(
         if new_cluster:
             disk.make_folder(folder)
         if vote_file.NAME not in _names(disk, folder):
+            if not members:
+                _begin_alone(disk, folder)
+                return None
             return _check_newborn(disk, folder, address, new_cluster=new_cluster)
         if new_cluster:
             raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
@@ -216,7 +247,8 @@ def check_member(
                 f"{folder} has no lineage, as an earlier version made it: take a backup with that "
                 "version, and restore it with this one"
             )
-        check_owner(disk, folder, address)
+        if members:
+            check_owner(disk, folder, address)
         _check_list(disk, folder, sorted(members))
     except PaxosBlockError:
         raise
@@ -244,9 +276,8 @@ def check_owner(disk: Disk, folder: Path, address: str) -> None:
 
 def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool) -> Newborn:
     """Return what a folder without a vote says of its birth, which begins if the cluster is new."""
-    of_a_member = ("journal-", "snapshot-", MARK_NAME)
     names = _names(disk, folder)
-    if any(name.startswith(of_a_member) for name in names) or databases(names):
+    if _has_entries(names):
         if new_cluster:
             raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
     elif new_cluster or NEWBORN in names:
@@ -256,6 +287,32 @@ def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool)
         f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster is new, "
         f"with --join if it had a single NameNode and this one comes to it; {LOST}"
     )
+
+
+def _begin_alone(disk: Disk, folder: Path) -> None:
+    """Make an empty folder that of a cluster's only NameNode; durable on return.
+
+    Raises:
+        ConfigError: it is not empty, or in use.
+        NoSpaceError, StorageError: the disk refuses.
+    """
+    with opening(disk, folder, WHEN_ALONE) as lock:  # else another process may have begun, too
+        names = disk.names(folder)
+        if NEWBORN in names:
+            raise ConfigError(
+                f"{folder} is that of one of several NameNodes: start it with --peers"
+            )
+        if _has_entries(names):
+            raise ConfigError(f"{folder} lacks its vote, so entries may be missing; {WHEN_ALONE}")
+        if vote_file.NAME not in names:
+            lineage = Lineage(secrets.token_hex(16), born=True)
+            make_member(disk, folder, (), lineage, ElectionVote(0, None))
+        disk.close(lock)
+
+
+def _has_entries(names: Sequence[str]) -> bool:
+    of_a_member = ("journal-", "snapshot-", MARK_NAME)
+    return any(name.startswith(of_a_member) for name in names) or bool(databases(names))
 
 
 def _names(disk: Disk, folder: Path) -> list[str]:
@@ -295,12 +352,17 @@ def make_member(
 
     The vote comes last: a folder without one belongs to no member.
     """
-    write_lines(disk, folder / LINEAGE, [lineage.name, *([_BORN] if lineage.born else [])])
+    write_lineage(disk, folder, lineage)
     write_members(disk, folder, members)
     VoteFile(disk, folder).write(vote)
     # After the vote: a crash between would lose the token by which the others know this folder.
     if NEWBORN in disk.names(folder):
         disk.remove(folder / NEWBORN)
+
+
+def write_lineage(disk: Disk, folder: Path, lineage: Lineage) -> None:
+    """Record the lineage durably."""
+    write_lines(disk, folder / LINEAGE, [lineage.name, *([_BORN] if lineage.born else [])])
 
 
 def read_lineage(disk: Disk, folder: Path) -> Lineage:
@@ -319,11 +381,19 @@ def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
     if _MEMBERS not in disk.names(folder):
         write_members(disk, folder, members)
     known = read_members(disk, folder)
-    if known != members:
+    if known == members:
+        return
+    if not known:
         raise ConfigError(
-            f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "
-            "docs/operations.md says how to change them: one by one would make two majorities"
+            f"{folder} is that of a cluster's only NameNode: `paxosblock admin grow` makes it the "
+            "first of several"
         )
+    if not members:
+        raise ConfigError(f"{folder} is that of one of {','.join(known)}: start it with --peers")
+    raise ConfigError(
+        f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "
+        "docs/operations.md says how to change them: one by one would make two majorities"
+    )
 
 
 def write_members(disk: Disk, folder: Path, members: Sequence[str]) -> None:
@@ -332,8 +402,14 @@ def write_members(disk: Disk, folder: Path, members: Sequence[str]) -> None:
 
 
 def read_members(disk: Disk, folder: Path) -> list[str]:
-    """Return the list of members in the folder, sorted. Raises as `read_lines`."""
+    """Return the list of members in the folder, sorted; none of a cluster's only NameNode. Raises
+    as `read_lines`."""
     return read_lines(disk, folder / _MEMBERS)
+
+
+def known_members(disk: Disk, folder: Path) -> list[str]:
+    """Return the same; none, too, if the folder has no list. Raises as `read_lines`."""
+    return read_members(disk, folder) if _MEMBERS in disk.names(folder) else []
 
 
 def write_lines(disk: Disk, file: Path, lines: Sequence[str]) -> None:
@@ -343,17 +419,17 @@ def write_lines(disk: Disk, file: Path, lines: Sequence[str]) -> None:
 
 
 def read_lines(disk: Disk, file: Path) -> list[str]:
-    """Return the lines of a text file, which has no format if an earlier version wrote it.
+    """Return the lines of a text file, behind the one with its format.
 
     Raises:
         ConfigError: a later version wrote the file.
-        CorruptionError: its format is not a number.
+        CorruptionError: its format is missing, or not a number.
         StorageError: it cannot be read.
     """
     lines = read_file(disk, file).decode(errors="replace").split()
-    if lines and lines[0].startswith(_FORMAT):
-        found = lines.pop(0).removeprefix(_FORMAT)
-        if not found.isdecimal():
-            raise CorruptionError(f"{file}: damaged: its format is {found!r}", file=str(file))
-        refuse_later(file, int(found), _KNOWN_FORMAT, FROM_A_COPY)
-    return lines
+    first = lines[0] if lines else ""
+    found = first.removeprefix(_FORMAT)
+    if found == first or not found.isdecimal():
+        raise CorruptionError(f"{file}: damaged: its first line is {first!r}", file=str(file))
+    refuse_later(file, int(found), _KNOWN_FORMAT, FROM_A_COPY)
+    return lines[1:]

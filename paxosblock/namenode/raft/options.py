@@ -81,11 +81,10 @@ def check_raftos() -> None:
         found = importlib.metadata.version("raftos")
     except importlib.metadata.PackageNotFoundError as error:
         raise ConfigError(
-            f"a replicated NameNode needs raftos {RAFTOS}, whose own requirements cannot be "
-            f"installed; {HOW}"
+            f"a NameNode needs raftos {RAFTOS}, whose own requirements cannot be installed; {HOW}"
         ) from error
     if found != RAFTOS:
-        raise ConfigError(f"a replicated NameNode needs raftos {RAFTOS}, not {found}; {HOW}")
+        raise ConfigError(f"a NameNode needs raftos {RAFTOS}, not {found}; {HOW}")
 
 
 def _is_bundled() -> bool:

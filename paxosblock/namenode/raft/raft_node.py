@@ -23,11 +23,11 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.host.disk import blamed
-from paxosblock.namenode.kv.engine import disk_full
 from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
-from paxosblock.namenode.raft.leader import RaftLeader
+from paxosblock.namenode.raft.entry import Entry
+from paxosblock.namenode.raft.leader import RaftLeader, disk_full
 from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder
 from paxosblock.namenode.raft.options import Options
@@ -285,7 +285,7 @@ class RaftNode(Node):
         try:
             writes = leader.writes if leader is not None else {}
             apply = machine.apply_entry
-            for index, entry in enumerate(self.log.committed(first, self.options), first):
+            for index, entry in enumerate(self._committed(first), first):
                 write = writes.get(index)
                 found = self._slices or apply(index, entry, None if write is None else write[2])
                 result = found if isinstance(found, _RESULTS) else self._next_slice(found)
@@ -306,6 +306,12 @@ class RaftNode(Node):
             self.loop.call_soon(self._apply)
         self._wake()
         self._flush_if_due()
+
+    def _committed(self, first: int) -> list[Entry]:
+        """Return the committed entries from `first` on that are applied in one turn."""
+        options = self.options
+        most = min(options.apply_entries_max, self.log.commit_index + 1 - first)
+        return self.log.slice(first, most, options.apply_bytes_max) if most > 0 else []
 
     def _next_slice(self, slices: Slices) -> Committed | Conflict | None:
         """Go on with a long entry; None if other tasks are to run before the rest of it."""
@@ -353,7 +359,8 @@ class RaftNode(Node):
         self._wake()
 
     def _wake(self) -> None:
-        self.state.state.on_applied()
+        if not self.is_alone:
+            self.state.state.on_applied()
         waiting = []
         for condition, waiter in self._waiters:
             if waiter.done():

@@ -145,7 +145,8 @@ class ReplicatedStore:
             rng=self._rng,
         )
         await self._node.start()
-        self._giving_way = loop.create_task(self._give_way(self._node))
+        if not self._node.is_alone:
+            self._giving_way = loop.create_task(self._give_way(self._node))
 
     async def close(self) -> None:
         if not self._closed:
@@ -173,14 +174,16 @@ class ReplicatedStore:
         return await leader.propose(payload, edit)
 
     async def barrier(self) -> View:
-        node, leader = self._open(), self._leader()
-        if leader.is_alone:
+        if self._leads_alone:
             return self._machine  # what was answered is applied here, and no other can commit
-        index = await leader.reads.read()
+        node = self._open()
+        index = await self._leader().reads.read()
         await node.wait_applied(index)
         return self._machine
 
     async def read_barrier(self) -> View:
+        if self._leads_alone:
+            return self._machine
         role = self._whole().role
         if not isinstance(role, RaftFollower):
             return await self.barrier()
@@ -304,6 +307,11 @@ class ReplicatedStore:
             lag,
             node.counters,
         )
+
+    @property
+    def _leads_alone(self) -> bool:
+        node = self._node
+        return node is not None and node.is_alone and node.leading is not None
 
     def _open(self) -> RaftNode:
         if self._node is None or self._closed:

@@ -1,23 +1,18 @@
-"""The folder of a member that begins with a catalog, when a single NameNode becomes several.
+"""The folder of a member that begins with a catalog: one that is let in, or that of a backup.
 
-All members begin with the same catalog, as the last entry of a first term in which no member voted.
-So no member can be elected without it, and no member has promised anything yet: the same state that
+The catalog is the last entry of a term in which this member has not voted. So no member of its
+lineage can be elected without it, and it has promised nothing yet: the same state that
 docs/operations.md makes by hand when the members change. The vote is written last; a folder without
 it is not that of a member, and is made again from its beginning.
-
-Members know each other by a key that is made from the secret and the cluster's lineage
-(folder_admission.py), so that no folder of another lineage takes part.
 """
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from paxosblock.host.disk import Disk, FileHandle
-from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.rocks_files import remove_database
 from paxosblock.namenode.kv.rocks_table import NAME as DATABASE
 from paxosblock.namenode.kv.table import Receiver, Table
@@ -31,13 +26,13 @@ from paxosblock.namenode.raft.member_folder import (
     WHEN_DAMAGED,
     Limits,
     make_member,
+    opening,
 )
 from paxosblock.namenode.raft.vote_file import ElectionVote
 
 FIRST_TERM: Final = 1
-"""The term of the entry with which a grown cluster begins; the first leader's is the next one."""
-
-_PURPOSE = b"paxosblock lineage "
+"""The term of the entry with which a restored catalog begins; the first leader's is the next one.
+"""
 
 
 def clear(disk: Disk, folder: Path) -> FileHandle:
@@ -52,7 +47,7 @@ def clear(disk: Disk, folder: Path) -> FileHandle:
     return lock
 
 
-def plant(
+def make_of_catalog(
     disk: Disk,
     folder: Path,
     receiver: Receiver,
@@ -68,7 +63,7 @@ def plant(
         disk: writes the files.
         folder: gets them.
         receiver: has the checkpoint with which the member begins.
-        members: the addresses of all members.
+        members: the addresses of all members; none if it is the only one.
         lineage: the cluster's lineage.
         first: this member had the catalog first, and lets the others in.
         prepare: changes durably what the checkpoint held; what it raises is raised.
@@ -104,8 +99,3 @@ def _empty(disk: Disk, folder: Path) -> None:
         if name == vote_file.NAME:
             disk.sync_folder(folder)
     disk.sync_folder(folder)
-
-
-def key_of(secret: bytes, lineage: str) -> bytes:
-    """Return the key by which the members of this lineage know each other."""
-    return hmac.digest(secret, _PURPOSE + lineage.encode(), "sha256")
