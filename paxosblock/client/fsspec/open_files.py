@@ -55,7 +55,6 @@ class ReadFile(io.BufferedReader, AbstractBufferedFile):
     to a file (`info`, `size`, `fs`, `readuntil`, pickling) comes from its class.
     """
 
-    mode = "rb"
     cache = None
     autocommit = True
 
@@ -68,6 +67,11 @@ class ReadFile(io.BufferedReader, AbstractBufferedFile):
         self.blocksize = block_size or self.DEFAULT_BLOCK_SIZE
         self.kwargs: dict[str, Any] = {}
         self._details = details_of(reader)
+
+    @property
+    def mode(self) -> str:
+        """The mode in which it is open; Python's buffer would ask ours, which has none."""
+        return "rb"
 
     @property
     def loc(self) -> int:
