@@ -167,6 +167,33 @@ async def test_bodies_that_drip_give_way_to_others() -> None:
 
 
 @on_both_loops
+async def test_bodies_that_drip_give_way_though_their_connections_were_of_use() -> None:
+    served = b"\x81\xa4text\xa4text"
+    async with node(crowded(OPEN)) as each, RpcClient(OPEN) as after:
+        for _ in range(60):
+            reader, writer = await each.connect(post(len(served), served))
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            writer.write(post(MIB, b"x"))
+            await writer.drain()
+        assert await after.call(each.address, "measure", Text("text"), int, 20) == 4
+        assert each.count(Refusal.IDLE) >= 20
+        assert each.count(Refusal.ADDRESS_FULL) == 0
+
+
+@on_both_loops
+async def test_streams_that_are_proven_and_not_used_give_way_to_others() -> None:
+    async with node(crowded(SECRET)) as each, RpcClient(SECRET) as after:
+        host, port = split_address(each.address)
+        streams = [await connect(host, port, Recorder(), access=SECRET) for _ in range(60)]
+        assert await after.call(each.address, "measure", Text("text"), int, 20) == 4
+        assert each.count(Refusal.IDLE) >= 20
+        assert each.count(Refusal.ADDRESS_FULL) == 0
+        for stream in streams:
+            stream.close()
+            await stream.wait_closed()
+
+
+@on_both_loops
 async def test_a_refused_request_whose_body_drips_gives_way_to_others() -> None:
     async with node(crowded(SECRET)) as each:
         await others_are_served(each, post(MIB, b"x"))
