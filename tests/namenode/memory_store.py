@@ -9,11 +9,14 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.state_machine import StateMachine
 from tests.memory_table import MemoryTable
 
+TURNS = 3
+"""Of a commit: with one alone, whatever is asked for meanwhile would be decided after it."""
+
 
 class MemoryStore:
     """A `KeyValueStore` whose log is its state machine; several nodes may share one.
 
-    `yielding` gives other tasks a turn inside each commit, so that operations interleave.
+    `yielding` gives other tasks turns inside each commit, so that operations interleave.
     `failing` makes the next commits end with an unknown outcome: before or after they applied.
     """
 
@@ -32,16 +35,16 @@ class MemoryStore:
         """Nothing to close."""
 
     async def commit(self, edit: Edit) -> Committed | Conflict:
-        if self.yielding:
+        before, self.fail_before = self.fail_before, False
+        after, self.fail_after = self.fail_after, False
+        for _ in range(TURNS if self.yielding else 0):
             await asyncio.sleep(0)
-        if self.fail_before:
-            self.fail_before = False
+        if before:
             raise OutcomeUnknownError("the store failed before the edit")
         outcome = self.machine.apply(self.machine.revision + 1, edit)
         self.conflicts += isinstance(outcome, Conflict)
         self.commits += 1
-        if self.fail_after:
-            self.fail_after = False
+        if after:
             raise OutcomeUnknownError("the store failed after the edit")
         return outcome
 

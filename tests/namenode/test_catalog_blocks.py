@@ -303,18 +303,29 @@ async def test_a_repeated_close_succeeds_and_another_writer_is_fenced() -> None:
 
 
 async def test_a_block_added_at_the_same_time_never_ends_up_in_a_closed_file() -> None:
-    for _ in range(5):
-        catalog = await new_catalog(MemoryStore(yielding=True))
+    """The close begins ever later: in some turn it is decided while the block is on its way."""
+    conflicts = 0
+    for turns in range(12):
+        store = MemoryStore(yielding=True)
+        catalog = await new_catalog(store)
         file = await file_with_blocks(catalog, "/f", 1)
         last = (await blocks_of(catalog, file.number))[-1].record.block
+
+        async def close_later(catalog: NamedCatalog, number: int, turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await catalog.close_file(number, ANN)
+
         await asyncio.gather(
             add_block(catalog, file.number, last),
-            catalog.close_file(file.number, ANN),
+            close_later(catalog, file.number, turns),
             return_exceptions=True,
         )
         status = await catalog.status("/f")
         blocks = await blocks_of(catalog, file.number)
         assert status.open or all(entry.record.finalized for entry in blocks)
+        conflicts += store.conflicts
+    assert conflicts > 0, "one was decided before the other was there"
 
 
 async def test_a_fenced_file_is_recoverys_until_it_is_closed() -> None:
