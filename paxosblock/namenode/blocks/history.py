@@ -32,7 +32,7 @@ NOBODY = StorageId("")
 
 
 @dataclass(slots=True)
-class _Steps:
+class _BlockHistory:
     """The last steps of a block; before them it was opened again `opened` times from `since` on."""
 
     lines: deque[VoteLine]
@@ -46,7 +46,7 @@ class History:
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
-        self._steps: OrderedDict[BlockId, _Steps] = OrderedDict()
+        self._steps: OrderedDict[BlockId, _BlockHistory] = OrderedDict()
 
     def add(
         self,
@@ -62,7 +62,7 @@ class History:
         replica."""
         steps = self._steps.get(block)
         if steps is None:
-            steps = self._steps[block] = _Steps(deque(maxlen=LINES_MAX))
+            steps = self._steps[block] = _BlockHistory(deque(maxlen=LINES_MAX))
             if len(self._steps) > BLOCKS_MAX:
                 self._steps.popitem(last=False)
         self._steps.move_to_end(block)

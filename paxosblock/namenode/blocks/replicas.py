@@ -167,7 +167,7 @@ def leftovers_up_to(record: BlockRecord) -> Generation:
     return Generation(current - 1)
 
 
-class _Held(msgspec.Struct, frozen=True, gc=False):
+class _HeldVersion(msgspec.Struct, frozen=True, gc=False):
     """The holders of the version `generation`, and the CRC32C of its last chunk, once known.
 
     `before` has the storages that have reported only an earlier version. Every block has one of
@@ -177,54 +177,54 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
     generation: Generation
     storages: tuple[StorageId, ...]
     last_crc: int | None = None
-    before: _Held | None = None
+    before: _HeldVersion | None = None
 
-    def versions(self) -> Iterator[_Held]:
+    def versions(self) -> Iterator[_HeldVersion]:
         """Yield this version and the earlier ones, the latest first."""
-        held: _Held | None = self
+        held: _HeldVersion | None = self
         while held is not None:
             yield held
             held = held.before
 
 
 def _noted(
-    held: _Held | None, generation: Generation, storage: StorageId, crc: int | None
-) -> _Held:
+    held: _HeldVersion | None, generation: Generation, storage: StorageId, crc: int | None
+) -> _HeldVersion:
     """Return `held` with one more holder, which leaves any other version."""
     if held is None or held.generation < generation:
-        return _Held(generation, (storage,), crc, _without(held, storage))
+        return _HeldVersion(generation, (storage,), crc, _without(held, storage))
     if held.generation > generation:
         before = _noted(held.before, generation, storage, crc)
-        return _Held(held.generation, held.storages, held.last_crc, before)
+        return _HeldVersion(held.generation, held.storages, held.last_crc, before)
     known = storage in held.storages and held.before is None
     if known and (crc is None or crc == held.last_crc):
         return held
     crc = held.last_crc if crc is None else crc
     storages = held.storages if storage in held.storages else (*held.storages, storage)
-    return _Held(generation, storages, crc, _without(held.before, storage))
+    return _HeldVersion(generation, storages, crc, _without(held.before, storage))
 
 
-def _without(held: _Held | None, storage: StorageId) -> _Held | None:
+def _without(held: _HeldVersion | None, storage: StorageId) -> _HeldVersion | None:
     if held is None:
         return None
     before = _without(held.before, storage)
     left = tuple(other for other in held.storages if other != storage)
-    return _Held(held.generation, left, held.last_crc, before) if left else before
+    return _HeldVersion(held.generation, left, held.last_crc, before) if left else before
 
 
 class _ByBlock:
-    """A `_Held` by block, in many dictionaries: a dictionary that grows is copied in one turn of
+    """A `_HeldVersion` by block, in many dictionaries: one that grows is copied in one turn of
     the loop, which takes 25 ms at a million blocks."""
 
     __slots__ = ("_parts",)
 
     def __init__(self) -> None:
-        self._parts: tuple[dict[BlockId, _Held], ...] = tuple({} for _ in range(PARTS))
+        self._parts: tuple[dict[BlockId, _HeldVersion], ...] = tuple({} for _ in range(PARTS))
 
-    def get(self, block: BlockId) -> _Held | None:
+    def get(self, block: BlockId) -> _HeldVersion | None:
         return self._parts[block % PARTS].get(block)
 
-    def put(self, block: BlockId, held: _Held | None) -> None:
+    def put(self, block: BlockId, held: _HeldVersion | None) -> None:
         """Keep `held`; None: nothing."""
         part = self._parts[block % PARTS]
         if held is not None:
@@ -349,12 +349,12 @@ class Replicas:
             self._keep(block, None)
         self._waiting.pop(block, None)
 
-    def _keep(self, block: BlockId, held: _Held | None) -> None:
+    def _keep(self, block: BlockId, held: _HeldVersion | None) -> None:
         """Remember the holders that the block has now, and count it; None if it has none."""
         self.complete += self._has_enough(held) - self._has_enough(self._held.get(block))
         self._held.put(block, held)
 
-    def _has_enough(self, held: _Held | None) -> bool:
+    def _has_enough(self, held: _HeldVersion | None) -> bool:
         if held is None:
             return False
         if held.before is None:

@@ -45,7 +45,7 @@ def check_slice(
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _CheckedPart:
     """A file or directory, and the place in it from which its blocks are still to come."""
 
     target: tree.Target
@@ -62,7 +62,7 @@ class _Level:
     name: str = ""
 
 
-def _walk(reads: Reads, path: str, after: FsckCursor | None) -> Iterator[_Step]:
+def _walk(reads: Reads, path: str, after: FsckCursor | None) -> Iterator[_CheckedPart]:
     """Yield what is at `path` and below it, a directory before what is in it, behind `after`.
 
     A path may be deeper than calls may be nested, so this has a stack of its own.
@@ -77,18 +77,22 @@ def _walk(reads: Reads, path: str, after: FsckCursor | None) -> Iterator[_Step]:
             continue
         level.name, target = found
         here = f"{level.path.rstrip('/')}/{level.name}"
-        yield _Step(target, here)
+        yield _CheckedPart(target, here)
         if target.is_directory:
             levels.append(_Level(target.number, here))
 
 
-def _begin(reads: Reads, path: str, after: FsckCursor | None) -> tuple[list[_Step], list[_Level]]:
+def _begin(
+    reads: Reads, path: str, after: FsckCursor | None
+) -> tuple[list[_CheckedPart], list[_Level]]:
     """Return the first steps, and the directories that are begun. The one that `after` names, and
     all on the way to it, may be gone by now.
     """
     target = tree.find(reads, path)
     if after is None:
-        return [_Step(target, path)], [_Level(target.number, path)] if target.is_directory else []
+        return [_CheckedPart(target, path)], [
+            _Level(target.number, path)
+        ] if target.is_directory else []
     levels: list[_Level] = []
     here = path
     for name in paths.split(after.path)[len(paths.split(path)) :]:
@@ -101,10 +105,12 @@ def _begin(reads: Reads, path: str, after: FsckCursor | None) -> tuple[list[_Ste
         here, target = f"{here.rstrip('/')}/{name}", child
     if target.is_directory:
         return [], [*levels, _Level(target.number, here)]
-    return [_Step(target, here, after.place)] if after.place else [], levels
+    return [_CheckedPart(target, here, after.place)] if after.place else [], levels
 
 
-def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -> FsckCursor | None:
+def _check_file(
+    reads: Reads, step: _CheckedPart, assess: Assess, page: CheckedFiles
+) -> FsckCursor | None:
     """Look at a page of a file's blocks; return where its next one begins, if it has another."""
     path, number = step.path, step.target.number
     inode = tree.load(reads.get(keys.inode(number)), path)

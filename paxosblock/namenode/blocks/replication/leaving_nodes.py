@@ -38,7 +38,7 @@ PAUSE_S: Final = 0.5
 
 @dataclass(slots=True)
 class _Seen:
-    """A node during one look."""
+    """A node during one walk."""
 
     name: str
     record: NodeRecord
@@ -58,8 +58,8 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """The state of the cluster at the start of a look."""
+class _LeavingWalk:
+    """The state of the cluster at the start of a walk."""
 
     view: StorageView
     nodes: dict[str, _Seen]
@@ -106,7 +106,7 @@ class LeavingNodes:
         self._changed.set()
 
     def status(self) -> tuple[LeavingNode, ...]:
-        """Return all nodes that are to leave, with the results of the last look."""
+        """Return all nodes that are to leave, with the results of the last walk."""
         return tuple(
             self._seen.get(name) or LeavingNode(_status(name, record), known=False)
             for name, record in self._datanodes.admin.records(self._clock_s())
@@ -126,26 +126,26 @@ class LeavingNodes:
 
     async def walk(self) -> None:
         """Look for the blocks that hold the nodes up."""
-        look = self._begin_look()
+        walk = self._begin_walk()
         after = NO_BLOCK
         while page := self._catalog.demand_page(after, PAGE):
             for demand in page:
-                for node in look.of(demand.entry):
-                    node.note(demand.entry, self._held_up(look, node, demand))
+                for node in walk.of(demand.entry):
+                    node.note(demand.entry, self._held_up(walk, node, demand))
             after = page[-1].entry.record.block
             await asyncio.sleep(0)
-        found = {name: await self._described(look, node) for name, node in look.nodes.items()}
+        found = {name: await self._described(walk, node) for name, node in walk.nodes.items()}
         if not self._changed.is_set():  # else `found` may be from before a change
             self._seen = found
 
-    def _begin_look(self) -> _Look:
+    def _begin_walk(self) -> _LeavingWalk:
         view = self._assessor.view()
         records = self._datanodes.admin.records(self._clock_s())
         nodes = {name: _Seen(name, record) for name, record in records}
         stay = {p.node for p in view.places.values() if p.state is StorageState.IN_SERVICE}
-        return _Look(view, nodes, len(stay))
+        return _LeavingWalk(view, nodes, len(stay))
 
-    def _held_up(self, look: _Look, node: _Seen, demand: Demand) -> HeldUp | None:
+    def _held_up(self, walk: _LeavingWalk, node: _Seen, demand: Demand) -> HeldUp | None:
         """Return the reason why a block still needs the node; None if it does not.
 
         A block that is no longer wanted (0) needs no node.
@@ -154,18 +154,18 @@ class LeavingNodes:
         for_good = node.record.admin is AdminState.DECOMMISSIONED
         least = wanted if for_good else min(wanted, self._min_replication)
         if not record.finalized:
-            elsewhere = sum(map(look.stays, record.members))
+            elsewhere = sum(map(walk.stays, record.members))
             why = HoldUp.OPEN
             enough = not for_good and elsewhere >= least
         else:
-            need = self._assessor.need(demand, look.view)
-            elsewhere = sum(map(look.stays, need.sound))
+            need = self._assessor.need(demand, walk.view)
+            elsewhere = sum(map(walk.stays, need.sound))
             enough = elsewhere >= least
-            why = HoldUp.NO_ROOM if look.others < least else HoldUp.TOO_FEW
+            why = HoldUp.NO_ROOM if walk.others < least else HoldUp.TOO_FEW
             why = HoldUp.MISSING if need.missing else why
         return None if enough else HeldUp(record.block, "", why, elsewhere, least)
 
-    async def _described(self, look: _Look, node: _Seen) -> LeavingNode:
+    async def _described(self, walk: _LeavingWalk, node: _Seen) -> LeavingNode:
         paths = await self._catalog.block_paths(tuple(entry for entry, _ in node.shown))
         shown = zip(paths, node.shown, strict=True)
         return LeavingNode(
@@ -174,7 +174,7 @@ class LeavingNodes:
             blocks=node.blocks,
             waiting=node.waiting,
             open_blocks=node.open_blocks,
-            others=look.others,
+            others=walk.others,
             held_up=tuple(replace(held_up, path=path) for path, (_, held_up) in shown),
         )
 
