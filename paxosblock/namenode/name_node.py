@@ -99,9 +99,8 @@ class NameNode:
         self.learner = self._make_learner()
         self.cutter = Cutter(self.catalog, reach, self.finalizer, self.history)
         self.copies = self._make_copies(reach)
-        self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()
-        self.monitor.looked = self.reducer.reduce
+        self.monitor = self._make_monitor()
         self.balancer = self._make_balancer()
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
@@ -209,6 +208,7 @@ class NameNode:
             history=self.history,
             alarms=self.alarms,
             background=self.background,
+            told=lambda block: self.monitor.look_if_short(block),  # noqa: PLW0108 - made later
         )
 
     def _make_recoverer(self) -> Recoverer:
@@ -284,6 +284,7 @@ class NameNode:
             history=self.history,
             background=self.background,
             limits=CopyLimits(self.config.copies_per_source, self.config.copies_per_target),
+            ended=lambda block: self.monitor.look_at(block),  # noqa: PLW0108 - made later
             clock_s=self.clock_s,
         )
 
@@ -299,6 +300,7 @@ class NameNode:
             background=self.background,
             holds=lambda: self.safe_mode.holds,
             assessor=self.assessor,
+            looked=self.reducer.reduce,
             interval_s=config.heartbeat_interval_s,
             clock_s=self.clock_s,
         )

@@ -1930,9 +1930,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a block with too few members waits for the walk over all blocks",
-        "blocks/replication/monitor.py",
-        "        finalizer.told = self._look_if_short\n",
-        "",
+        "name_node.py",
+        "told=lambda block: self.monitor.look_if_short(block),",
+        "told=lambda block: None,",
         "tests/namenode/test_monitor.py",
     ),
     _recovery(

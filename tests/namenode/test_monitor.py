@@ -242,7 +242,9 @@ async def test_the_first_walk_of_a_term_begins_with_the_newest_blocks(
     await silent(scene, LOST_S, "s3", "s4")
     seen = list[BlockId]()
     scene.node.monitor.clear()
-    scene.node.monitor.looked = lambda entry, *_: seen.append(entry.record.block)
+    monkeypatch.setattr(
+        scene.node.monitor, "_looked", lambda entry, *_: seen.append(entry.record.block)
+    )
     await scene.node.monitor.walk()
     assert seen == [*blocks[2:], *blocks]
 

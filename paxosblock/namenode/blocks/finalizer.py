@@ -45,16 +45,19 @@ class Finalizer:
         history: History,
         alarms: Alarms,
         background: Background,
+        told: Callable[[BlockId], None],
     ) -> None:
-        """Use these parts of the node."""
+        """Use these parts of the node.
+
+        `told` is called with a block whose members have all been told what was decided, and with
+        one whose member did not answer: it may lack replicas.
+        """
         self._catalog = catalog
         self._datanodes = datanodes
         self._replicas = replicas
         self._history = history
         self._alarms = alarms
-        self.told: Callable[[BlockId], None] = lambda _: None
-        """Called with a block whose members have all been told what was decided, and with one whose
-        member did not answer: it may lack replicas."""
+        self._told = told
         self._queues = Queues(background, acceptors)
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
 
@@ -163,7 +166,7 @@ class Finalizer:
         if isinstance(answer, PaxosBlockError):
             self._note(record, "not finalized yet", str(answer), member)
             if self._replicas.holders(record):
-                self.told(record.block)
+                self._told(record.block)
             return False
         self._note(record, *describe(answer), member, logged=isinstance(answer, Finalized))
         match answer:
@@ -196,7 +199,7 @@ class Finalizer:
             return  # a later version is being told, or the block was deleted
         del self._spreading[block, member]
         if not any((block, other) in self._spreading for other in record.members):
-            self.told(block)
+            self._told(block)
 
     def _note(
         self,

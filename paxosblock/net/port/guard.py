@@ -70,8 +70,9 @@ class Guard:
             "1 where whoever reaches the node is served: it has no access secret, or demands none.",
             lambda: self.access.is_open,
         )
-        refused = metrics.counter(
-            "refusals", "Connections and requests refused or given up.", ["reason"]
+        metrics.tally(
+            "refusals",
+            "Connections and requests refused or given up.",
+            ("reason",),
+            lambda: [((why.value,), self.refusals.counts[why]) for why in Refusal],
         )
-        children = {why: refused.labels(why.value) for why in Refusal}
-        self.refusals.on_count = lambda why, times: children[why].inc(times)

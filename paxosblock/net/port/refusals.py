@@ -6,7 +6,6 @@ import asyncio
 import enum
 import logging
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from paxosblock.host.logs import facts
@@ -56,7 +55,6 @@ class Refusals:
         """Log the first refusal of a kind at once, and the number of later ones after
         `log_every_s`."""
         self.counts: Counter[Refusal] = Counter()
-        self.on_count: Callable[[Refusal, int], None] = lambda why, times: None
         self._log_every_s = log_every_s
         self._quiet: set[Refusal] = set()
         self._logged: Counter[Refusal] = Counter()
@@ -64,7 +62,6 @@ class Refusals:
     def count(self, why: Refusal, address: str, times: int = 1) -> None:
         """Count a refusal, and log it now or soon; `address` is an example."""
         self.counts[why] += times
-        self.on_count(why, times)
         if why not in self._quiet:
             self._tell(why, address)
 

@@ -74,9 +74,13 @@ class Copies:
         history: History,
         background: Background,
         limits: CopyLimits,
+        ended: Callable[[BlockId], None],
         clock_s: Callable[[], float],
     ) -> None:
-        """Use these parts of the node."""
+        """Use these parts of the node.
+
+        `ended` is called when a copy of a block has ended, whatever the result.
+        """
         self._catalog = catalog
         self._datanodes = datanodes
         self._replicas = replicas
@@ -86,8 +90,7 @@ class Copies:
         self._background = background
         self._limits = limits
         self._clock_s = clock_s
-        self.ended: Callable[[BlockId], None] = lambda _: None
-        """Called when a copy of a block has ended, whatever the result."""
+        self._ended = ended
         self.outcomes: Counter[str] = Counter({"made": 0, "failed": 0})
         self._under_way: dict[BlockId, tuple[Copy, asyncio.Task[None]]] = {}
         self._at_source: Counter[str] = Counter()
@@ -280,7 +283,7 @@ class Copies:
         if outcome == "failed":
             self._resting[copy.target] = self._clock_s() + REST_S
             self._targets = [each for each in self._targets if each.storage != copy.target]
-        self.ended(copy.record.block)
+        self._ended(copy.record.block)
 
     def _note(self, copy: Copy, event: str, detail: str) -> None:
         generation = copy.record.finalized_generation

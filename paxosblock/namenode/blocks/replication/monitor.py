@@ -100,12 +100,14 @@ class Monitor:
         background: Background,
         holds: Callable[[], bool],
         assessor: NeedAssessor,
+        looked: Callable[[BlockEntry, Need, StorageView], object],
         interval_s: float,
         clock_s: Callable[[], float],
     ) -> None:
         """Use these parts of the node.
 
-        `holds` is True while nothing may be copied. A new view is made after `interval_s`.
+        `holds` is True while nothing may be copied. `looked` is called with every block that is not
+        simply in order. A new view is made after `interval_s`.
         """
         self._catalog = catalog
         self._datanodes = datanodes
@@ -118,10 +120,7 @@ class Monitor:
         self._assessor = assessor
         self._interval_s = interval_s
         self._clock_s = clock_s
-        self.looked: Callable[[BlockEntry, Need, StorageView], object] = lambda *_: None
-        """Called with every block that is not simply in order."""
-        copies.ended = self.look_at
-        finalizer.told = self._look_if_short
+        self._looked = looked
         self._wake = asyncio.Event()
         self._view = StorageView({})
         self._looked_s = float("-inf")
@@ -203,7 +202,7 @@ class Monitor:
         self._news[block] = None
         self._wake.set()
 
-    def _look_if_short(self, block: BlockId) -> None:
+    def look_if_short(self, block: BlockId) -> None:
         """Look at a block soon whose members were told what was decided, if it lacks any.
 
         Most lack none: a busy cluster decides thousands of blocks in a second, and none of these
@@ -332,7 +331,7 @@ class Monitor:
             self._forget(block)
             return None
         self._remember(record, need)
-        self.looked(demand.entry, need, self._view)
+        self._looked(demand.entry, need, self._view)
         return need
 
     def _is_heard(self, record: BlockRecord) -> bool:
