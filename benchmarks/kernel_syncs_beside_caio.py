@@ -95,7 +95,7 @@ async def caio(folder: str, in_flight: int, syncs: int) -> Round:
 
 def main() -> None:
     """Measure, and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--syncs", type=int, default=600)
