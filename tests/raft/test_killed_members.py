@@ -33,7 +33,7 @@ from tests.raft.virtual_time import VirtualTimeLoop, spread
 from tests.services.small_disk import SHARED_MEMORY
 
 ACTS = 25
-LIVES = 5
+LIVES = 10
 KINDS = FLUSHED, CUT, GIVEN, TAKEN = "flush", "cut of the log", "checkpoint", "install"
 NEVER_NEXT = {(FLUSHED, TAKEN), (TAKEN, FLUSHED)}
 """The log is cut in between: nothing else is done with the table before."""
