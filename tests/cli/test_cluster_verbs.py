@@ -198,7 +198,8 @@ def test_a_node_that_cannot_start_says_why_in_one_line(
 
 def test_the_secret_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "paxosblock", "namenode", "--path", "."]
-    command += ["--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1,127.0.0.1:2"]
+    peers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    command += ["--listen", "127.0.0.1:1", "--peers", peers]
     ended = subprocess.run(
         command,
         cwd=tmp_path,
