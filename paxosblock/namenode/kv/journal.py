@@ -31,9 +31,6 @@ ENTRIES: Final = FIRST_OWN_KIND
 _LENGTH: Final = struct.Struct("<I")
 _KIND: Final = "journal"
 
-ALONE_BYTES: Final = RECORD_BYTES + _LENGTH.size
-"""Bytes that an entry takes beside its payload when it has a record of its own."""
-
 ROOM_BYTES: Final = 8 * MIB
 """Free room that the store waits for after a full disk: enough for the longest edit."""
 

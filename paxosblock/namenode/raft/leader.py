@@ -94,15 +94,10 @@ class RaftLeader(AnyRole, Leader):
         """True until this role has ended, after which tasks that raftos scheduled may still run."""
         return self.state.state is self
 
-    @property
-    def is_alone(self) -> bool:
-        """True if this member is a majority without others."""
-        return not self._peers
-
     def start(self) -> None:
         """Begin the term with an empty entry, because only entries of this term count (L4)."""
         super().start()
-        if self.is_alone:  # no other member waits for heartbeats, nor could one step in
+        if not self._peers:  # no other member waits for heartbeats, nor could one step in
             self.heartbeat_timer.stop()
             self.step_down_timer.stop()
         self.noop_index = self._append_nothing()
