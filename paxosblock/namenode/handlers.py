@@ -256,6 +256,7 @@ async def register(node: NameNode, request: Register) -> Registered:
             node.datanodes.check_place(request, node.clock_s(), ended)
             await node.catalog.enter_timelines(request.node, request.timelines)
         node.datanodes.register(request, node.clock_s(), cluster, ended)
+        node.copies.give_up_lost()
     except InvalidRequestError as error:
         node.alarms.ring(f"refused {error}", address=request.address)
         raise

@@ -889,6 +889,20 @@ SOURCE: tuple[Mutant, ...] = (
         MONITOR,
     ),
     _recovery(
+        "a copy waits for a process in whose place another one is",
+        "blocks/replication/copies.py",
+        "            if self._incarnation(each.copy.target) != each.incarnation:\n",
+        "            if not each.incarnation:\n",
+        MONITOR,
+    ),
+    _recovery(
+        "a copy waits for a DataNode that is dead",
+        "blocks/replication/copies.py",
+        "            if not view.place(each.copy.target).live:\n",
+        "            if not each.incarnation:\n",
+        MONITOR,
+    ),
+    _recovery(
         "a finished copy is no member",
         "blocks/replication/copies.py",
         "current = await self._join(record.block, copy.target, generation)",

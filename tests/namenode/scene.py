@@ -210,20 +210,27 @@ class Scene:
     clock: Clock
     store: MemoryStore
     reports: Iterator[int] = field(default_factory=lambda: itertools.count(1), kw_only=True)
+    incarnations: dict[str, str] = field(default_factory=dict[str, str], kw_only=True)
 
     def acceptor(self, storage: str) -> Acceptor:
         """One of the storages."""
         return self.network.reach[StorageId(storage)]
 
     async def register(
-        self, storage: str, *, report: bool = True, rack: str = DEFAULT_RACK
+        self,
+        storage: str,
+        *,
+        report: bool = True,
+        rack: str = DEFAULT_RACK,
+        incarnation: str = "run-1",
     ) -> None:
         """The DataNode `dn-<storage>`, on a machine of that name, registers and reports."""
         acceptor = self.acceptor(storage)
         acceptor.alive = True
         name = f"dn-{storage}"
         room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0)
-        request = Register(name, f"{name}:9864", "run-1", (room,), rack=rack)
+        self.incarnations[storage] = incarnation
+        request = Register(name, f"{name}:9864", incarnation, (room,), rack=rack)
         await self.service.call(REGISTER, request)
         if report:
             await self.report(storage)
@@ -232,7 +239,8 @@ class Scene:
         """Heartbeats of these storages' DataNodes; `failed` is why their volumes are lost."""
         for storage in storages:
             room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0, failed)
-            await self.service.call(HEARTBEAT, Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
+            beat = Heartbeat(f"dn-{storage}", self._incarnation(storage), (room,), 0)
+            await self.service.call(HEARTBEAT, beat)
 
     async def report(self, storage: str, *, full: bool = True) -> None:
         """A block report of all replicas of a storage; not `full`, as if all had changed."""
@@ -249,7 +257,12 @@ class Scene:
         number, name = next(self.reports), StorageId(storage)
         replicas = tuple(acceptor.summary(each) for each in blocks if each not in acceptor.dead)
         dead = tuple(acceptor.dead_replica(each) for each in blocks if each in acceptor.dead)
-        return BlockReport(f"dn-{storage}", "run-1", name, number, covers, replicas, dead=dead)
+        process = self._incarnation(storage)
+        return BlockReport(f"dn-{storage}", process, name, number, covers, replicas, dead=dead)
+
+    def _incarnation(self, storage: str) -> str:
+        """The process that registered last for a storage."""
+        return self.incarnations.get(storage, "run-1")
 
     async def create(self, path: str, writer: WriterId = ANN) -> int:
         """Make a file; return its id."""

@@ -33,7 +33,8 @@ from paxosblock.base.units import GIB
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.blocks.acceptors import Answer, Question
-from paxosblock.namenode.blocks.replication import monitor
+from paxosblock.namenode.blocks.replication import copies, monitor
+from paxosblock.namenode.blocks.replication.copies import Copy
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
@@ -374,6 +375,51 @@ async def test_sources_and_targets_get_no_more_copies_than_they_may(scene: Scene
         assert len(asked) >= 4
     finally:
         await scene.close()
+
+
+async def test_a_copy_is_given_up_when_another_process_takes_the_place_of_the_one_asked(
+    scene: Scene,
+) -> None:
+    """The one asked never answers: its machine lost power, so that no reset came of its end."""
+    (record,) = await blocks_of_three(scene)
+    target = StorageId(stranger(record))
+    scene.network.hung.add(target)
+    await silent(scene, LOST_S, record.members[0])
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: copied_to(scene, record) == [target])
+    await scene.register(target)
+    assert len(scene.node.copies) == 1, "it is the same process"
+    scene.network.hung.clear()
+    await scene.register(target, incarnation="run-2")
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    scene.clock.now += copies.REST_S
+    await turn(scene)
+    assert target in (await record_of(scene, record.block)).members
+
+
+async def test_a_copy_is_given_up_when_the_datanode_that_was_asked_is_dead(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    target = StorageId(stranger(record))
+    scene.network.hung.add(target)
+    await silent(scene, LOST_S, record.members[0])
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: copied_to(scene, record) == [target])
+    await silent(scene, scene.node.config.datanode_dead_after_s, record.members[0], target)
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+
+
+async def test_a_copy_that_is_given_up_before_its_first_step_has_ended(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    target = StorageId(stranger(record))
+    scene.node.copies.start(Copy(record, record.members, "dn-s1", target, f"dn-{target}"))
+    node = scene.node.datanodes.home(target)
+    assert node is not None
+    again = Register(node.node, node.address, "run-2", tuple(node.storages.values()))
+    scene.node.datanodes.register(again, scene.clock.now, ended=node.incarnation)
+    scene.node.copies.give_up_lost()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    assert copied_to(scene, record) == []
 
 
 async def test_without_a_place_a_block_waits_and_gets_the_next_node_that_comes() -> None:

@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Final
 
@@ -30,7 +31,8 @@ from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 TIMEOUT_S: Final = 600.0
-"""A copy that takes longer is given up here; if it ends after all, a report tells."""
+"""A copy that takes longer is given up here; if it ends after all, a report tells. A process that
+is dead, or has another one in its place, is not waited for."""
 REST_S: Final = 10.0
 """A target that failed gets no other copy for this long."""
 TARGETS_LOOKED_AT: Final = 64
@@ -54,6 +56,15 @@ class Copy:
     source: str
     target: StorageId
     target_node: str
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A copy that the process `incarnation` of the target's DataNode was asked for."""
+
+    copy: Copy
+    incarnation: str
+    task: asyncio.Task[bool]
 
 
 class Busy(Exception):
@@ -92,7 +103,7 @@ class Copies:
         self._clock_s = clock_s
         self._ended = ended
         self.outcomes: Counter[str] = Counter({"made": 0, "failed": 0})
-        self._under_way: dict[BlockId, tuple[Copy, asyncio.Task[None]]] = {}
+        self._under_way: dict[BlockId, _UnderWay] = {}
         self._at_source: Counter[str] = Counter()
         self._at_target: Counter[str] = Counter()
         self._resting: dict[StorageId, float] = {}
@@ -110,7 +121,7 @@ class Copies:
     def target(self, block: BlockId) -> StorageId | None:
         """Return the storage at which a block is being copied, if any (HDFS: temporary)."""
         found = self._under_way.get(block)
-        return None if found is None else found[0].target
+        return None if found is None else found.copy.target
 
     @property
     def has_room(self) -> bool:
@@ -118,7 +129,7 @@ class Copies:
         return len(self._under_way) < self._limits.per_target * len(self._targets)
 
     def use_view(self, view: StorageView, now_s: float) -> None:
-        """Go by this view from now on; give up copies to storages that are no longer live."""
+        """Go by this view from now on; give up copies that nothing can be heard of any more."""
         self._view = view
         known = self._datanodes.candidates(now_s)
         self._known = {candidate.storage: candidate for candidate in known}
@@ -131,9 +142,20 @@ class Copies:
             and not candidate.stale
             and candidate.storage not in self._resting
         ]
-        for copy, task in tuple(self._under_way.values()):
-            if not view.place(copy.target).live:
-                task.cancel()
+        for each in self._under_way.values():
+            if not view.place(each.copy.target).live:
+                each.task.cancel()
+        self.give_up_lost()
+
+    def give_up_lost(self) -> None:
+        """Give up copies to storages that are in another process by now than when it was asked.
+
+        That one answers no more, and where no reset of the connection arrives (its machine lost
+        power, or was cut off meanwhile) nothing else tells of its end.
+        """
+        for each in self._under_way.values():
+            if self._incarnation(each.copy.target) != each.incarnation:
+                each.task.cancel()
 
     @property
     def targets(self) -> frozenset[StorageId]:
@@ -166,7 +188,10 @@ class Copies:
         self._at_target[copy.target_node] += 1
         self._datanodes.note_placed(block, (copy.target,), copy.record.size_bytes)
         name = f"copy of block {block} to {copy.target}"
-        self._under_way[block] = copy, self._background.start(self._make(copy), name)
+        task = self._background.start(self._make(copy), name)
+        self._under_way[block] = _UnderWay(copy, self._incarnation(copy.target), task)
+        # Not in the task, which may be given up before its first step.
+        task.add_done_callback(partial(self._end, copy))
 
     def clear(self) -> None:
         """Forget everything; the tasks have ended with the term."""
@@ -203,6 +228,11 @@ class Copies:
             return None
         return None if storage in done.record.members else done.record
 
+    def _incarnation(self, storage: StorageId) -> str:
+        """Return the process in which a storage is; "" while unknown."""
+        home = self._datanodes.home(storage)
+        return "" if home is None else home.incarnation
+
     # -- sources and targets --------------------------------------------------------------------
 
     def _load(self, storage: StorageId) -> tuple[bool, int, int]:
@@ -237,8 +267,9 @@ class Copies:
 
     # -- one copy -------------------------------------------------------------------------------
 
-    async def _make(self, copy: Copy) -> None:
-        record, outcome = copy.record, "failed"
+    async def _make(self, copy: Copy) -> bool:
+        """Make a copy; True if its target became a member."""
+        record = copy.record
         beginning = record.finalized_generation
         try:
             while True:
@@ -246,23 +277,21 @@ class Copies:
                     generation = record.finalized_generation
                     current = await self._join(record.block, copy.target, generation)
                     if current is None:
-                        outcome = "made"
-                        break
+                        return True
                 else:
                     # The holders are at a later version, and the target has a part of this one.
                     current = (await self._catalog.get_block(record.block)).record
                     if current.finalized_generation == record.finalized_generation:
-                        break
+                        return False
                 if not goes_on(record, current):
                     self._finalizer.delete(record.block, copy.target, leftovers_up_to(current))
-                    break
+                    return False
                 if current.cut_generation > beginning:
                     beginning = current.finalized_generation
                 record = current
         except PaxosBlockError as error:
             self._note(copy, "not copied", str(error))
-        finally:
-            self._end(copy, outcome)
+            return False
 
     async def _is_copied(self, copy: Copy, record: BlockRecord, beginning: Generation) -> bool:
         """Ask the target to finalize a version, and to fetch what it lacks: it keeps what it has of
@@ -275,12 +304,13 @@ class Copies:
         self._note(copy, event, detail)
         return isinstance(answer, Finalized)
 
-    def _end(self, copy: Copy, outcome: str) -> None:
+    def _end(self, copy: Copy, task: asyncio.Task[bool]) -> None:
+        made = not task.cancelled() and task.exception() is None and task.result()
         del self._under_way[copy.record.block]
         self._at_source[copy.source] -= 1
         self._at_target[copy.target_node] -= 1
-        self.outcomes[outcome] += 1
-        if outcome == "failed":
+        self.outcomes["made" if made else "failed"] += 1
+        if not made:
             self._resting[copy.target] = self._clock_s() + REST_S
             self._targets = [each for each in self._targets if each.storage != copy.target]
         self._ended(copy.record.block)
