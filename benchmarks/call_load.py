@@ -16,7 +16,7 @@ import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.base.decoders import msgpack_decoder
-from paxosblock.net.calls.call_link import CallLink, OutgoingCall, open_link
+from paxosblock.net.calls.rpc import CallLink, OutgoingCall, open_link
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -33,7 +33,8 @@ from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE
 from paxosblock.host.process import boot_id
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.serving import (

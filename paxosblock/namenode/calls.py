@@ -33,7 +33,7 @@ from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.name_node import NameNode
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
 
 LIST_LIMIT: Final = 1000
 """Entries of a directory in one answer."""

@@ -28,7 +28,8 @@ from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, engine_of, join
 from paxosblock.namenode.name_node import NameNode, over_rpc
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard

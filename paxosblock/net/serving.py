@@ -17,9 +17,7 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
-from paxosblock.net.calls.call_http import add_http_calls
-from paxosblock.net.calls.call_server import SHUTDOWN_S, add_calls
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import SHUTDOWN_S, RpcRouter, add_calls, add_http_calls
 from paxosblock.net.port.accepting import Listener, open_sockets
 from paxosblock.net.port.access_server import http_demand
 from paxosblock.net.port.guard import Guard

@@ -74,8 +74,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.placement import Blame, Candidate, Wish
 from paxosblock.namenode.blocks.replacing import members_after, members_of_next
-from paxosblock.net.calls.call_server import add_calls
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter, add_calls
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import Delete, LastVote, RecoveryVote

@@ -15,7 +15,8 @@ from paxosblock.client.session import lease_keeper
 from paxosblock.client.session.lease_keeper import LeaseKeeper
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import NotReadyError
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.serving import listen
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.waiting import wait_until_async

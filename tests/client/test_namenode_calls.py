@@ -33,9 +33,9 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_frames import UPGRADE
-from paxosblock.net.calls.call_server import add_calls
+from paxosblock.net.calls.call_server import RpcRouter, add_calls
 from paxosblock.net.calls.leader_search import ALIVE_FOR_S
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from tests.waiting import wait_until_async
 
 

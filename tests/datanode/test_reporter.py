@@ -42,8 +42,8 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.blocks.datanodes import Reported
-from paxosblock.net.calls.call_server import add_calls
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter, add_calls
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.messages import Create, Delete, Finalize
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

@@ -20,7 +20,7 @@ from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.data_node import DataNode, open_volumes
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.name_node import NameNode
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
 from tests.disks.faults import CALLS, Fault
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.namenodes import NameNodes

@@ -31,7 +31,8 @@ from paxosblock.namenode.raft.member_folder import (
     read_lineage,
 )
 from paxosblock.namenode.raft.new_member import clear
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from tests.disks.simulated import SimulatedDisk
 from tests.raft.virtual_time import VirtualTimeLoop
 

@@ -24,7 +24,7 @@ from paxosblock.namenode.raft.member_folder import MEMBER, check_member
 from paxosblock.namenode.raft.new_member import make_of_catalog
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.first_starts import FirstStart, Flag
 from tests.lives.network import Listener, SimulatedRpc

@@ -21,7 +21,8 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler
 from paxosblock.net.wire import FrameKind, Header, decode_error, encode_error

@@ -1385,9 +1385,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a connection that answers nothing is used for the next call",
-        "net/calls/call_link.py",
-        "            if self._heard_s <= pending.sent_s:",
-        "            if self._heard_s < 0:",
+        "net/calls/rpc.py",
+        "        if self._heard_s <= pending.sent_s:",
+        "        if self._heard_s < 0:",
         CALL_SERVER,
     ),
     _node(
@@ -1987,9 +1987,9 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a timer of uvloop is asked for its time, which it does not always know",
-        "host/due_timer.py",
+        "net/pending_calls.py",
         "due_s < self._due_s:",
-        "due_s < self._handle.when():",
+        "due_s < self._timer.when():",
         "tests/net/test_rpc.py",
         "tests/net/test_calls.py",
     ),
@@ -2016,10 +2016,10 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "calls are given up before what came while the loop stood still is read",
-        "host/due_timer.py",
+        "net/pending_calls.py",
         "        if self._stood_still:\n",
         "        if False:\n",
-        "tests/host/test_due_timer.py",
+        "tests/net/test_pending_calls.py",
     ),
     _node(
         "two requests of a session have one name",

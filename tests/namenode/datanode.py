@@ -21,8 +21,8 @@ from paxosblock.api.reports import (
     Register,
     StorageReport,
 )
-from paxosblock.net.calls.call_server import add_calls
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter, add_calls
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.messages import Vote
 from tests.namenode.cluster import Acceptor
 

@@ -19,8 +19,8 @@ from paxosblock.api.reports import Register, StorageReport
 from paxosblock.errors import ProtocolError, StorageError, UnavailableError
 from paxosblock.namenode.blocks.acceptors import RpcAcceptors
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.net.calls.call_server import add_calls
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter, add_calls
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.wire import encode_error
 from paxosblock.protocol.messages import Delete, Deleted
 from paxosblock.protocol.types import BlockId, Generation, StorageId

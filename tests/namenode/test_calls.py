@@ -35,7 +35,7 @@ from paxosblock.host.logs import LineFormatter
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.calls import CALLS, By, Service, handled
 from paxosblock.namenode.name_node import NameNode
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
 from tests.namenode.scene import Scene, new_scene
 
 

@@ -33,7 +33,7 @@ from paxosblock.namenode.catalog.records import Answered, decode_answered, encod
 from paxosblock.namenode.catalog.repeats import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.namenode.kv.interface import Edit
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.protocol.types import Durability
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (

@@ -18,8 +18,9 @@ from aiohttp import web
 from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import UnavailableError
+from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.control import split_address
-from paxosblock.net.calls.rpc import RpcClient, RpcRouter
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard

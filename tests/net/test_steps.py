@@ -1,4 +1,4 @@
-"""Coroutines that go on without a task (inline_coroutines.py)."""
+"""Coroutines that go on without a task (`InlineCoroutine` of call_server.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any
 
-from paxosblock.net.calls.inline_coroutines import InlineCoroutine
+from paxosblock.net.calls.call_server import InlineCoroutine
 from tests.loops import on_both_loops
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name")

@@ -16,8 +16,8 @@ from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
 from paxosblock.namenode.raft.raft_messages import AppendEntries, Message, RequestVote
 from paxosblock.namenode.raft.secure_channel import Opener, Sealer
+from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.control import split_address
-from paxosblock.net.calls.rpc import RpcRouter
 from paxosblock.net.port import upgrade
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard

@@ -21,6 +21,8 @@ frame is a header of 16 bytes, little-endian, then its words and its msgpack::
 from __future__ import annotations
 
 import enum
+import itertools
+import os
 import struct
 from typing import Final
 
@@ -32,7 +34,6 @@ from paxosblock.errors import CorruptionError, ProtocolError
 
 CALLS_PATH: Final = "/calls"
 UPGRADE: Final = "paxosblock-calls/1"
-NUMBER_MAX: Final = (1 << 32) - 1
 NAME_BYTES_MAX: Final = 255
 
 _OUTER: Final = struct.Struct("<II")
@@ -56,6 +57,12 @@ class CallFrameKind(enum.IntEnum):
 
 
 _KINDS: Final = {int(kind): kind for kind in CallFrameKind}
+_NAMES: Final = itertools.count(int.from_bytes(os.urandom(7), "big"))
+
+
+def new_name() -> str:
+    """Return a name for a call: a random start for each process, then counted."""
+    return f"{next(_NAMES):016x}"
 
 
 class CallFrame(msgspec.Struct, frozen=True, gc=False):

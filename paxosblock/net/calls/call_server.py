@@ -1,4 +1,6 @@
-"""The node's end of connections for control calls (`call_frames.py`).
+"""The node's end of control calls (`call_frames.py`): its table of them, and their connections.
+
+`POST /rpc/<method>` answers the same calls for people.
 
 The cost of a connection is bounded: the calls under way on it, the bytes of an incomplete request,
 and the answers that its caller does not read. At a bound the node stops reading until there is
@@ -9,23 +11,34 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, cast
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
 
+import msgspec
 from aiohttp import web
 
-from paxosblock.base.units import KIB
-from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.units import KIB, MIB
+from paxosblock.errors import (
+    InvalidRequestError,
+    Outcome,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
 from paxosblock.net.calls.call_frames import (
     CALLS_PATH,
     UPGRADE,
     CallFrame,
     CallFrameKind,
     CallFrames,
+    new_name,
     pack,
 )
-from paxosblock.net.calls.inline_coroutines import InlineCoroutine
-from paxosblock.net.calls.rpc import RpcRouter, answer
+from paxosblock.net.calls.rpc import REQUEST_ID
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
@@ -34,6 +47,7 @@ from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.port.request_bodies import PROGRESS_BYTES, RequestBodies
 from paxosblock.net.port.unread import UnreadWatch
+from paxosblock.net.port.upgrade import ERROR_TYPE
 from paxosblock.net.wire import encode_error
 
 UNDER_WAY_MAX: Final = 1024
@@ -48,7 +62,87 @@ FLUSH_BYTES: Final = 64 * KIB
 SHUTDOWN_S: Final = 2.0
 """Seconds that calls under way may take to end when the node closes."""
 
+Q = TypeVar("Q")
+
 _CALL: Final = CallFrameKind.CALL
+_NAME_HEADER: Final = "X-Request-Id"
+_ENCODER = msgspec.msgpack.Encoder()
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMethod:
+    """One call that a node answers."""
+
+    method: str
+    decoder: msgspec.msgpack.Decoder[Any]
+    handler: Callable[[Any], Awaitable[object]]
+    at_once: bool
+    request_bytes_max: int
+
+
+class RpcRouter:
+    """The calls that a node answers, by their names."""
+
+    def __init__(self) -> None:
+        """Start without calls; calls may be registered while others are answered already."""
+        self._methods: dict[str, ServedMethod] = {}
+
+    def register(
+        self,
+        method: str,
+        request_type: type[Q],
+        handler: Callable[[Q], Awaitable[object]],
+        *,
+        at_once: bool = False,
+        request_bytes_max: int = MIB,
+    ) -> None:
+        """Let `handler` answer the calls of `method`; it gets a `request_type`.
+
+        A request of more than `request_bytes_max` is refused before anything is made of it.
+        `at_once`: begin it where its frame is read, and run it without a task
+        (`InlineCoroutine` says what it must not do then).
+        """
+        assert method not in self._methods
+        decoder = msgpack_decoder(request_type)
+        self._methods[method] = ServedMethod(method, decoder, handler, at_once, request_bytes_max)
+
+    def find(self, method: str) -> ServedMethod:
+        """Return the row of a call.
+
+        Raises:
+            ProtocolError: there is no such call.
+        """
+        found = self._methods.get(method)
+        if found is None:
+            strange = ProtocolError(f"there is no control call {method!r} on this node")
+            raise strange.with_outcome(Outcome.NEVER)
+        return found
+
+
+async def answer(call: ServedMethod, name: str, body: bytes | bytearray) -> bytes:
+    """Return the msgpack of the answer to a call, which is called `name` in the logs.
+
+    Raises:
+        PaxosBlockError: the error that the caller gets instead.
+    """
+    REQUEST_ID.set(name)
+    if len(body) > call.request_bytes_max:
+        raise InvalidRequestError(
+            f"a request of {call.method} with {len(body)} bytes: at most {call.request_bytes_max}"
+        )
+    try:
+        request = call.decoder.decode(body)
+    except MALFORMED as error:
+        raise InvalidRequestError(f"malformed request of {call.method}: {error}") from error
+    try:
+        return _ENCODER.encode(await call.handler(request))
+    except PaxosBlockError:
+        raise
+    except Exception as error:
+        _log.exception("%s: %s failed", name, call.method)
+        reason = f"internal error in {call.method}; the node's log tells more"
+        raise OutcomeUnknownError(reason, request=name) from error
 
 
 def add_calls(
@@ -89,6 +183,32 @@ def add_calls(
 
     add_without_token(app, CALLS_PATH, upgrade)
     app.on_shutdown.append(close_all)
+
+
+def add_http_calls(
+    app: web.Application, router: RpcRouter, request_bodies: RequestBodies | None = None
+) -> None:
+    """Let `app` answer the calls of `router` for people: `POST /rpc/<method>` with msgpack in both
+    directions. `request_bodies` reads what they send.
+
+    A request has the `Content-Type` of msgpack, with which a browser sends nothing for a page of
+    another site without asking the node before. A 200 carries the answer; every other status
+    carries the msgpack of a `PaxosBlockError`. The header `X-Request-Id` names a call in the logs.
+    """
+    read = (request_bodies or RequestBodies()).read
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        name = request.headers.get(_NAME_HEADER) or new_name()
+        try:
+            if request.content_type != ERROR_TYPE:
+                raise InvalidRequestError(f"a request here has Content-Type: {ERROR_TYPE}")
+            call = router.find(request.match_info["method"])
+            body, status = await answer(call, name, await read(request)), 200
+        except PaxosBlockError as error:
+            body, status = encode_error(error), error.http_status
+        return web.Response(status=status, body=body, content_type=ERROR_TYPE)
+
+    app.router.add_post("/rpc/{method}", handle)
 
 
 class ServedCalls(asyncio.Protocol):
@@ -354,3 +474,56 @@ class ServedCalls(asyncio.Protocol):
             why = Refusal.BODY_STALLED if self._received_bytes else Refusal.NO_HEAD
             self._request_bodies.refusals.count(why, self._slot.address)
             self._transport.abort()
+
+
+class InlineCoroutine:
+    """A coroutine that was begun, and goes on without a task, which costs as much as a tenth of a
+    call on the catalog: such a call waits once, for the journal. Each step runs when what it waits
+    for is over.
+
+    The coroutine may await futures, locks and pauses; it must not ask for its task
+    (`asyncio.current_task`, `asyncio.timeout`).
+    """
+
+    __slots__ = ("_context", "_coroutine", "_ended", "_waits_for")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, None],
+        waits_for: Any,
+        context: contextvars.Context,
+        ended: Callable[[InlineCoroutine], None],
+    ) -> None:
+        """Go on with it in `context`; its first step yielded `waits_for`.
+
+        `ended` is called after its last step, but not after `cancel`.
+        """
+        self._coroutine = coroutine
+        self._context = context
+        self._ended = ended
+        self._wait(waits_for)
+
+    def cancel(self) -> None:
+        """End it where it waits."""
+        if self._waits_for is not None:
+            self._waits_for.remove_done_callback(self._advance)
+        self._coroutine.close()
+
+    def _wait(self, waits_for: Any) -> None:
+        self._waits_for = waits_for
+        if waits_for is None:  # a turn for others
+            asyncio.get_running_loop().call_soon(self._advance, context=self._context)
+        else:
+            waits_for._asyncio_future_blocking = False  # as a task does when it takes a future
+            waits_for.add_done_callback(self._advance, context=self._context)
+
+    def _advance(self, _: object = None) -> None:
+        try:
+            waits_for = self._coroutine.send(None)
+        except StopIteration:
+            self._ended(self)
+        except BaseException:
+            self._ended(self)
+            raise
+        else:
+            self._wait(waits_for)

@@ -30,9 +30,9 @@ from paxosblock.net.calls.call_frames import (
     CallFrame,
     CallFrameKind,
     CallFrames,
+    new_name,
     pack,
 )
-from paxosblock.net.calls.call_names import new_name
 from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
 from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access, dialled

@@ -1,37 +1,44 @@
-"""Control calls: a node's table of them, and the client's end.
+"""The caller's end of control calls: many under way on one connection, each with its time-out.
 
-Calls are sent as frames (`call_frames.py`), many at once on one connection. A call has a name, by
-which the logs of both sides refer to it; calls made while a call is answered keep its name
-(`REQUEST_ID`). `POST /rpc/<method>` answers the same calls for people (`call_http.py`).
+Calls are sent as frames (`call_frames.py`). A call has a name, by which the logs of both sides
+refer to it; calls made while a call is answered keep its name (`REQUEST_ID`). `call_server.py` is
+the node's end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
 
 from paxosblock.api.methods import encode
 from paxosblock.base.decoders import MALFORMED, msgpack_decoder
-from paxosblock.base.units import MIB
 from paxosblock.errors import (
-    InvalidRequestError,
-    Outcome,
+    DeadlineError,
     OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_link import CallLink, OutgoingCall, open_link
-from paxosblock.net.calls.call_names import new_name
+from paxosblock.net.calls.call_frames import (
+    CALLS_PATH,
+    NAME_BYTES_MAX,
+    UPGRADE,
+    CallFrame,
+    CallFrameKind,
+    CallFrames,
+    new_name,
+    pack,
+)
+from paxosblock.net.calls.control import split_address
+from paxosblock.net.pending_calls import NUMBER_MAX, PendingCalls
+from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.wire import decode_error
 
-Q = TypeVar("Q")
 A = TypeVar("A")
 
 REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
@@ -40,83 +47,225 @@ IDLE_S: Final = 30.0
 """A connection that was not used for so many seconds is replaced: a router in between may have
 forgotten it, and the next call would wait for its time-out."""
 
-_ENCODER = msgspec.msgpack.Encoder()
-_log = logging.getLogger(__name__)
+_ANSWER: Final = CallFrameKind.ANSWER
 
 
-@dataclass(frozen=True, slots=True)
-class ServedMethod:
-    """One call that a node answers."""
+class OutgoingCall(msgspec.Struct, frozen=True, gc=False):
+    """A call, and the way to read its answer."""
 
     method: str
+    name: str
+    """The name of the call in the logs of both sides."""
+    body: bytes
     decoder: msgspec.msgpack.Decoder[Any]
-    handler: Callable[[Any], Awaitable[object]]
-    at_once: bool
-    request_bytes_max: int
+    timeout_s: float
+
+    def read(self, address: str, payload: bytes | bytearray) -> Any:
+        """Return the answer. Raises ProtocolError if these bytes are no answer."""
+        try:
+            return self.decoder.decode(payload)
+        except MALFORMED as error:
+            where = f"{self.method} of {address}"
+            raise ProtocolError(f"{where}: malformed answer: {error}", address=address) from error
+
+    def refused(self, address: str, payload: bytes | bytearray) -> PaxosBlockError:
+        """Return the node's own error, with its origin as a note: the message is for the user."""
+        where = f"{self.method} of {address}"
+        try:
+            error = decode_error(payload)
+        except ProtocolError as malformed:
+            return ProtocolError(f"{where}: {malformed}")
+        if isinstance(error, ProtocolError):  # it is about the node: most likely the port is wrong
+            return error.reworded(f"{where}: {error}")
+        error.add_note(f"{where}, request {self.name}")
+        return error
 
 
-class RpcRouter:
-    """The calls that a node answers, by their names."""
+class _PendingCall(msgspec.Struct):
+    question: OutgoingCall
+    answer: asyncio.Future[Any]
+    sent_s: float
+    due_s: float
 
-    def __init__(self) -> None:
-        """Start without calls; calls may be registered while others are answered already."""
-        self._methods: dict[str, ServedMethod] = {}
 
-    def register(
-        self,
-        method: str,
-        request_type: type[Q],
-        handler: Callable[[Q], Awaitable[object]],
-        *,
-        at_once: bool = False,
-        request_bytes_max: int = MIB,
-    ) -> None:
-        """Let `handler` answer the calls of `method`; it gets a `request_type`.
+class CallLink(asyncio.Protocol):
+    """One connection to a node."""
 
-        A request of more than `request_bytes_max` is refused before anything is made of it.
-        `at_once`: begin it where its frame is read, and run it without a task
-        (`inline_coroutines.py` says what it must not do then).
+    def __init__(self, address: str, on_lost: Callable[[CallLink], None]) -> None:
+        """To the node at `address` (host:port); `on_lost` is called when the connection is gone."""
+        self.address = address
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = CallFrames()
+        self._pending = PendingCalls(self._give_up)
+        self._unsent: list[bytes] = []
+        self._heard_s = self._used_s = self._loop.time()
+        self._leaving = False
+        """True if no further call may be sent."""
+        self._ended_by = "the node"
+        self._closed = asyncio.Event()
+
+    def takes_calls(self, idle_s: float) -> bool:
+        """True if a further call may be sent; False if nothing was sent for `idle_s`."""
+        if self._leaving:
+            return False
+        return bool(self._pending.by_number) or self._loop.time() - self._used_s < idle_s
+
+    def send(self, question: OutgoingCall, due_s: float = 0) -> asyncio.Future[Any]:
+        """Send a call; return a future that gets the answer, or the error.
+
+        The call is given up at `due_s` by the clock of the loop; 0: after its time-out.
+
+        Calls that are sent in one turn of the loop leave together.
         """
-        assert method not in self._methods
-        decoder = msgpack_decoder(request_type)
-        self._methods[method] = ServedMethod(method, decoder, handler, at_once, request_bytes_max)
+        now_s = self._loop.time()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if self._leaving:  # the connection was lost while this caller waited for it to open
+            answer.set_exception(self._error(UnavailableError, question, "connection lost"))
+            return answer
+        method, name = question.method.encode(), question.name.encode()[:NAME_BYTES_MAX]
+        due_s = due_s or now_s + question.timeout_s
+        number = self._pending.add(_PendingCall(question, answer, now_s, due_s))
+        try:
+            frame = pack(CallFrameKind.CALL, number, question.body, method, name)
+        except ProtocolError:
+            del self._pending.by_number[number]
+            raise
+        self._used_s = now_s
+        # No number comes twice on a connection: the next call takes another one.
+        self._leaving = number == NUMBER_MAX
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(frame)
+        return answer
 
-    def find(self, method: str) -> ServedMethod:
-        """Return the row of a call.
+    def retire(self) -> None:
+        """Send nothing more; close when the calls under way are over."""
+        self._leaving = True
+        if not self._pending.by_number:
+            self.close()
 
-        Raises:
-            ProtocolError: there is no such call.
-        """
-        found = self._methods.get(method)
-        if found is None:
-            strange = ProtocolError(f"there is no control call {method!r} on this node")
-            raise strange.with_outcome(Outcome.NEVER)
-        return found
+    def close(self) -> None:
+        """Close; the outcome of calls under way is unknown."""
+        self._leaving, self._ended_by = True, "this client"
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone, and no call is under way."""
+        await self._closed.wait()
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._loop.time()
+        self._frames.feed(data)
+        try:
+            while (frame := self._frames.next()) is not None:
+                self._received(frame)
+        except PaxosBlockError as error:
+            self._fail(ProtocolError, f"it does not answer in frames: {error}")
+            self._abort()
+        if self._leaving and not self._pending.by_number:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leaving = True
+        self._transport = None
+        # Not UnavailableError: the node may have done what it was asked, and lost only the answer.
+        self._fail(OutcomeUnknownError, f"connection lost: {exc or f'closed by {self._ended_by}'}")
+        self._closed.set()
+        self._on_lost(self)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self._transport is not None:
+            self._transport.write(b"".join(unsent))
+
+    def _abort(self) -> None:
+        self._leaving = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _received(self, frame: CallFrame) -> None:
+        if frame.kind is CallFrameKind.GOODBYE:
+            self._goodbye(frame)
+            return
+        pending = self._pending.by_number.pop(frame.number, None)
+        if pending is None:  # no caller waits for this answer any more
+            return
+        question, answer = pending.question, pending.answer
+        if answer.done():
+            return
+        if frame.kind is not _ANSWER:
+            answer.set_exception(question.refused(self.address, frame.payload))
+            return
+        try:
+            answer.set_result(question.read(self.address, frame.payload))
+        except ProtocolError as error:
+            answer.set_exception(error)
+
+    def _goodbye(self, frame: CallFrame) -> None:
+        """Handle the end of a connection: the node takes no calls after the number in `frame`."""
+        self._leaving = True
+        why = decode_error(frame.payload)
+        # The node began none of these, so they may be sent again; the others are still answered.
+        calls = self._pending.by_number
+        for number in [number for number in calls if number > frame.number]:
+            pending = calls.pop(number)
+            if not pending.answer.done():
+                error = self._error(UnavailableError, pending.question, str(why))
+                pending.answer.set_exception(error)
+
+    def _fail(self, kind: type[PaxosBlockError], why: str) -> None:
+        for each in self._pending.end():
+            if not each.answer.done():
+                each.answer.set_exception(self._error(kind, each.question, why))
+
+    def _error(
+        self, kind: type[PaxosBlockError], question: OutgoingCall, why: str
+    ) -> PaxosBlockError:
+        return kind(f"{question.method} of {self.address}: {why}", address=self.address)
+
+    def _give_up(self, pending: _PendingCall) -> None:
+        """Give up a call that is due. A connection on which nothing came is not used again."""
+        if self._heard_s <= pending.sent_s:  # the clock of uvloop stands still within a turn
+            self._leaving = True
+        if not pending.answer.done():
+            why = f"no answer in {pending.question.timeout_s:.3g} s"
+            pending.answer.set_exception(self._error(DeadlineError, pending.question, why))
+        if self._leaving and not self._pending.by_number:
+            self._abort()
 
 
-async def answer(call: ServedMethod, name: str, body: bytes | bytearray) -> bytes:
-    """Return the msgpack of the answer to a call, which is called `name` in the logs.
-
-    Raises:
-        PaxosBlockError: the error that the caller gets instead.
-    """
-    REQUEST_ID.set(name)
-    if len(body) > call.request_bytes_max:
-        raise InvalidRequestError(
-            f"a request of {call.method} with {len(body)} bytes: at most {call.request_bytes_max}"
-        )
-    try:
-        request = call.decoder.decode(body)
-    except MALFORMED as error:
-        raise InvalidRequestError(f"malformed request of {call.method}: {error}") from error
-    try:
-        return _ENCODER.encode(await call.handler(request))
-    except PaxosBlockError:
-        raise
-    except Exception as error:
-        _log.exception("%s: %s failed", name, call.method)
-        reason = f"internal error in {call.method}; the node's log tells more"
-        raise OutcomeUnknownError(reason, request=name) from error
+async def open_link(
+    address: str,
+    timeout_s: float,
+    on_lost: Callable[[CallLink], None],
+    access: Access = OPEN,
+) -> CallLink:
+    """Connect to the node at `address`. Raises what `split_address` and `upgrade.call` do."""
+    host, port = split_address(address)
+    sock, _ = await upgrade.call(
+        host,
+        port,
+        CALLS_PATH,
+        UPGRADE,
+        {},
+        timeout_s=timeout_s,
+        tune=lambda _: None,
+        access=access,
+    )
+    link = CallLink(address, on_lost)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+    return link
 
 
 class RpcClient:

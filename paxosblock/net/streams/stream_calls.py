@@ -8,7 +8,6 @@ the reply, so that they are contiguous on the stream.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.host.due_timer import DueTimer
 from paxosblock.host.logs import error_for_peer
+from paxosblock.net.pending_calls import PendingCalls
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import connect
@@ -105,10 +104,8 @@ class CallChannel:
         self._calls = calls
         self._replies = replies
         self._votes = votes
-        self._numbers = itertools.count(1)
-        self._pending: dict[int, _PendingStreamCall] = {}
+        self._pending = PendingCalls(self._give_up)
         self._receiving: _PendingStreamCall | None = None
-        self._timer = DueTimer(self._give_up_due)
 
     async def call(
         self,
@@ -133,31 +130,23 @@ class CallChannel:
         if self.connection.closed:
             raise UnavailableError(str(self.connection.error), peer=self.connection.peer)
         payload = self._calls.encode(request)
-        number = next(self._numbers) & 0xFFFFFFFF
         loop = asyncio.get_running_loop()
         what, due_s = type(request).__name__, loop.time() + timeout_s
         pending = _PendingStreamCall(loop.create_future(), sink, what, timeout_s, due_s)
-        self._pending[number] = pending
-        self._timer.set_by(due_s)
+        number = self._pending.add(pending)
         try:
             header = Header.of(FrameKind.CALL, payload, block=block, request=number)
             send = self.connection.send_soon if soon else self.connection.send
             send(header.pack(), payload)
             return await pending.future
         finally:
-            del self._pending[number]
+            self._pending.by_number.pop(number, None)
             self._let_go(pending)
 
-    def _give_up_due(self) -> None:
-        """Give up the calls that are due."""
-        now_s, peer = asyncio.get_running_loop().time(), self.connection.peer
-        for each in self._pending.values():
-            if each.due_s <= now_s:
-                late = f"{peer} did not answer {each.what} within {each.timeout_s:.3g} s"
-                _fail(each, DeadlineError(late, peer=peer))
-        waiting = [each.due_s for each in self._pending.values() if not each.future.done()]
-        if waiting:
-            self._timer.set_by(min(waiting))
+    def _give_up(self, pending: _PendingStreamCall) -> None:
+        peer = self.connection.peer
+        late = f"{peer} did not answer {pending.what} within {pending.timeout_s:.3g} s"
+        _fail(pending, DeadlineError(late, peer=peer))
 
     def _let_go(self, pending: _PendingStreamCall) -> None:
         """Forget a call that is over; chunks that still come for it are dropped."""
@@ -217,15 +206,14 @@ class CallChannel:
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         self._receiving = None
-        self._timer.cancel()
-        for pending in self._pending.values():
+        for pending in self._pending.end():
             _fail(pending, OutcomeUnknownError(str(error), peer=connection.peer))
         if self._votes is not None:
             self._votes.connection_lost(error)
 
     def _answer_received(self, header: Header, payload: memoryview) -> None:
         """Handle a REPLY or ERROR. Even if no caller waits for it any more, its chunks come."""
-        pending = self._pending.get(header.request)
+        pending = self._pending.by_number.get(header.request)
         if header.kind is FrameKind.ERROR:
             if pending is not None:
                 _fail(pending, decode_error(payload))
