@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from paxosblock.api.methods import Method
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.net.calls.rpc import CallLink, OutgoingCall, open_link
 
 Q = TypeVar("Q")

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.base.decoders import json_decoder
+from paxosblock.base.encoding import json_decoder
 from paxosblock.errors import ConfigError
 
 OURS: Final = "paxosblock"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Truncate,
     )
     from paxosblock.base.checksum import Buffer
-    from paxosblock.base.path import AnyPath
+    from paxosblock.base.paths import AnyPath
     from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
     from paxosblock.client.async_client import AsyncClient
     from paxosblock.client.block_verbs import AsyncBlockVerbs
@@ -191,7 +191,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AccessDeniedError": "paxosblock.errors",
-        "AnyPath": "paxosblock.base.path",
+        "AnyPath": "paxosblock.base.paths",
         "AssertAbsent": "paxosblock.api.transaction",
         "AssertFile": "paxosblock.api.transaction",
         "AsyncBlockVerbs": "paxosblock.client.block_verbs",

@@ -8,12 +8,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from paxosblock.base.units import MIB
-from paxosblock.errors import InvalidRequestError
 
 Q = TypeVar("Q")
 A_co = TypeVar("A_co", covariant=True)
-
-_ENCODER = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +44,3 @@ class Once(msgspec.Struct, frozen=True):
 
     session: str
     sequence: int
-
-
-def encode(message: object) -> bytes:
-    """Return the msgpack of a request, or of an answer.
-
-    Raises:
-        InvalidRequestError: it cannot be sent: a number of more than 64 bits, or a text that is not
-            Unicode, as the name of a local file may be.
-    """
-    try:
-        return _ENCODER.encode(message)
-    except OverflowError as error:
-        raise InvalidRequestError("a number has more than 64 bits") from error
-    except UnicodeEncodeError as error:
-        text = error.object.encode(errors="backslashreplace").decode()
-        raise InvalidRequestError(f"'{text}': is no valid Unicode text", path=text) from error

@@ -11,7 +11,7 @@ import msgspec
 
 from paxosblock.api.methods import Done, Method, Once
 from paxosblock.api.transaction import Operation, TransactionOutcome
-from paxosblock.base.path import is_path
+from paxosblock.base.paths import is_path
 from paxosblock.base.rack import FAR_AWAY
 from paxosblock.base.replacement import Failed
 from paxosblock.base.units import MIB

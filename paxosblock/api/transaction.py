@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from paxosblock.base.path import AnyPath, text_of
+from paxosblock.base.paths import AnyPath, text_of
 
 OPERATIONS_MAX = 4096
 """Operations of one transaction."""

@@ -36,7 +36,7 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
-from paxosblock.base.path import AnyPath, text_of
+from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
 from paxosblock.client.names.url import cluster_addresses

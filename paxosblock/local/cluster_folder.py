@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.base.decoders import json_decoder
+from paxosblock.base.encoding import json_decoder
 from paxosblock.base.formats import FROM_A_COPY, refuse_later
 from paxosblock.base.units import KIB
 from paxosblock.errors import ConfigError, StorageError

@@ -31,7 +31,7 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.base.decoders import json_decoder
+from paxosblock.base.encoding import json_decoder
 from paxosblock.base.formats import FROM_A_COPY, refuse_later
 from paxosblock.base.units import MIB
 from paxosblock.errors import (

@@ -20,17 +20,17 @@ from msgspec import Raw
 from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
+from paxosblock.base.paths import split
 from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
-from paxosblock.namenode.catalog import keys, manual_safe_mode, namespace, transactions, tree
+from paxosblock.namenode.catalog import keys, namespace, transactions, tree
+from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.paths import split
-from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.calls.call_server import RpcRouter
@@ -103,7 +103,10 @@ def decided(
         ids: the greatest number of files and directories that a request can make.
         then: is called in this process once the change is committed.
     """
-    decision = _of_names(decide)
+
+    def decision(draft: Draft, request: R, context: Context) -> Slices[A]:
+        namespace.check_names_may_change(draft)
+        return (yield from decide(draft, request, context))
 
     async def answer(node: NameNode, request: R) -> Decided[A]:
         made = await node.catalog.decide(
@@ -114,18 +117,6 @@ def decided(
         return made
 
     return Call(method, answer, By.LEADER, check, log, at_once=True)
-
-
-def _of_names(
-    decide: Callable[[Draft, R, Context], Slices[A]],
-) -> Callable[[Draft, R, Context], Slices[A]]:
-    """Return a decision that is refused while an operator wants safe mode."""
-
-    def decision(draft: Draft, request: R, context: Context) -> Slices[A]:
-        manual_safe_mode.check_names_may_change(draft)
-        return decide(draft, request, context)
-
-    return decision
 
 
 def shown(

@@ -26,11 +26,11 @@ from paxosblock.api.namenode import (
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
 from paxosblock.api.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
+from paxosblock.base import paths
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.replacement import Policy, Replacement
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import paths
 from paxosblock.namenode.catalog.keys import PLACE_MAX
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.catalog.transactions import new_inodes

@@ -46,6 +46,7 @@ from paxosblock.api.reports import (
 )
 from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatusRequest
 from paxosblock.api.transaction import TransactionOutcome
+from paxosblock.base import paths
 from paxosblock.base.replacement import Failed
 from paxosblock.errors import (
     InvalidRequestError,
@@ -57,12 +58,12 @@ from paxosblock.errors import (
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.blocks.replacing import members_of_next
-from paxosblock.namenode.catalog import creating, paths, transactions
+from paxosblock.namenode.catalog import creating, transactions
 from paxosblock.namenode.catalog.boundaries import Boundaries
+from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.creating import Made, Placed
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import BlockState, StorageId, WriterId

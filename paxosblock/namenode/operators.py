@@ -17,10 +17,10 @@ from paxosblock.api.fsck_call import CheckedFiles, CheckFiles
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication.fsck import check_slice
+from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.node_records import Change, Known
 from paxosblock.namenode.catalog.node_records import set_admin_state as decide
-from paxosblock.namenode.catalog.repeats import Decided
 from paxosblock.namenode.name_node import NameNode
 
 WORK_MAX = 2000

@@ -36,9 +36,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from paxosblock.api.limits import MAX_CHUNK_BYTES
-from paxosblock.api.methods import encode
 from paxosblock.base.checksum import Buffer, crc32c
-from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.encoding import MALFORMED, encode, msgpack_decoder
 from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation

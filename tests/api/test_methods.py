@@ -11,8 +11,9 @@ import pytest
 
 import paxosblock.api
 from paxosblock.api.datanode import Envelope
-from paxosblock.api.methods import Method, encode
+from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockRequest, PathRequest
+from paxosblock.base.encoding import encode
 from paxosblock.errors import InvalidRequestError
 from paxosblock.net.wire import MessageTable
 from paxosblock.protocol.messages import Read

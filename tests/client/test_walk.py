@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
-from paxosblock.base.path import is_path
+from paxosblock.base.paths import is_path
 from paxosblock.client.names.walk import TRIES, pages
 from paxosblock.errors import ProtocolError
 from paxosblock.protocol.types import Durability

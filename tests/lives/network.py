@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from paxosblock.api.methods import encode
+from paxosblock.base.encoding import encode
 from paxosblock.errors import (
     DeadlineError,
     OutcomeUnknownError,

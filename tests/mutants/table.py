@@ -806,7 +806,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a copy of a request is done again",
-        "catalog/repeats.py",
+        "catalog/changes.py",
         "    if before is not None and once.sequence <= before.sequence:\n",
         "    if before is not None and once.sequence < before.sequence:\n",
         "tests/namenode/test_repeats.py",
@@ -1662,7 +1662,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "what changes names does not expect that safe mode stays off",
-        "catalog/manual_safe_mode.py",
+        "catalog/namespace.py",
         "    return draft.get(keys.SAFE_MODE).exists\n",
         "    return draft.peek(keys.SAFE_MODE).exists\n",
         "tests/namenode/test_safe_mode_by_hand.py",
@@ -2121,7 +2121,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "what is no text gets no answer",
-        "base/decoders.py",
+        "base/encoding.py",
         "(msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "(msgspec.DecodeError,)",
         "tests/net/test_stuck_peers.py",

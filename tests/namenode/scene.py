@@ -36,6 +36,7 @@ from paxosblock.api.reports import (
     StorageReport,
 )
 from paxosblock.api.transaction import TransactionOutcome
+from paxosblock.base.paths import split
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import LIST_LIMIT, Service
@@ -45,7 +46,6 @@ from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.name_node import NameNode

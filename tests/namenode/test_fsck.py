@@ -6,6 +6,7 @@ import pytest
 
 from paxosblock.api.fsck_call import CheckedFiles, Condition, FsckCursor
 from paxosblock.api.namenode import DeletePath, MakeDirectories
+from paxosblock.base.paths import NAMES_MAX
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication import fsck
 from paxosblock.namenode.blocks.replication.fsck import check_slice
@@ -17,7 +18,6 @@ from paxosblock.namenode.blocks.replication.needs import (
     assess,
 )
 from paxosblock.namenode.catalog.members import Demand
-from paxosblock.namenode.catalog.paths import NAMES_MAX
 from paxosblock.protocol.types import StorageId
 from tests.namenode.scene import MEMBERS, NamedCatalog, closed_file, file_with_blocks, new_catalog
 

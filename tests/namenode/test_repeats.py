@@ -28,9 +28,9 @@ from paxosblock.api.transaction import MakeDirectory
 from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
+from paxosblock.namenode.catalog.changes import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
-from paxosblock.namenode.catalog.repeats import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.net.calls.call_server import RpcRouter

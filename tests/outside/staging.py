@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.base.path import STAGING
+from paxosblock.base.paths import STAGING
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 
 

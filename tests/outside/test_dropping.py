@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from paxosblock.base.path import STAGING
+from paxosblock.base.paths import STAGING
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster

@@ -13,7 +13,7 @@ import fsspec
 import pandas as pd
 import pytest
 
-from paxosblock.base.path import STAGING
+from paxosblock.base.paths import STAGING
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import InvalidRequestError

@@ -46,7 +46,7 @@ class Client:
 
     Each edit leaves the client's latest number under the client's own key and expects to
     find there what it knows. So a copy changes nothing, and tells whether the first was applied:
-    as the catalog does it (`repeats.py`).
+    as the catalog does it (`changes.py`).
     """
 
     name: str

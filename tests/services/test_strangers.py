@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.methods import encode
 from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.base.encoding import encode
 from paxosblock.cli.main import run
 from paxosblock.net.wire import decode_error
 from tests.children import killed_at_the_end

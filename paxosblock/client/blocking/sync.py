@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.base.checksum import Buffer
-from paxosblock.base.path import AnyPath
+from paxosblock.base.paths import AnyPath
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs
 from paxosblock.client.blocking.sync_base import ClientBase, Mirror

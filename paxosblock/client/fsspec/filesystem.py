@@ -28,7 +28,7 @@ from paxosblock.api.transaction import (
     Operation,
     Rename,
 )
-from paxosblock.base.path import STAGING
+from paxosblock.base.paths import STAGING
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.base.settings import did_you_mean
 from paxosblock.base.units import MIB, parse_duration

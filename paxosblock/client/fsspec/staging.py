@@ -15,7 +15,7 @@ from functools import partial
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.transaction import Concat, MakeDirectory, Operation, Rename
-from paxosblock.base.path import STAGING
+from paxosblock.base.paths import STAGING
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec.append_mode import Addition, until_free

@@ -31,7 +31,7 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.api.transaction import AssertFile, Concat, Operation, TransactionOutcome, Truncate
-from paxosblock.base.path import STAGING
+from paxosblock.base.paths import STAGING
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency, readable_file
 from paxosblock.client.session.shared_session import SharedSession

@@ -18,7 +18,7 @@ from paxosblock.api.datanode import (
     Watch,
 )
 from paxosblock.base.checksum import Buffer
-from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access

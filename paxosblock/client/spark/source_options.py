@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
-from paxosblock.base.decoders import json_decoder
+from paxosblock.base.encoding import json_decoder
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.settings import did_you_mean
 from paxosblock.base.units import DURATIONS, MIB, parse_duration, parse_size

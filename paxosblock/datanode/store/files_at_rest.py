@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple
 
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.datanode.store.disk_format import Loaded
 from paxosblock.datanode.store.layout import ReplicaFiles, data_name
 from paxosblock.datanode.store.small_index import RowRegisters

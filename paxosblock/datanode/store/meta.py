@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from paxosblock.base.checksum import crc32c
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.chunk_log import ChunkLog

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from paxosblock.base.checksum import crc32c
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.datanode.store.meta import Metadata, decode_metadata
 from paxosblock.datanode.store.small_records import RecordKind, SmallRecord
 from paxosblock.errors import ConfigError, CorruptionError

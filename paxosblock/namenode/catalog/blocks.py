@@ -21,20 +21,14 @@ from paxosblock.api.namenode import (
     FileStatus,
     FinalizeBlock,
 )
+from paxosblock.base import paths
 from paxosblock.errors import (
     FencedError,
     InvalidRequestError,
     NotFoundError,
     NotReadyError,
 )
-from paxosblock.namenode.catalog import (
-    keys,
-    manual_safe_mode,
-    paths,
-    protocol_errors,
-    reserving,
-    tree,
-)
+from paxosblock.namenode.catalog import keys, namespace, protocol_errors, reserving, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
@@ -411,7 +405,7 @@ def _check_opened_by(inode: FileInode, request: AppendFile) -> None:
 def _reopened(
     draft: Draft, inode: FileInode, request: AppendFile, appended_from: int, last: BlockId
 ) -> FileInode:
-    manual_safe_mode.check_names_may_change(draft)
+    namespace.check_names_may_change(draft)
     if last != NO_BLOCK:
         protocol_errors.check_learned(get(draft, last).record)
     if inode.writer == request.writer:  # a late copy of the request

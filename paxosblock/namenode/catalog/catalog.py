@@ -36,7 +36,6 @@ from paxosblock.namenode.catalog import (
     deadlines,
     garbage,
     keys,
-    manual_safe_mode,
     members,
     namespace,
     node_records,
@@ -47,7 +46,7 @@ from paxosblock.namenode.catalog import (
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
 from paxosblock.namenode.catalog.boundaries import Boundaries
-from paxosblock.namenode.catalog.changes import Changes
+from paxosblock.namenode.catalog.changes import Changes, Decided, answered, decide_once
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
 from paxosblock.namenode.catalog.ids import FILES_RANGE, IdPool, block_id, was_allocated
@@ -64,7 +63,6 @@ from paxosblock.namenode.catalog.records import (
     decode_entry,
     encode,
 )
-from paxosblock.namenode.catalog.repeats import Decided, answered, decide_once
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -251,13 +249,13 @@ class Catalog:
     ) -> BlockEntry:
         """K1: add a block at `members`, at the end of its file if it has one."""
         decide = without_file.add if request.file_id == NO_FILE else blocks.add
-        here = in_one(lambda draft: decide(draft, request, block, members))
-        return (await self._once(request.once, BlockEntry, self._clock_ms(), here)).value
+        here = in_one(lambda draft, request, _: decide(draft, request, block, members))
+        return (await self.decide(BlockEntry, here, request, once=request.once)).value
 
     async def delete_block(self, request: DeleteBlock) -> Decided[Deletion]:
         """Take a block without a file out of the catalog."""
-        here = in_one(lambda draft: without_file.delete(draft, request.block))
-        return await self._once(request.once, Deletion, self._clock_ms(), here)
+        here = in_one(lambda draft, request, _: without_file.delete(draft, request.block))
+        return await self.decide(Deletion, here, request, once=request.once)
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
         """Return the blocks without files that are not ended, for the leases of a new leader."""
@@ -391,11 +389,11 @@ class Catalog:
     async def enter_safe_mode(self) -> None:
         """Refuse changes of names from now on, whichever NameNode leads."""
         now_ms = self._clock_ms()
-        await self._change(lambda draft: manual_safe_mode.enter(draft, now_ms))
+        await self._change(lambda draft: namespace.enter_safe_mode(draft, now_ms))
 
     async def leave_safe_mode(self) -> None:
         """Accept changes of names again."""
-        await self._change(manual_safe_mode.leave)
+        await self._change(namespace.leave_safe_mode)
 
     @property
     def in_safe_mode(self) -> bool:
@@ -494,17 +492,11 @@ class Catalog:
         numbers = await self._files.take(ids) if ids else range(0)
         now_ms = self._clock_ms()
 
-        def decide(draft: Draft) -> Slices[T]:
+        def decide(draft: Draft) -> Slices[Decided[T]]:
             context = Context(iter(numbers), now_ms, self._is_held, boundaries)
-            return decision(draft, request, context)
+            return decide_once(draft, once, kind, now_ms, decision(draft, request, context))
 
-        return await self._once(once, kind, now_ms, decide)
-
-    def _once(
-        self, once: Once | None, kind: type[T], now_ms: int, decide: Callable[[Draft], Slices[T]]
-    ) -> Awaitable[Decided[T]]:
-        """Decide, once if the request has a name, and commit what was decided."""
-        return self._changes.make(lambda draft: decide_once(draft, once, kind, now_ms, decide))
+        return await self._changes.make(decide)
 
     async def _change(self, decide: Callable[[Draft], T]) -> T:
         """Decide in one turn, and commit what was decided."""

@@ -14,8 +14,9 @@ from dataclasses import replace
 import msgspec
 
 from paxosblock.api.transaction import BLOCKS_MOVED_MAX
+from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, namespace, paths, tree
+from paxosblock.namenode.catalog import keys, namespace, tree
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.protocol_errors import check_learned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paxosblock.api.namenode import NO_BLOCK, CreateFile, FileStatus
-from paxosblock.namenode.catalog import manual_safe_mode, namespace, reserving, tree
+from paxosblock.namenode.catalog import namespace, reserving, tree
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry
@@ -36,7 +36,7 @@ def create(draft: Draft, request: CreateFile, context: Context, placed: Placed |
         SafeModeError: an operator entered safe mode.
         Others: as `namespace.create`.
     """
-    manual_safe_mode.check_names_may_change(draft)
+    namespace.check_names_may_change(draft)
     block = NO_BLOCK if placed is None else placed.block
     inode = namespace.create(draft, request, context, block)
     status = tree.file_status(request.path, inode, size=0)  # it was made without a block

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 
-from paxosblock.namenode.catalog import keys, manual_safe_mode, namespace, tree
+from paxosblock.namenode.catalog import keys, namespace, tree
 from paxosblock.namenode.catalog.draft import Draft, inode_of
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
@@ -63,7 +63,7 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
     assert isinstance(inode, DirectoryInode), "only directories have a time to live"
     if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:
         return _gone(draft, key)
-    if manual_safe_mode.is_entered(draft) or _is_held(draft, inode.number, context.is_held):
+    if namespace.in_safe_mode(draft) or _is_held(draft, inode.number, context.is_held):
         return Ended.HELD
     namespace.unlink(draft, inode, context)
     namespace.discard(draft, inode)

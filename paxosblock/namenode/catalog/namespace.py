@@ -1,7 +1,8 @@
 """Changing the namespace. Each function decides one operation on a `Draft`; nothing is awaited.
 
 What it reads with the draft (every entry on the way to a path) is a precondition of the commit, so
-an operation takes effect exactly as decided or is decided again.
+an operation takes effect exactly as decided or is decided again. No name changes while an operator
+wants safe mode, which lasts until an operator ends it, under any leader.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     RenamePath,
 )
-from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError
-from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.base import paths
+from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError, SafeModeError
+from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.records import (
@@ -49,6 +51,36 @@ class Context(msgspec.Struct):
     now_ms: int
     is_held: Callable[[FileInode], bool]
     boundaries: Boundaries
+
+
+def enter_safe_mode(draft: Draft, now_ms: int) -> None:
+    """Refuse every change of names from now on: each expects the key of safe mode to be absent."""
+    if not draft.get(keys.SAFE_MODE).exists:
+        draft.put(keys.SAFE_MODE, keys.pack_number(now_ms))
+
+
+def leave_safe_mode(draft: Draft) -> None:
+    """Accept changes of names again."""
+    if draft.get(keys.SAFE_MODE).exists:
+        draft.delete(keys.SAFE_MODE)
+
+
+def in_safe_mode(draft: Draft) -> bool:
+    """True if an operator entered safe mode; the answer is a precondition, whichever it is."""
+    return draft.get(keys.SAFE_MODE).exists
+
+
+def check_names_may_change(draft: Draft) -> None:
+    """Demand that names may be changed, now and when the edit is applied.
+
+    Raises:
+        SafeModeError: an operator entered safe mode.
+    """
+    if in_safe_mode(draft):
+        raise SafeModeError(
+            "the cluster is in safe mode, which an operator entered: names are not changed until "
+            "`paxosblock admin safemode leave`"
+        )
 
 
 def make_directories(draft: Draft, request: MakeDirectories, context: Context) -> FileStatus:

@@ -10,7 +10,7 @@ import msgspec
 
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId, WriterId

@@ -22,13 +22,14 @@ from paxosblock.api.transaction import (
     TransactionOutcome,
     Truncate,
 )
+from paxosblock.base import paths
 from paxosblock.errors import (
     InvalidRequestError,
     NotDirectoryError,
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, manual_safe_mode, namespace, paths, tree
+from paxosblock.namenode.catalog import keys, namespace, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -52,7 +53,7 @@ def transact(draft: Draft, request: Transact, context: Context) -> Slices[Transa
         SafeModeError: an operator entered safe mode.
         PaxosBlockError: the first operation that cannot be done raises it; its text says which.
     """
-    manual_safe_mode.check_names_may_change(draft)
+    namespace.check_names_may_change(draft)
     application = request.application
     if application is None:
         yield from _TransactionRun(draft, request, context).all()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.base import paths
 from paxosblock.errors import (
     ExistsError,
     InvalidRequestError,
@@ -21,7 +22,7 @@ from paxosblock.errors import (
     NotDirectoryError,
     NotFoundError,
 )
-from paxosblock.namenode.catalog import keys, paths
+from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import Reads, entry_in, inode_in, inode_of
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,

@@ -11,8 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from paxosblock.api.transaction import BLOCKS_MOVED_MAX, Truncate
+from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paxosblock.api.namenode import NO_FILE, AddBlock, Deletion
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, manual_safe_mode
+from paxosblock.namenode.catalog import keys, namespace
 from paxosblock.namenode.catalog.draft import Draft, block_entry
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize
@@ -32,7 +32,7 @@ def delete(draft: Draft, block: BlockId) -> Deletion:
     entry = block_entry(draft, block)
     if entry is None:
         return Deletion(existed=False)
-    manual_safe_mode.check_names_may_change(draft)
+    namespace.check_names_may_change(draft)
     if entry.file != NO_FILE:
         raise InvalidRequestError(
             f"block {block}: belongs to a file and is deleted with it", block=block

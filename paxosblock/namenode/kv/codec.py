@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.units import KIB
 from paxosblock.errors import CorruptionError, InvalidRequestError
 from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty, Versioned

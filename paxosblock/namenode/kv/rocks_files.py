@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from paxosblock.base.checksum import Buffer, crc32c
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.formats import refuse_later_magic
 from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, StorageError

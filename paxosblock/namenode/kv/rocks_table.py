@@ -32,7 +32,7 @@ import msgspec
 from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from paxosblock.base.checksum import Buffer
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.formats import FROM_A_COPY, refuse_later
 from paxosblock.base.units import KIB
 from paxosblock.errors import (

@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from paxosblock.base.decoders import json_decoder
+from paxosblock.base.encoding import json_decoder
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.raft.folder_admission import (

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import ProtocolError
 from paxosblock.namenode.raft.entry import Entry
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from aiohttp import web
 
-from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import (
     InvalidRequestError,

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from concurrent import futures
 from typing import Any, Final, Self, TypeVar
 
-from paxosblock.api.methods import Method, Once, encode
-from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.api.methods import Method, Once
+from paxosblock.base.encoding import MALFORMED, encode, msgpack_decoder
 from paxosblock.errors import (
     DeadlineError,
     Outcome,

@@ -14,8 +14,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
 
-from paxosblock.api.methods import encode
-from paxosblock.base.decoders import MALFORMED, msgpack_decoder
+from paxosblock.base.encoding import MALFORMED, encode, msgpack_decoder
 from paxosblock.errors import (
     DeadlineError,
     OutcomeUnknownError,

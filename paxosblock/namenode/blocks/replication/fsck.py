@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.api.fsck_call import CheckedFiles, Condition, Finding, FsckCursor
+from paxosblock.base import paths
 from paxosblock.namenode.blocks.replication.needs import Need
-from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode

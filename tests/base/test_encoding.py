@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 from paxosblock.api.datanode import FIND_REPLICA
-from paxosblock.base.decoders import json_decoder, msgpack_decoder
+from paxosblock.base.encoding import json_decoder, msgpack_decoder
 
 FIRST_USES = """
 import sys, threading
 import msgspec
-from paxosblock.base.decoders import msgpack_decoder
+from paxosblock.base.encoding import msgpack_decoder
 
 sys.setswitchinterval(1e-6)
 for number in range(500):

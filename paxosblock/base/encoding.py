@@ -1,4 +1,4 @@
-"""Decoders of structs, safe to be used for the first time by several threads at once."""
+"""Structs as bytes, and back. Several threads at once may be the first to use a decoder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 import msgspec
+
+from paxosblock.errors import InvalidRequestError
 
 T = TypeVar("T")
 
@@ -18,8 +20,25 @@ MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors of a decoder that mean bytes of a peer: text that is none, and lists in lists without
 end, are errors of their own."""
 
+_ENCODER = msgspec.msgpack.Encoder()
 _msgpack: dict[Any, Any] = {}
 _json: dict[Any, Any] = {}
+
+
+def encode(message: object) -> bytes:
+    """Return the msgpack of a request, or of an answer.
+
+    Raises:
+        InvalidRequestError: it cannot be sent: a number of more than 64 bits, or a text that is not
+            Unicode, as the name of a local file may be.
+    """
+    try:
+        return _ENCODER.encode(message)
+    except OverflowError as error:
+        raise InvalidRequestError("a number has more than 64 bits") from error
+    except UnicodeEncodeError as error:
+        text = error.object.encode(errors="backslashreplace").decode()
+        raise InvalidRequestError(f"'{text}': is no valid Unicode text", path=text) from error
 
 
 def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import paths
 
 NAMES = st.text(min_size=1, max_size=60).filter(
     lambda name: name not in (".", "..") and not set(name) & set("/:\0") and encodable(name)
