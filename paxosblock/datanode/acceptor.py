@@ -23,10 +23,8 @@ from paxosblock.api.datanode import (
     Envelope,
     NoAnswer,
 )
-from paxosblock.datanode.block import FORGOTTEN, Block
+from paxosblock.datanode.block import FORGOTTEN, Block, ReplicaListener, SentChunk
 from paxosblock.datanode.control_requests import ControlRequests, Fetcher
-from paxosblock.datanode.listener import ReplicaListener
-from paxosblock.datanode.small_control import SentChunk
 from paxosblock.datanode.store.disk_format import Loaded
 from paxosblock.datanode.volumes.first_reads import read_first, read_now
 from paxosblock.datanode.volumes.volume import Volume
@@ -211,13 +209,15 @@ class Acceptor:
         self, header: Header, frame: memoryview, reply: Callable[[Vote | Nack], None]
     ) -> None:
         """D2: `Block.vote` for the chunk in `frame`; without its block there is no vote."""
-        if self.is_unread(header.block):  # finalized, so that a refusal comes late
-            # A copy, as the connection reads the next frame into the same buffer.
-            late = asyncio.create_task(self._write_late(header, bytes(frame), reply))
-            self._late.add(late)
-            late.add_done_callback(self._late.discard)
-            return
-        block = self._owner(header.block)
+        block = self._blocks.get(header.block)
+        if isinstance(block, Volume):
+            if block.store.is_unread(header.block):  # finalized, so that a refusal comes late
+                # A copy, as the connection reads the next frame into the same buffer.
+                late = asyncio.create_task(self._write_late(header, bytes(frame), reply))
+                self._late.add(late)
+                late.add_done_callback(self._late.discard)
+                return
+            block = self._owner(header.block)
         if block is None:
             reply(register.nack(_NOWHERE, header.block, header.generation))
         else:

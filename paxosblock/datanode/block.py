@@ -16,23 +16,22 @@ fenced.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
 
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.base.checksum import crc32c
-from paxosblock.datanode.listener import ReplicaListener
-from paxosblock.datanode.log_texts import log_texts
-from paxosblock.datanode.small_control import RecordedRequest, SentChunk, write_of
 from paxosblock.datanode.store.disk_format import FetchedChunks, Loaded, Stored, carry_out
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import Done
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.host.logs import facts, log_event
-from paxosblock.net.wire import HEADER_BYTES, Header
+from paxosblock.net.wire import HEADER_BYTES, Flags, Header
 from paxosblock.protocol.effects import (
     AdoptLog,
     AppendChunk,
@@ -52,6 +51,7 @@ from paxosblock.protocol.messages import (
     RecoveryWrite,
     Reply,
     Vote,
+    Write,
 )
 from paxosblock.protocol.register import (
     Replica,
@@ -69,13 +69,46 @@ from paxosblock.protocol.types import (
     Durability,
     Generation,
     Reason,
+    Registers,
     ReplicaState,
+    StorageId,
 )
 
 FORGOTTEN: Final = "it may have been here, and lost with records of the log of small replicas"
 """The reason why a replica is dead although nothing of it is here (D11)."""
 
+_SYNC: Final = int(Flags.SYNC)
 _log = logging.getLogger(__name__)
+
+
+class ReplicaListener(Protocol):
+    """Hears about replicas (the reporter). Called on the event loop."""
+
+    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
+        """A replica was made, finalized, deleted, or changed by a recovery."""
+
+    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
+        """A replica is dead."""
+
+
+class SentChunk(NamedTuple):
+    """A chunk as it came: its header, and the whole frame."""
+
+    header: Header
+    frame: memoryview
+
+
+class RecordedRequest(NamedTuple):
+    """A step that was begun: its records are said, but may not be durable yet."""
+
+    request: Control
+    step: Transition
+    file: OpenFile
+    """It has the records; once that is durable the step may end."""
+    files: Stored
+    replica: Replica
+    """The replica from then on: that of `step`, or with the chunk that went along."""
+    reply: Reply
 
 
 class Block:
@@ -190,7 +223,7 @@ class Block:
         if refused is not None:
             reply(self.nack(header.generation, refused))
             return
-        step = answer(self.volume.storage, self.replica, write_of(header))
+        step = answer(self.volume.storage, self.replica, _write_of(header))
         appends = isinstance(step.effect, AppendChunk)
         if appends and (refused := self._append(self.files, self.replica, step, frame)):
             reply(self.nack(header.generation, refused))
@@ -390,8 +423,14 @@ class Block:
 
     def _tell(self, request: Control, step: Transition, before: Replica | None) -> None:
         """Tell the log and the listener of a step that is over."""
-        texts = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
-        log_event(_log, "answered", facts(block=self.id, **texts))
+        about = facts(
+            block=self.id,
+            request=_text(request),
+            reply=_text(step.reply),
+            before=_text(before),
+            after=_text(self.replica),
+        )
+        log_event(_log, "answered", about)
         if isinstance(step.effect, DropReplica):
             self.volume.deleted.set()
         if step.effect is not None:
@@ -403,7 +442,9 @@ class Block:
         """Begin a control step that takes but a record of a file that replicas share; None:
         `control` has to take it. A chunk that was `sent` with Create becomes the record after it.
 
-        No other step or vote comes in before `end`, which must come once the file is durable.
+        No thread and no task takes part: this decides the step and appends its record in one turn
+        of the event loop. No other step or vote comes in before `end`, which adopts the replica in
+        another turn, and must come once the file is durable; only then the reply leaves.
         """
         long = self.replica is not None and self.replica.length > 1
         if self._lock.locked() or self.stepping or self.corrupt or long:
@@ -414,7 +455,7 @@ class Block:
             return None
         voted = None
         if sent is not None:
-            voted = answer(self.volume.storage, after, write_of(sent.header))
+            voted = answer(self.volume.storage, after, _write_of(sent.header))
             if not isinstance(voted.effect, AppendChunk) or self._refuses_chunk(*sent):
                 return None
         self._check_follows(request, step)
@@ -572,3 +613,54 @@ class Block:
             await watcher
         finally:
             self._watchers = [one for one in self._watchers if one is not watcher]
+
+
+def _write_of(header: Header) -> Write:
+    """Return the request to vote for the chunk with this header."""
+    chunk = (header.index, header.payload_length, header.payload_crc)
+    sync = header.flags & _SYNC != 0
+    return Write(header.block, header.generation, *chunk, header.acknowledged, sync)
+
+
+# -- as logs show it ------------------------------------------------------------------------------
+
+
+_TOLD_OF: Final = {
+    "state.value": "state",
+    "reason.value": "reason",
+    "generation": "generation",
+    "base": "base",
+    "max_generation": "promised",
+    "accepted_generation": "accepted",
+    "epoch": "epoch",
+    "finalized_generation": "finalized",
+    "up_to_generation": "up_to",
+    "length": "length",
+    "weak": "weak",
+}
+
+
+def _text(subject: Control | Reply | Replica | None) -> str:
+    """Return a message or replica as a log shows it: its name and the numbers that matter."""
+    if subject is None:
+        return "nothing"
+    template, numbers = _text_of(type(subject))
+    return template % numbers(subject)
+
+
+@functools.cache
+def _text_of(kind: type) -> tuple[str, Callable[[object], object]]:
+    """Return what logs show of the messages or replicas of this type: a template, and a function
+    that finds its numbers. Otherwise a step would look for all of them four times.
+    """
+    places: list[tuple[type, str]] = [(kind, "")]
+    if hasattr(kind, "registers"):
+        places.append((Registers, "registers."))
+    fields = {
+        prefix + name: word
+        for name, word in _TOLD_OF.items()
+        for place, prefix in places
+        if hasattr(place, name.removesuffix(".value"))
+    }
+    template = " ".join([kind.__name__, *(f"{word}=%s" for word in fields.values())])
+    return template, attrgetter(*fields) if fields else lambda _: ()

@@ -2,7 +2,7 @@
 
 Each becomes one `Block.control`, which goes on even if its caller has gone. Chunks that a recovery
 or finalization needs are fetched before it, and the request is checked again afterwards. What takes
-but a record of a small replica is begun and ended without a task (`small_control.py`).
+but a record of a small replica is begun and ended without a task (`Block.begin`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from paxosblock.api.datanode import Answer, Control, StorageAddress
-from paxosblock.datanode.block import Block
-from paxosblock.datanode.small_control import RecordedRequest, SentChunk
+from paxosblock.datanode.block import Block, RecordedRequest, SentChunk
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.datanode.transfer import is_copy
 from paxosblock.datanode.volumes.volume import Volume

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.host.metrics import NodeMetrics
-from paxosblock.protocol.messages import Nack, Vote
 
 
 class DataNodeCounters:
@@ -18,8 +17,8 @@ class DataNodeCounters:
         for."""
         self.metrics = NodeMetrics("datanode")
         self.streams = self.metrics.gauge("streams", "Open data streams.")
-        self._votes = self.metrics.counter("votes", "Votes for chunks.")
-        self._nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
+        self.votes = self.metrics.counter("votes", "Votes for chunks.")
+        self.nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
         observe = self.metrics.observe
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
@@ -60,10 +59,3 @@ class DataNodeCounters:
             lambda: (((v.storage,), v.scrubbed.damaged) for v in volumes),
         )
         observe("syncs", "Group commits.", lambda: sum(v.commit.sync_count for v in volumes))
-
-    def count(self, reply: Vote | Nack) -> None:
-        """Count one answer to a chunk."""
-        if isinstance(reply, Vote):
-            self._votes.inc()
-        else:
-            self._nacks.labels(reply.reason.value).inc()

@@ -4,14 +4,15 @@ Every record is compared with the log and its checksum before it is sent. A mism
 the replica is dead from then on, and the NameNode hears of it. DataNodes get records; readers get
 user data with the log's names, to check it again. A reader of a small part of a chunk gets no more
 than that: the DataNode has checked the whole chunk, now or not long ago, and checks the part
-against the checksums it took then (`checked_pieces.py`).
+against the checksums it took then (`CheckedPieces`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.api.limits import MAX_CHUNK_BYTES
@@ -19,7 +20,6 @@ from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.checked_pieces import CheckedPieces
 from paxosblock.datanode.damage import is_damaged
 from paxosblock.datanode.store.disk_format import Records, Stored
 from paxosblock.datanode.store.open_file import OpenFile
@@ -32,7 +32,14 @@ from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog, entry, read_ent
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, nack
-from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkIndex, Generation, Reason
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Generation,
+    Reason,
+)
 
 MAX_LOADS: Final = 16
 """Replies with chunks that are read from the disks at a time; bounds their memory."""
@@ -46,7 +53,67 @@ MAX_PIECES: Final = 64
 MAX_OPEN_FILES: Final = 64
 """Finalized replicas whose files stay open for the next reader."""
 MAX_BUFFERS: Final = 8
+PIECE_BYTES: Final = 16 * KIB
+WORTH_BYTES: Final = 4 * PIECE_BYTES
+"""A chunk that is shorter is read whole."""
+MOST_PIECES: Final = 512 * 1024
+"""So many are remembered: those of 8 GiB of chunks take some megabytes."""
 _ATTEMPTS: Final = 5
+
+
+class Around(NamedTuple):
+    """Whole pieces, where in the chunk they are, and the checksum of each."""
+
+    span: range
+    sums: array[int]
+
+    def are_good(self, data: memoryview) -> bool:
+        """True if `data`, the bytes in the span, are what they were."""
+        starts = range(0, len(self.span), PIECE_BYTES)
+        return all(
+            crc32c(data[at : at + PIECE_BYTES]) == crc
+            for at, crc in zip(starts, self.sums, strict=True)
+        )
+
+
+class CheckedPieces:
+    """Checksums of pieces of the chunks that were read last in part.
+
+    A chunk has one checksum, so reading a few bytes of it means reading all. But once it was read
+    and found good, checksums of its pieces can check these from then on. They belong to the name of
+    the chunk, not to a file: any file with a chunk of that name has the same bytes.
+    """
+
+    def __init__(self) -> None:
+        self._sums: OrderedDict[tuple[BlockId, ChunkName], array[int]] = OrderedDict()
+        self._count = 0
+
+    def remember(self, block: BlockId, name: ChunkName, data: Buffer) -> None:
+        """Remember the pieces of `data`, the user data of a chunk that was just checked."""
+        key = block, name
+        if name.size_bytes < WORTH_BYTES or key in self._sums:
+            return
+        view = memoryview(data)
+        assert len(view) == name.size_bytes, "all of the chunk"
+        starts = range(0, len(view), PIECE_BYTES)
+        self._sums[key] = array("I", [crc32c(view[at : at + PIECE_BYTES]) for at in starts])
+        self._count += len(starts)
+        while self._count > MOST_PIECES:
+            self._count -= len(self._sums.popitem(last=False)[1])
+
+    def around(self, block: BlockId, name: ChunkName, wanted: range) -> Around | None:
+        """Return the pieces that cover the bytes `wanted`; None if they are not known, or make up
+        most of the chunk, or these are not bytes of it.
+        """
+        key = block, name
+        sums = self._sums.get(key)
+        is_part = 0 < 2 * len(wanted) <= name.size_bytes and wanted.stop <= name.size_bytes
+        if sums is None or not is_part:
+            return None
+        self._sums.move_to_end(key)
+        first, stop = wanted.start // PIECE_BYTES, (wanted.stop - 1) // PIECE_BYTES + 1
+        span = range(first * PIECE_BYTES, min(stop * PIECE_BYTES, name.size_bytes))
+        return Around(span, sums[first:stop])
 
 
 class Reader:

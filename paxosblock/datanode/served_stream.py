@@ -101,10 +101,10 @@ class ServedStream:
 
     def _reply(self, reply: Vote | Nack) -> None:
         self._waiting_votes -= 1
-        self._counters.count(reply)
         connection = self._connection
         assert connection is not None
         if isinstance(reply, Vote):
+            self._counters.votes.inc()
             flags = int(Flags.SYNC) if reply.synced else 0
             connection.send(
                 Header(
@@ -116,6 +116,7 @@ class ServedStream:
                 ).pack()
             )
         else:
+            self._counters.nacks.labels(reply.reason.value).inc()
             payload = _ENCODER.encode(reply)
             header = Header.of(FrameKind.NACK, payload, block=reply.block)
             connection.send_frame(header, payload)
@@ -157,8 +158,10 @@ class ServedStream:
         self._call_ended()
 
     def _count(self, answer: Reply) -> None:
-        if isinstance(answer, Vote | Nack):
-            self._counters.count(answer)
+        if isinstance(answer, Vote):
+            self._counters.votes.inc()
+        elif isinstance(answer, Nack):
+            self._counters.nacks.labels(answer.reason.value).inc()
 
     async def _answer(self, request: StreamCall, header: Header) -> object:
         try:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.datanode import acceptor
-from paxosblock.datanode.block import Block
-from paxosblock.datanode.listener import ReplicaListener
+from paxosblock.datanode.block import Block, ReplicaListener
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.protocol.messages import (
     Created,

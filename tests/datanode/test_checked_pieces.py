@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.datanode import checked_pieces
-from paxosblock.datanode.checked_pieces import PIECE_BYTES, WORTH_BYTES, CheckedPieces
+from paxosblock.datanode import replica_reads
+from paxosblock.datanode.replica_reads import PIECE_BYTES, WORTH_BYTES, CheckedPieces
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import BLOCK, chunk, name
 
@@ -56,7 +56,7 @@ def test_short_chunks_and_large_parts_are_read_whole() -> None:
 
 
 def test_the_chunks_that_were_read_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_pieces, "MOST_PIECES", 3 * 5)
+    monkeypatch.setattr(replica_reads, "MOST_PIECES", 3 * 5)
     pieces = CheckedPieces()
     for index in range(3):
         pieces.remember(BLOCK, name(index, SIZE), chunk(index, SIZE))

@@ -14,8 +14,13 @@ from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
 from paxosblock.datanode import replica_reads
-from paxosblock.datanode.checked_pieces import PIECE_BYTES
-from paxosblock.datanode.replica_reads import MAX_BUFFERS, MAX_CHUNKS, MAX_LOADS, MAX_PIECES
+from paxosblock.datanode.replica_reads import (
+    MAX_BUFFERS,
+    MAX_CHUNKS,
+    MAX_LOADS,
+    MAX_PIECES,
+    PIECE_BYTES,
+)
 from paxosblock.datanode.store.disk_format import FetchedChunks
 from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.host.disk import FileHandle, OsDisk

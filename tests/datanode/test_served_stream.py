@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite, ReadBytes
-from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.counters import DataNodeCounters
+from paxosblock.datanode.replica_reads import PIECE_BYTES
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
 from paxosblock.net.streams.beats import arrived_bytes, beat_wish
 from paxosblock.net.streams.connection import FrameConnection
