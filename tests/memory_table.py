@@ -1,12 +1,12 @@
 """A table in memory, for simulations: its flush is a snapshot, one file with the whole map.
 
 It writes through the `Disk` seam, so that a simulated disk can fail or lose power at every step.
-The file is the one that versions before RocksDB wrote (`kv/snapshot.py` reads it).
+The file is `db-<the entry that it is after>`, so that the product takes it for a table, too:
+crc32c u32, then msgpack of the snapshot.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -16,16 +16,11 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from paxosblock.base.checksum import Buffer, crc32c
-from paxosblock.host.disk import Disk
-from paxosblock.namenode.kv.files import draft_of, numbered, publish
+from paxosblock.errors import CorruptionError
+from paxosblock.host.disk import Disk, read_file
+from paxosblock.namenode.kv.files import draft_of, numbered, numbers, publish
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned, prefix_range
-from paxosblock.namenode.kv.snapshot import (
-    NOTHING,
-    Snapshot,
-    decode_snapshot,
-    load_snapshot,
-    remove_older,
-)
+from paxosblock.namenode.kv.rocks_table import NAME
 from paxosblock.namenode.kv.table import (
     SLICE_KEYS,
     Changes,
@@ -36,27 +31,58 @@ from paxosblock.namenode.kv.table import (
     as_it_is,
 )
 
-SLICE_ITEMS = 100
-"""Keys of one slice of a snapshot."""
+_CRC_BYTES = 4
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The map after log entry `revision` of `term`, in order of the keys."""
+
+    revision: int
+    items: list[tuple[bytes, Versioned]]
+    term: int = 0
+
+
+NOTHING = Snapshot(0, [])
 
 
 def snapshot_path(folder: Path, revision: int) -> Path:
     """The snapshot after entry `revision`."""
-    return numbered(folder, "snapshot", revision)
+    return numbered(folder, NAME, revision)
 
 
-def encode_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
-    """The file's headers and slices."""
-    if snapshot.term:
-        member = struct.pack(">8sQQ", b"PBKRSNP2", snapshot.revision, snapshot.term)
-        yield member + crc32c(member).to_bytes(4, "big")
-    header = struct.pack(">8sQQ", b"PBKSNAP1", snapshot.revision, len(snapshot.items))
-    checksum = crc32c(header)
-    yield header + checksum.to_bytes(4, "big")
-    for begin in range(0, len(snapshot.items), SLICE_ITEMS):
-        data = msgspec.msgpack.encode(snapshot.items[begin : begin + SLICE_ITEMS])
-        checksum = crc32c(data, checksum)
-        yield struct.pack(">II", len(data), checksum) + data
+def encode_snapshot(snapshot: Snapshot) -> list[bytes]:
+    """The pieces of the file."""
+    data = msgspec.msgpack.encode(snapshot)
+    return [crc32c(data).to_bytes(_CRC_BYTES, "big"), data]
+
+
+def decode_snapshot(name: str, whole: bytes | bytearray) -> Snapshot:
+    """Read a file; `name` is for messages.
+
+    Raises:
+        CorruptionError: it is damaged.
+    """
+    data = memoryview(whole)[_CRC_BYTES:]
+    if crc32c(data).to_bytes(_CRC_BYTES, "big") != whole[:_CRC_BYTES]:
+        raise CorruptionError(f"{name}: damaged", file=name)
+    return msgspec.msgpack.decode(data, type=Snapshot)
+
+
+def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
+    """The newest snapshot in the folder; an empty one if there is none. Raises as
+    `decode_snapshot`."""
+    found = numbers(disk.names(folder), NAME)
+    if not found:
+        return NOTHING
+    path = snapshot_path(folder, found[-1])
+    return decode_snapshot(str(path), read_file(disk, path))
+
+
+def remove_older(disk: Disk, folder: Path, revision: int) -> None:
+    """Remove snapshots before `revision`."""
+    for found in numbers(disk.names(folder), NAME):
+        if found < revision:
+            disk.remove(snapshot_path(folder, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +206,7 @@ class MemoryReceiver:
         self._data += data
 
     def check(self) -> int:
-        self._snapshot = decode_snapshot("a received snapshot", memoryview(self._data))
+        self._snapshot = decode_snapshot("a received snapshot", self._data)
         disk = self._place.disk
         file = disk.create(self._draft)
         try:

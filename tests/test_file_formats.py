@@ -31,7 +31,6 @@ from paxosblock.namenode.raft.member_folder import check_member, make_member, op
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import name, running
-from tests.memory_table import MEMORY
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 PUT = Edit(puts=((b"k", b"value"),))
@@ -79,10 +78,10 @@ def open_volume(folder: Path) -> int:
 
 
 def make_raft(folder: Path) -> None:
-    """The folder of one of several NameNodes, with a snapshot, as an earlier version left it."""
+    """The folder of one of several NameNodes."""
     check_member(folder, "n1:1", MEMBERS, new_cluster=True)
     make_member(OsDisk(), folder, MEMBERS, Lineage("line", born=True), ElectionVote(0, None))
-    opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
+    opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
     opened.votes.write(ElectionVote(1, None))
     entry = Entry(1, EntryKind.EDIT, encode_edit(PUT))
     opened.journal.append([encode_entry(1, entry)])
@@ -184,7 +183,6 @@ KINDS = [
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("journal-*", 3, make_raft, open_raft, with_header_of_a_log, "the copy"),
-    Kind("snapshot-*", 2, make_raft, open_raft, with_header, "the copy"),
     Kind("durable", 2, make_raft, open_raft, with_tail_of_a_log, "the copy"),
     Kind("vote", 1, make_raft, open_raft, with_tail, "the copy"),
     Kind("members", 1, make_raft, open_raft, with_line, "the copy"),

@@ -28,7 +28,7 @@ from tests.raft.members import node_of
 if TYPE_CHECKING:
     from tests.lives.life import Life
 
-DAMAGED: Final = ("vote", "journal-", "snapshot-")
+DAMAGED: Final = ("vote", "journal-", "db-")
 """Beginnings of the names of the files that a member needs to have forgotten nothing."""
 WITHIN_S: Final = 30.0
 """Of one blow: that a member is back, or its map is there again."""

@@ -16,7 +16,6 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import Backup, fill
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.interface import View
-from paxosblock.namenode.kv.snapshot import Snapshot, load_snapshot
 from paxosblock.namenode.kv.table import Receiver
 from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.namenode.raft.folder_admission import Lineage
@@ -29,7 +28,7 @@ from tests.disks.simulated import SimulatedDisk
 from tests.lives.first_starts import FirstStart, Flag
 from tests.lives.network import Listener, SimulatedRpc
 from tests.lives.world import World
-from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
+from tests.memory_table import MEMORY, MemoryTable, Snapshot, encode_snapshot, load_snapshot
 from tests.raft.members import node_of
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host

@@ -1,4 +1,4 @@
-"""Log entries and snapshots as bytes: they come back as they were, and garbage is an error."""
+"""Log entries as bytes: they come back as they were, and garbage is an error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.errors import (
-    ConfigError,
     CorruptionError,
     InvalidRequestError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.codec import LONG_BYTES, decode_edit, decode_items, encode_edit, prepare
-from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty, Versioned
-from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
+from paxosblock.namenode.kv.codec import LONG_BYTES, decode_edit, encode_edit, prepare
+from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.loops import turns_beside
-from tests.memory_table import encode_snapshot
 from tests.raft.rig import Wire
 
 keys = st.binary(max_size=8)
@@ -34,13 +31,6 @@ edits = st.builds(
     ).map(tuple),
     puts=st.lists(pairs, max_size=4).map(tuple),
     deletes=st.lists(keys, max_size=4).map(tuple),
-)
-snapshots = st.builds(
-    lambda revision, items: Snapshot(
-        revision, [(key, Versioned(value, 1)) for key, value in items.items()]
-    ),
-    revisions,
-    st.dictionaries(keys, keys, max_size=6),
 )
 # Bytes that are msgpack, so that the types are tested and not only the framing.
 plausible = st.recursive(
@@ -131,53 +121,3 @@ async def test_others_have_a_turn_once_a_long_edit_is_encoded(tmp_path: Path) ->
 def test_an_edit_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="longer than"):
         encode_edit(Edit(puts=((b"a", bytes(EDIT_BYTES_MAX)),)))
-
-
-@given(hostile)
-def test_bytes_that_are_no_slice_are_a_corruption_error(data: bytes) -> None:
-    try:
-        items = decode_items(data)
-    except CorruptionError:
-        return
-    assert all(isinstance(key, bytes) and isinstance(item, Versioned) for key, item in items)
-
-
-@given(snapshots)
-def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
-    assert decode_snapshot("snapshot", b"".join(encode_snapshot(snapshot))) == snapshot
-
-
-def test_a_snapshot_of_many_slices_comes_back_as_it_was() -> None:
-    snapshot = Snapshot(
-        500, [(b"%04d" % number, Versioned(bytes(1000), number)) for number in range(500)]
-    )
-    chunks = list(encode_snapshot(snapshot))
-    assert len(chunks) > 5
-    assert decode_snapshot("snapshot", b"".join(chunks)) == snapshot
-
-
-def test_slices_that_changed_places_are_a_corruption_error() -> None:
-    items = [(b"%04d" % number, Versioned(bytes(1000), 1)) for number in range(500)]
-    header, first, second, *rest = encode_snapshot(Snapshot(1, items))
-    with pytest.raises(CorruptionError, match="damaged at offset"):
-        decode_snapshot("snapshot", b"".join((header, second, first, *rest)))
-
-
-def test_every_flipped_bit_and_every_missing_byte_of_a_snapshot_is_a_corruption_error() -> None:
-    items = [(key, Versioned(b"v", 3)) for key in (b"a", b"b")]
-    whole = b"".join(encode_snapshot(Snapshot(3, items)))
-    for bit in range(len(whole) * 8):
-        broken = bytearray(whole)
-        broken[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptionError, match=r"^folder/snapshot: "):
-            decode_snapshot("folder/snapshot", bytes(broken))
-    for size in range(len(whole)):
-        with pytest.raises(CorruptionError, match=r"^folder/snapshot: "):
-            decode_snapshot("folder/snapshot", whole[:size])
-
-
-@given(st.binary(max_size=200))
-def test_bytes_that_are_no_snapshot_are_refused(data: bytes) -> None:
-    """As damage, or as of another version if they begin as its files do."""
-    with pytest.raises((CorruptionError, ConfigError)):
-        decode_snapshot("snapshot", data)

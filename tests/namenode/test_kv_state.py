@@ -22,11 +22,10 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
     prefix_range,
 )
-from paxosblock.namenode.kv.snapshot import Snapshot
 from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import SLICE_KEYS
 from tests import memory_table
-from tests.memory_table import MemoryTable
+from tests.memory_table import MemoryTable, Snapshot
 
 EVERYTHING = (b"", b"")
 COUNT = 500

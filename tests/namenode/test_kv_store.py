@@ -224,7 +224,7 @@ def segments_of(folder: Path) -> list[int]:
 
 async def test_a_flush_is_due_only_when_the_journal_has_grown_again() -> None:
     disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-"))  # it is met, and nothing more
+    disk.breaks(Fault(("open",), path="/db-"))  # it is met, and nothing more
     async with opened(FOLDER, disk, SMALL) as store:
         for _ in range(200):
             await store.commit(put(b"k"))
@@ -246,13 +246,13 @@ async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
 
 async def test_commits_go_on_during_a_flush() -> None:
     disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
+    disk.breaks(Fault(("open",), path="/db-", delay_s=HELD))
     async with opened(FOLDER, disk, SMALL) as store:
         for number in range(100):
             await store.commit(put(b"%d" % number))
-        assert not numbers(disk.names(FOLDER), "snapshot")
+        assert not numbers(disk.names(FOLDER), "db")
         disk.mend()
-    assert len(numbers(disk.names(FOLDER), "snapshot")) == 1
+    assert len(numbers(disk.names(FOLDER), "db")) == 1
     async with opened(FOLDER, disk) as store:
         assert store.view().revision == 100 + 2 * NOOP
 
@@ -321,13 +321,13 @@ async def test_a_flush_that_finds_no_room_does_not_stop_the_store(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-", error="ENOSPC"))
+    disk.breaks(Fault(("open",), path="/db-", error="ENOSPC"))
     async with opened(FOLDER, disk, SMALL) as store:
         for number in range(200):
             await store.commit(put(b"%d" % number))
     assert len(disk.met) > 1
     assert "is not flushed: " in caplog.text
-    assert not numbers(disk.names(FOLDER), "snapshot")
+    assert not numbers(disk.names(FOLDER), "db")
     async with opened(FOLDER, disk) as store:
         assert store.view().revision == 200 + 2 * NOOP
 
@@ -353,11 +353,11 @@ async def test_a_torn_tail_is_cut_off_and_logged(
     assert f"{segment}: left out a torn tail of 4 bytes" in caplog.text
 
 
-async def test_a_start_removes_drafts_and_what_a_flush_replaces(tmp_path: Path) -> None:
+async def test_a_start_removes_drafts(tmp_path: Path) -> None:
     async with opened(tmp_path, limits=SMALL) as store:
         for number in range(60):
             await store.commit(put(b"%d" % (number % 7)))
-    superfluous = ["snapshot-" + "0" * 19 + "2", "snapshot-9.tmp", "journal-9.tmp"]
+    superfluous = ["vote.tmp", "journal-9.tmp"]
     for name in superfluous:
         assert not (tmp_path / name).exists()
         (tmp_path / name).write_bytes(b"left by a crash")

@@ -84,9 +84,7 @@ def test_a_member_is_never_made_anew(tmp_path: Path) -> None:
     assert VoteFile(OsDisk(), tmp_path).vote == ElectionVote(7, "n1:1")
 
 
-@pytest.mark.parametrize(
-    "left", ["journal-00000000000000000001", "snapshot-00000000000000000007", "db"]
-)
+@pytest.mark.parametrize("left", ["journal-00000000000000000001", "db-00000000000000000007", "db"])
 def test_what_is_left_of_a_member_is_not_taken_for_an_empty_folder(
     tmp_path: Path, left: str
 ) -> None:

@@ -131,7 +131,7 @@ def test_on_a_full_disk_nothing_has_changed() -> None:
 
 def test_a_damaged_catalog_gets_no_list() -> None:
     disk = prepared()
-    (snapshot,) = (path for path in disk.names_now if path.name.startswith("snapshot-"))
+    (snapshot,) = (path for path in disk.names_now if path.name.startswith("db-"))
     disk.names_now[snapshot].data[60] ^= 1
     with pytest.raises(CorruptionError, match="restore the folder from a copy, or a backup"):
         grow(disk, FOLDER, MEMBERS, "line", MEMORY)

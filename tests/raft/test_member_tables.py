@@ -29,7 +29,6 @@ from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from tests.disks.cut_short import CutShort
-from tests.memory_table import MEMORY
 from tests.services.small_disk import small_disk
 
 SEGMENT_BYTES = 100
@@ -385,36 +384,6 @@ def test_reading_all_of_a_table_finds_keys_that_are_missing(tmp_path: Path) -> N
 
 
 # -- folders of the version before -----------------------------------------------------------------
-
-
-def earlier_folder(folder: Path) -> None:
-    """A snapshot after entry 3, and a log to entry 5."""
-    with closing(open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)) as member:
-        log_to(member, 5)
-        apply_to(member, 3)
-        member.machine.flush().write()
-        member.journal.remove_through(member.tail.positions[1])
-
-
-def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_cut_short(
-    tmp_path: Path,
-) -> None:
-    earlier_folder(tmp_path / "earlier")
-    steps, done = 0, False
-    for steps in range(100):
-        folder = tmp_path / f"{steps}"
-        shutil.copytree(tmp_path / "earlier", folder)
-        done = True
-        try:
-            opened(folder, CutShort(steps)).close()
-        except StorageError:
-            done = False
-        assert check_left(folder, 5) == 3
-        assert not list((tmp_path / f"{steps}-left").glob("snapshot-*"))
-        if done:
-            break
-    assert done
-    assert steps > 5
 
 
 def test_the_machine_of_a_member_knows_the_term_of_its_last_entry(tmp_path: Path) -> None:

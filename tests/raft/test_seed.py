@@ -94,7 +94,7 @@ class Giver:
         folder.mkdir(exist_ok=True)
         write_admissions(OsDisk(), folder, Admissions(first, {self.third: "let-in-before"}))
         table = RocksTable(OsDisk(), folder / "filled", new=True)
-        table.fill(ITEMS, 9000, 1)
+        table.write(9000, dict(ITEMS), 1)
         self.stream = MemoryStream(table.checkpoint().make())
         table.close()
         self.draft = folder / "draft"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import struct
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -12,19 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.base.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.codec import decode_edit, encode_edit
 from paxosblock.namenode.kv.interface import Committed, Edit, Versioned
-from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 from tests.disks.simulated import SimulatedDisk
-from tests.memory_table import MEMORY, MemoryTable, encode_snapshot
+from tests.memory_table import MEMORY, MemoryTable
 from tests.raft.rig import stream_of
 from tests.waiting import wait_until_async
 
@@ -183,7 +180,7 @@ async def test_s6_s7_appending_and_applying_read_and_rewrite_nothing(tmp_path: P
                 work.opened.machine.apply(index, decode_edit(work.log.entry(index).payload))
             sizes.append(work.log.bytes_written - before)
         assert sizes == [sizes[0]] * 3
-        assert not list(tmp_path.glob("snapshot-*"))
+        assert not list(tmp_path.glob("db-*"))
 
 
 async def test_s6b_cutting_a_tail_writes_only_what_replaces_it(tmp_path: Path) -> None:
@@ -405,29 +402,9 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_a_snapshot_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    """That kept requests in front of the map."""
-    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
-    earlier = struct.pack(">8sQQII", b"PBKRSNP1", 9, 3, 1, crc32c(b"\x90"))
-    whole = earlier + crc32c(earlier).to_bytes(4, "big") + b"\x90"
-    (tmp_path / f"snapshot-{9:020d}").write_bytes(whole)
-    with pytest.raises(ConfigError, match=r"snapshot-0*9 was written by another version .* copy"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
-
-
-@pytest.mark.parametrize("place", [9, 30, 60])
-def test_a_flipped_bit_in_a_snapshot_is_noticed(place: int) -> None:
-    data = bytearray(b"".join(encode_snapshot(Snapshot(1, [(b"k", Versioned(b"value", 1))], 1))))
-    found = decode_snapshot("s", bytes(data))
-    assert (found.revision, found.term) == (1, 1)
-    data[place] ^= 4
-    with pytest.raises(CorruptionError, match=r"^s: damaged at offset \d+"):
-        decode_snapshot("s", bytes(data))
-
-
 def test_opening_does_not_depend_on_what_a_crash_left_of_drafts(tmp_path: Path) -> None:
     open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
     (tmp_path / "vote.tmp").write_bytes(b"half")
-    (tmp_path / f"snapshot-{7:020d}.tmp").write_bytes(b"half")
+    (tmp_path / f"db-{7:020d}.tmp").write_bytes(b"half")
     open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
     assert list(tmp_path.glob("*.tmp")) == []

@@ -173,7 +173,7 @@ def test_who_waits_for_the_end_of_a_lead_is_told() -> None:
 
 async def test_writes_and_reads_go_on_during_a_flush() -> None:
     disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
+    disk.breaks(Fault(("open",), path="/db-", delay_s=HELD))
     store = alone(FOLDER, disk, Limits(flush_bytes=1))
     await store.start()
     await store.wait_leadership()
@@ -182,11 +182,11 @@ async def test_writes_and_reads_go_on_during_a_flush() -> None:
     for number in range(20):
         assert isinstance(await store.commit(put(b"%d" % number)), Committed)
         assert (await store.barrier()).get(b"%d" % number).exists
-    assert numbers(disk.names(FOLDER), "snapshot") == []
+    assert numbers(disk.names(FOLDER), "db") == []
     disk.mend()
     await wait_until_async(lambda: store.status().snapshot_index > 0)
     await store.close()
-    assert len(numbers(disk.names(FOLDER), "snapshot")) >= 1
+    assert len(numbers(disk.names(FOLDER), "db")) >= 1
 
 
 async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
@@ -248,7 +248,7 @@ async def test_a_member_alone_keeps_no_entry_in_memory_and_all_on_the_disk_until
 
 async def test_what_comes_during_a_flush_stays_in_the_journal_of_a_member_alone() -> None:
     disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
+    disk.breaks(Fault(("open",), path="/db-", delay_s=HELD))
     async with opened(FOLDER, disk, Limits(segment_bytes=300, flush_bytes=3000)) as store:
         number = 0
         while not disk.plan.waiting:  # until a flush is under way

@@ -1,4 +1,4 @@
-"""Edits and slices of snapshots as msgpack; values of another type are refused."""
+"""Edits as msgpack; values of another type are refused."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ import msgspec
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.units import KIB
 from paxosblock.errors import CorruptionError, InvalidRequestError
-from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty, Versioned
+from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty
 
 LONG_BYTES = 512 * KIB
 """Length from which encoding or decoding takes some milliseconds."""
 
-Items = list[tuple[bytes, Versioned]]
-
 _ENCODER = msgspec.msgpack.Encoder()
 _EDIT = msgpack_decoder(Edit)
-_ITEMS = msgpack_decoder(Items)
 
 
 def encode_edit(edit: Edit) -> bytes:
@@ -84,15 +81,3 @@ def decode_edit(payload: bytes | memoryview) -> Edit:
         return _EDIT.decode(payload)
     except msgspec.MsgspecError as error:
         raise CorruptionError(f"not an edit: {error}") from error
-
-
-def decode_items(data: bytes | memoryview) -> Items:
-    """Return the items of one slice of a snapshot.
-
-    Raises:
-        CorruptionError: the bytes are not a slice.
-    """
-    try:
-        return _ITEMS.decode(data)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"not a slice of a snapshot: {error}") from error

@@ -24,7 +24,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,6 @@ from paxosblock.namenode.kv.rocks_files import (
     remove_database,
 )
 from paxosblock.namenode.kv.rocks_options import database_options, translated
-from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older
 from paxosblock.namenode.kv.table import (
     SLICE_KEYS,
     Changes,
@@ -300,13 +299,10 @@ class RocksTable:
         remove_database(self._disk, self._path)
         self._disk.sync_folder(self._path.parent)
 
-    def fill(self, items: Iterable[Item], revision: int, term: int) -> None:
-        """Put all `items` durably into the table, which is empty and not in use yet."""
-        remaining = iter(items)
-        while some := dict(islice(remaining, SLICE_KEYS)):
-            self.write(revision, some, term)
-        self.write(revision, {}, term)
-        self.flush().write()
+    def begin(self) -> None:
+        """Make the new table durably that before the first entry."""
+        self._write(WriteBatch(raw_mode=True))
+        self._flush()
 
     def check(self) -> None:
         """Read everything; blocks for long, and holds the interpreter nearly all the time.
@@ -467,20 +463,17 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 def open_rocks(disk: Disk, folder: Path) -> RocksTable:
     """Open the database in `folder`; see `OpenTable`.
 
-    If there is none, one is made under another name and renamed when it is durable. It is empty, or
-    holds the snapshot of an earlier version, which is then removed.
+    If there is none, an empty one is made under another name, and renamed when it is durable.
     """
     for name in disk.names(folder):
         if name == _DRAFT or name.startswith(_SENT):
             remove_database(disk, folder / name)
     found = databases(disk.names(folder))
     if not found:
-        snapshot = load_snapshot(disk, folder)
         check_formats(disk, folder)  # nothing was changed until now
         table = RocksTable(disk, folder / _DRAFT, new=True)
         try:
-            table.fill(snapshot.items, snapshot.revision, snapshot.term)
-            table.check()
+            table.begin()
         finally:
             table.close()
         disk.sync_folder(folder / _DRAFT)
@@ -492,7 +485,6 @@ def open_rocks(disk: Disk, folder: Path) -> RocksTable:
         # The crash came before these were removed.
         for name in found[:-1]:
             remove_database(disk, folder / name)
-        remove_older(disk, folder, table.revision + 1)
     except BaseException:
         table.close()
         raise

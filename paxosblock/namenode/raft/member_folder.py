@@ -311,7 +311,7 @@ def _begin_alone(disk: Disk, folder: Path) -> None:
 
 
 def _has_entries(names: Sequence[str]) -> bool:
-    of_a_member = ("journal-", "snapshot-", MARK_NAME)
+    of_a_member = ("journal-", MARK_NAME)
     return any(name.startswith(of_a_member) for name in names) or bool(databases(names))
 
 
