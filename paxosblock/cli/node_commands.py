@@ -270,8 +270,8 @@ def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
 
 def _check_reach(listen: str, access_file: str, insecure: bool) -> None:
     """Raise ConfigError for a node without a secret that others than this machine may reach."""
-    from paxosblock.net.calls.control import split_address
     from paxosblock.net.port.own_names import is_loopback
+    from paxosblock.net.port.upgrade import split_address
 
     if not (access_file or insecure or is_loopback(split_address(listen)[0])):
         raise ConfigError(

@@ -37,6 +37,7 @@ from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.serving import (
     ServingNode,
     end_within,
@@ -45,7 +46,6 @@ from paxosblock.net.serving import (
     until_stopped,
 )
 from paxosblock.net.serving import listen as listen_at
-from paxosblock.net.streams.stream import STREAM_PATH
 from paxosblock.net.streams.stream_server import upgrade_handler
 
 Q = TypeVar("Q")
@@ -145,7 +145,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
         refusals=guard.refusals,
         access=guard.access,
     )
-    add_without_token(app, STREAM_PATH, upgrade)
+    add_without_token(app, STREAM.path, upgrade)
     return app
 
 

@@ -31,8 +31,8 @@ from paxosblock.datanode.volumes.throttle import Throttle
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.host.logs import facts
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.streams.stream_calls import CallChannel, open_channel
 from paxosblock.net.wire import HEADER_BYTES, Header, MessageTable
 from paxosblock.protocol.messages import Finalize, RecoveryWrite

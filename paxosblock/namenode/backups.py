@@ -55,9 +55,8 @@ from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.list_change import check_members
 from paxosblock.namenode.raft.member_folder import MEMBER
 from paxosblock.namenode.raft.new_member import FIRST_TERM, clear, make_of_catalog
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
-from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES
+from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES, dial, split_address
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.finalize import bring_back
 
@@ -252,8 +251,8 @@ def _read(disk: Disk, folder: Path) -> Backup:
 def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
     """Write to `receiver` what the NameNode gives. Raises as `take_backup`."""
     try:
-        with closing(HTTPConnection(*split_address(address), timeout=_SILENCE_S)) as connection:
-            connection.connect()
+        with closing(HTTPConnection(*split_address(address))) as connection:
+            connection.sock = dial(address, _SILENCE_S)
             to = dialled(*split_address(address), connection.sock.getpeername())
             asking = access.introduction(BACKUP_PATH, to)
             token = asking.token_header(BACKUP_PATH[1:], wall_clock_ms() / 1000)

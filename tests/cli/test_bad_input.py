@@ -19,7 +19,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.upgrade import split_address
 from tests.cli.conftest import Paxosblock, Result
 
 HERE = os.fspath(Path(__file__).parent)

@@ -32,10 +32,10 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_frames import UPGRADE
 from paxosblock.net.calls.call_server import RpcRouter, add_calls
 from paxosblock.net.calls.leader_search import ALIVE_FOR_S
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port.upgrade import CALLS
 from tests.waiting import wait_until_async
 
 
@@ -77,7 +77,7 @@ class Server:
     async def hang_up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Agree to take calls, and be gone when one comes."""
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 101 x\r\nUpgrade: %b\r\n\r\n" % UPGRADE.encode())
+        writer.write(b"HTTP/1.1 101 x\r\nUpgrade: %b\r\n\r\n" % CALLS.protocol.encode())
         if await reader.read(1):
             self.calls += 1
         writer.close()

@@ -14,9 +14,9 @@ from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite
 from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.replica_reads import PIECE_BYTES
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
+from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.streams.beats import arrived_bytes, beat_wish
 from paxosblock.net.streams.connection import FrameConnection
-from paxosblock.net.streams.stream import STREAM_PATH
 from paxosblock.net.streams.stream_calls import Bulk, CallChannel, open_channel
 from paxosblock.net.streams.stream_server import upgrade_handler
 from paxosblock.net.wire import Header, MessageTable
@@ -36,7 +36,7 @@ async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, DataN
     counters = DataNodeCounters(node.acceptor, node.volumes)
     app = web.Application()
     handler = upgrade_handler(app, lambda _: ServedStream(node.acceptor, node.reader, counters))
-    app.router.add_get(STREAM_PATH, handler)
+    app.router.add_get(STREAM.path, handler)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

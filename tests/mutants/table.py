@@ -1740,6 +1740,13 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/raft/test_admissions.py",
     ),
     _recovery(
+        "a proof for one NameNode is good at another",
+        "raft/http_transport.py",
+        '    return f" {caller} {called}"\n',
+        '    return ""\n',
+        "tests/raft/test_http_transport.py",
+    ),
+    _recovery(
         "members of all lineages know each other",
         "raft/http_transport.py",
         "_LINEAGE_PURPOSE + lineage.encode()",

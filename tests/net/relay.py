@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
-from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.upgrade import split_address
 
 HOST = "127.0.0.1"
 

@@ -19,17 +19,15 @@ from paxosblock.api.methods import Method
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
 from paxosblock.host.loop import run
 from paxosblock.net.calls import control
-from paxosblock.net.calls.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
-from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.rpc import RpcClient
-from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import NONCE, OPEN, PROOF, TO, Access, dialled, make_secret
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.handshake import PROOF_BYTES
 from paxosblock.net.port.own_names import OwnNames
 from paxosblock.net.port.refusals import Refusal
-from paxosblock.net.streams.stream import STREAM_PATH, connect
-from paxosblock.net.streams.stream import UPGRADE as STREAM
+from paxosblock.net.port.upgrade import CALLS, STREAM, Spoken, head, split_address
+from paxosblock.net.streams.stream import connect
 from paxosblock.net.wire import FrameKind, Header, decode_error
 from tests.net.relay import relay
 from tests.net.streams import Echo, Recorder
@@ -151,9 +149,9 @@ def test_who_does_not_know_the_secret_of_the_other_is_refused(
 
 
 def test_a_proof_is_good_for_one_connection_to_one_path_only() -> None:
-    introduction = ONE.introduction(CALLS_PATH, "n:1 10.0.0.1:1")
-    first, second = (ONE.challenge(CALLS_PATH, introduction.headers, meant) for _ in range(2))
-    elsewhere = ONE.challenge(STREAM_PATH, introduction.headers, meant)
+    introduction = ONE.introduction(CALLS.path, "n:1 10.0.0.1:1")
+    first, second = (ONE.challenge(CALLS.path, introduction.headers, meant) for _ in range(2))
+    elsewhere = ONE.challenge(STREAM.path, introduction.headers, meant)
     assert first is not None
     assert second is not None
     assert elsewhere is not None
@@ -319,11 +317,11 @@ def test_calls_of_others_are_refused_before_anything_is_done(caller: Access, ref
     run(scenario())
 
 
-async def stranger(address: str, path: str, protocol: str) -> tuple[Any, Any]:
+async def stranger(address: str, spoken: Spoken) -> tuple[Any, Any]:
     """The connection of one who asks as if it knew the secret."""
     reader, writer = await asyncio.open_connection(*split_address(address))
     asked = {NONCE: "00" * 16, TO: dialled(*split_address(address), split_address(address))}
-    writer.write(upgrade.head(address, path, protocol, asked))
+    writer.write(head(address, spoken, asked))
     assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
     return reader, writer
 
@@ -332,7 +330,7 @@ async def stranger(address: str, path: str, protocol: str) -> tuple[Any, Any]:
 def test_a_call_behind_a_wrong_proof_is_not_heard(run_on: Run) -> None:
     async def scenario() -> None:
         async with node(Guard(access=ONE)) as served:
-            reader, writer = await stranger(served.address, CALLS_PATH, UPGRADE)
+            reader, writer = await stranger(served.address, CALLS)
             writer.write(bytes(PROOF_BYTES) + pack(CallFrameKind.CALL, 1, b"", b"wait_at_once"))
             with contextlib.suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), 20) == b""
@@ -349,9 +347,9 @@ def test_a_proof_may_come_in_pieces_and_together_with_the_first_call(run_on: Run
         async with node(Guard(access=ONE)) as served:
             served.gate.open.set()
             place = split_address(served.address)
-            introduction = ONE.introduction(CALLS_PATH, dialled(*place, place))
+            introduction = ONE.introduction(CALLS.path, dialled(*place, place))
             reader, writer = await asyncio.open_connection(*place)
-            writer.write(upgrade.head(served.address, CALLS_PATH, UPGRADE, introduction.headers))
+            writer.write(head(served.address, CALLS, introduction.headers))
             answered = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
             headers = dict(line.split(": ") for line in answered if ": " in line)
             proof = introduction.proof("host:1", headers)
@@ -392,7 +390,7 @@ def test_a_stream_on_which_no_proof_comes_is_closed() -> None:
             return handlers[-1]
 
         async with stream_node(make, access=ONE, stall_s=0.05) as port:
-            _, writer = await stranger(f"127.0.0.1:{port}", STREAM_PATH, STREAM)
+            _, writer = await stranger(f"127.0.0.1:{port}", STREAM)
             await wait_until_async(lambda: handlers[0].lost is not None)
             writer.close()
 

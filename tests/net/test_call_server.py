@@ -27,12 +27,12 @@ from paxosblock.errors import (
 from paxosblock.net.calls import call_server, rpc
 from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
 from paxosblock.net.calls.call_server import CALLS_TOGETHER, UNDER_WAY_MAX, RpcRouter
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.port.request_bodies import BodyLimits
+from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import decode_error
 from tests.loops import on_both_loops

@@ -32,7 +32,8 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
-from paxosblock.net.calls.control import BlockingNameNodes, call, healthy, split_address
+from paxosblock.net.calls.control import BlockingNameNodes, call, healthy
+from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.wire import encode_error
 
 REQUEST = DeletePath("/a")

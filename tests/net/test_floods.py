@@ -19,16 +19,16 @@ from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import UnavailableError
 from paxosblock.net.calls.call_server import RpcRouter
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.port.request_bodies import BodyLimits
+from paxosblock.net.port.upgrade import STREAM, split_address
 from paxosblock.net.serving import listen
 from paxosblock.net.streams.connection import FrameConnection
-from paxosblock.net.streams.stream import STREAM_PATH, connect
+from paxosblock.net.streams.stream import connect
 from paxosblock.net.streams.stream_server import upgrade_handler
 from tests.loops import on_both_loops
 from tests.net.streams import Echo, Recorder, chunk
@@ -85,7 +85,7 @@ async def node(
     router.register("measure", Text, handler, request_bytes_max=request_bytes_max)
     app = web.Application()
     streams = upgrade_handler(app, lambda _: Echo(), refusals=guard.refusals, access=guard.access)
-    add_without_token(app, STREAM_PATH, streams)
+    add_without_token(app, STREAM.path, streams)
     async with AsyncExitStack() as stack:
         yield Node(await listen(stack, app, router, "127.0.0.1:0", guard), guard, stack)
 

@@ -29,8 +29,8 @@ from paxosblock.errors import (
 )
 from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.call_server import RpcRouter
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.calls.rpc import REQUEST_ID, RpcClient
+from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import decode_error, encode_error
 from tests.loops import on_both_loops

@@ -9,17 +9,15 @@ import pytest
 
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import InvalidRequestError
-from paxosblock.net.calls.call_frames import CALLS_PATH, UPGRADE, CallFrameKind, pack
-from paxosblock.net.calls.control import split_address
+from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.port.admission import UNPROVEN_MIN, Caps
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.port.request_bodies import BodyLimits
-from paxosblock.net.port.upgrade import head
-from paxosblock.net.streams.stream import STREAM_PATH, connect
-from paxosblock.net.streams.stream import UPGRADE as STREAM
+from paxosblock.net.port.upgrade import CALLS, STREAM, Spoken, head, split_address
+from paxosblock.net.streams.stream import connect
 from paxosblock.net.wire import decode_error
 from tests.loops import on_both_loops
 from tests.net.streams import Recorder, chunk
@@ -46,18 +44,18 @@ def call(text: bytes, method: bytes = b"measure") -> bytes:
 
 async def in_frames(each: Node, frame: bytes) -> asyncio.StreamReader:
     """Send a frame on a connection of its own."""
-    reader, writer = await each.connect(head(each.address, CALLS_PATH, UPGRADE, {}))
+    reader, writer = await each.connect(head(each.address, CALLS, {}))
     assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
     writer.write(frame)
     await writer.drain()
     return reader
 
 
-def upgraded(address: str, path: str, protocol: str) -> bytes:
+def upgraded(address: str, spoken: Spoken) -> bytes:
     """Ask for an Upgrade as one who could prove the secret."""
     place = split_address(address)
-    introduction = SECRET.introduction(path, dialled(*place, place))
-    return head(address, path, protocol, introduction.headers)
+    introduction = SECRET.introduction(spoken.path, dialled(*place, place))
+    return head(address, spoken, introduction.headers)
 
 
 # --- answers that no peer reads ------------------------------------------------------------------
@@ -134,12 +132,12 @@ def crowded(access: Access) -> Guard:
 
 
 @on_both_loops
-@pytest.mark.parametrize(("path", "protocol"), [(STREAM_PATH, STREAM), (CALLS_PATH, UPGRADE)])
+@pytest.mark.parametrize("spoken", [STREAM, CALLS])
 async def test_streams_and_calls_that_prove_nothing_give_way_to_others(
-    path: str, protocol: str
+    spoken: Spoken,
 ) -> None:
     async with node(crowded(SECRET)) as each:
-        await others_are_served(each, upgraded(each.address, path, protocol))
+        await others_are_served(each, upgraded(each.address, spoken))
         assert each.count(Refusal.ADDRESS_FULL) == 0
 
 
@@ -152,7 +150,7 @@ async def test_a_stream_that_is_used_keeps_its_place() -> None:
         proven.send(chunk(b"x"))
         assert (await asyncio.wait_for(heard.frames.get(), 20))[1] == chunk(b"x")
         for _ in range(100):
-            await each.connect(upgraded(each.address, STREAM_PATH, STREAM))
+            await each.connect(upgraded(each.address, STREAM))
         proven.send(chunk(b"y"))
         assert (await asyncio.wait_for(heard.frames.get(), 20))[1] == chunk(b"y")
         proven.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -10,20 +11,19 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
-from paxosblock.errors import ConfigError, ProtocolError
+from paxosblock.errors import AccessDeniedError, ConfigError, ProtocolError
 from paxosblock.namenode.raft import raft_messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
+from paxosblock.namenode.raft.http_transport import RAFT, HttpTransport, names_of
 from paxosblock.namenode.raft.raft_messages import AppendEntries, Message, RequestVote
 from paxosblock.namenode.raft.secure_channel import Opener, Sealer
 from paxosblock.net.calls.call_server import RpcRouter
-from paxosblock.net.calls.control import split_address
-from paxosblock.net.port import upgrade
+from paxosblock.net.port.access import Access, Introduction, dialled
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard
-from paxosblock.net.port.handshake import Handshake
+from paxosblock.net.port.handshake import PROOF_BYTES, Handshake
+from paxosblock.net.port.upgrade import Spoken, connect, head, split_address
 from paxosblock.net.serving import listen
-from paxosblock.net.streams.connection import tune_socket
 from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
 
@@ -120,26 +120,32 @@ async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_count
         assert two.inbox == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"X-Raft-Proof": "00"},
-        {"X-Raft-Nonce": "caf\u00e9", "X-Raft-Proof": "00"},
-        {"X-Raft-Nonce": "00" * 16},
-        {"X-Raft-Nonce": "00" * 16, "X-Raft-Proof": "\u00e9"},
-    ],
-)
-def test_n3_an_answer_without_the_proof_is_refused(answer: dict[str, str]) -> None:
-    transport = HttpTransport("n1:1", ["n1:1", "n2:1"], SECRET)
-    with pytest.raises(ProtocolError):
-        transport.check_answer("n2:1", bytes(16), answer)
+def upgraded(*headers: str) -> bytes:
+    """Return the answer of one who speaks the protocol, with these headers."""
+    lines = ("HTTP/1.1 101 Yes", f"Upgrade: {RAFT.protocol}", *headers, "", "")
+    return "\r\n".join(lines).encode("latin-1")
+
+
+async def hung_up_on(reader: asyncio.StreamReader) -> None:
+    """Wait until the node hangs up, without another byte."""
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+
+
+NONCE = f"Access-Nonce: {'00' * 16}"
+UNPROVEN = "does not know the cluster's secret"
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (b"HTTP/1.1 403 Forbidden\r\n\r\n", f"does not speak {UPGRADE}: HTTP/1.1 403 Forb"),
-        (f"HTTP/1.1 101 Yes\r\nUpgrade: {UPGRADE}\r\n\r\n".encode(), "does not take messages"),
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", f"does not speak {RAFT.protocol}: HTTP/1.1 403 Forb"),
+        (upgraded(), UNPROVEN),
+        (upgraded("Access-Proof: 00"), UNPROVEN),
+        (upgraded(NONCE), UNPROVEN),
+        (upgraded(NONCE, "Access-Proof: 00"), UNPROVEN),
+        (upgraded(NONCE, "Access-Proof: \u00e9"), UNPROVEN),
+        (upgraded("Access-Nonce: caf\u00e9"), UNPROVEN),
         (b"\xff\r\n: \r\n\r\n", "is no paxosblock node"),
     ],
 )
@@ -188,45 +194,104 @@ async def test_each_reason_for_a_refusal_is_told_once(caplog: pytest.LogCaptureF
     ]
 
 
+def introduced(caller: str, called: str, secret: bytes = SECRET) -> tuple[Introduction, bytes]:
+    """Return what `caller` says to `called` first."""
+    place = split_address(called)
+    introduction = Access((secret,)).introduction(
+        RAFT.path + names_of(caller, called), dialled(*place, place)
+    )
+    names = {"X-Raft-From": caller, "X-Raft-To": called}
+    return introduction, head(called, RAFT, names | introduction.headers)
+
+
+async def answered(
+    address: str, asked: bytes
+) -> tuple[bytes, asyncio.StreamWriter, asyncio.StreamReader]:
+    """Return the head of the answer to a request, and both ways of its connection."""
+    reader, writer = await asyncio.open_connection(*split_address(address))
+    writer.write(asked)
+    return await reader.readuntil(b"\r\n\r\n"), writer, reader
+
+
 @pytest.mark.parametrize(
-    "changed",
-    [{"X-Raft-From": "10.0.0.9:1"}, {"X-Raft-Nonce": "short"}, {"Upgrade": "websocket"}],
+    ("said", "instead", "status"),
+    [
+        (b"X-Raft-From: ", b"X-Raft-From: 10.0.0.9:1, ", 403),
+        (b"X-Raft-To: ", b"X-Raft-To: 10.0.0.9:1, ", 403),
+        (b"Access-Nonce: ", b"Access-Nonce: short", 403),
+        (b"Access-Nonce: ", b"Another: ", 403),
+        (b"Upgrade: paxosblock-raft/6", b"Upgrade: paxosblock-raft/5", 426),
+    ],
 )
 async def test_l22_a_caller_that_is_no_member_is_refused_and_counted(
-    changed: dict[str, str],
+    said: bytes, instead: bytes, status: int
 ) -> None:
     async with members(SECRET, SECRET) as ((one, _), addresses):
         assert one.transport is not None
-        headers = {
-            "Upgrade": UPGRADE,
-            "Connection": "Upgrade",
-            "X-Raft-From": addresses[1],
-            "X-Raft-To": addresses[0],
-            "X-Raft-Nonce": "00" * 16,
-        }
+        _, asked = introduced(addresses[1], addresses[0])
+        assert said in asked
         before = one.transport.counters.connections_refused
-        async with (
-            ClientSession() as session,
-            session.get(f"http://{addresses[0]}/raft", headers=headers | changed) as answer,
-        ):
-            assert answer.status == 403
+        found, writer, _ = await answered(addresses[0], asked.replace(said, instead))
+        assert found.startswith(f"HTTP/1.1 {status} ".encode())
         assert one.transport.counters.connections_refused == before + 1
+        writer.close()
 
 
-async def test_l22_one_that_only_claims_to_be_a_member_is_refused_at_its_first_frame() -> None:
+async def test_l22_one_that_only_claims_to_be_a_member_is_refused_at_its_proof() -> None:
     async with members(SECRET, SECRET) as ((one, _), addresses):
         assert one.transport is not None
-        caller = HttpTransport(addresses[1], addresses, SECRET)
-        headers = caller.introduction(addresses[0], bytes(16))
-        host, port = split_address(addresses[0])
-        sock, _ = await upgrade.call(
-            host, port, RAFT_PATH, UPGRADE, headers, timeout_s=10, tune=tune_socket
-        )
-        reader, writer = await asyncio.open_connection(sock=sock)
-        writer.write(Sealer(b"not the key").seal(b""))
-        assert await reader.read() == b""
+        _, asked = introduced(addresses[1], addresses[0], b"sixteen bytes no")
+        found, writer, reader = await answered(addresses[0], asked)
+        assert found.startswith(b"HTTP/1.1 101 ")
+        writer.write(bytes(PROOF_BYTES) + Sealer(b"not the key").seal(b"\x00nonsense"))
+        await hung_up_on(reader)
         assert one.transport.counters.connections_refused == 1
+        assert one.transport.counters.messages_malformed == 0
         writer.close()
+
+
+async def test_l22_a_proof_for_one_member_is_of_no_use_at_another() -> None:
+    async with members(SECRET, SECRET, SECRET) as ((one, two, _), addresses):
+        assert two.transport is not None
+        meant, _ = introduced(addresses[2], addresses[0])  # what a dead member's port would hear
+        passed_on = head(
+            addresses[1],
+            RAFT,
+            {"X-Raft-From": addresses[2], "X-Raft-To": addresses[1]} | meant.headers,
+        )
+        found, writer, reader = await answered(addresses[1], passed_on)
+        headers = dict(line.split(": ") for line in found.decode().split("\r\n") if ": " in line)
+        lower = {name.lower(): text for name, text in headers.items()}
+        with pytest.raises(AccessDeniedError):
+            meant.proof(addresses[0], lower)
+        handshake = Handshake(
+            "", f"{meant.path} {meant.dialled}", meant.nonce, bytes.fromhex(headers["Access-Nonce"])
+        )
+        writer.write(handshake.purpose(SECRET, b"access of caller"))
+        await hung_up_on(reader)
+        assert two.transport.counters.connections_refused == 1
+        assert one.inbox == two.inbox == []
+        writer.close()
+
+
+async def test_l22_a_member_of_an_earlier_version_is_told_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with members(SECRET, SECRET) as ((one, _), addresses):
+        assert one.transport is not None
+        earlier = Spoken(RAFT.path, "paxosblock-raft/5")
+        with pytest.raises(ProtocolError) as told:
+            await connect(
+                *split_address(addresses[0]),
+                earlier,
+                lambda _: asyncio.Protocol(),
+                timeout_s=20,
+                headers={"X-Raft-From": addresses[1], "X-Raft-To": addresses[0]},
+            )
+        assert str(told.value) == (
+            f"{addresses[0]} does not speak paxosblock-raft/5: HTTP/1.1 426 Upgrade Required"
+        )
+        assert f"{addresses[1]} does not speak {RAFT.protocol}" in caplog.text
 
 
 async def test_l21_a_malformed_message_of_a_member_is_refused_and_counted() -> None:
@@ -243,17 +308,12 @@ async def test_l21_a_malformed_message_of_a_member_is_refused_and_counted() -> N
 
 def test_a_frame_cannot_be_repeated_left_out_or_changed() -> None:
     sealer = Sealer(b"key")
-    first, second, third = sealer.seal(b""), sealer.seal(b"one"), sealer.seal(b"two")
-    assert list(Opener(b"key").feed(first + second + third)) == [b"one", b"two"]
+    first, second, third = sealer.seal(b"none"), sealer.seal(b"one"), sealer.seal(b"two")
+    assert list(Opener(b"key").feed(first + second + third)) == [b"none", b"one", b"two"]
     flipped = bytes((*third[:-1], third[-1] ^ 1))
     for forged in (first + second + second, first + third, first + second + flipped):
         with pytest.raises(ProtocolError, match="secret"):
             list(Opener(b"key").feed(forged))
-
-
-def test_a_stranger_cannot_make_us_keep_a_long_frame() -> None:
-    with pytest.raises(ProtocolError, match="too long"):
-        list(Opener(b"key").feed(Sealer(b"other").seal(b"something")))
 
 
 def test_both_directions_and_connections_have_keys_of_their_own() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from paxosblock import LocalCluster
 from paxosblock.host.descriptors import raise_limit
 from paxosblock.local.cluster_folder import NodeEntry
-from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.upgrade import split_address
 
 DESCRIPTORS: Final = 1024
 HALF: Final = b"POST /rpc/"

@@ -21,7 +21,6 @@ from paxosblock.api.namenode import RENEW_LEASES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import (
     LONGEST_TOKEN_S,
     OWN_TOKEN_S,
@@ -30,8 +29,7 @@ from paxosblock.net.port.access import (
     dialled,
     make_secret,
 )
-from paxosblock.net.port.upgrade import head
-from paxosblock.net.streams.stream import STREAM_PATH, UPGRADE
+from paxosblock.net.port.upgrade import STREAM, head, split_address
 from tests.children import memory_bytes
 from tests.net.test_stuck_peers import BAD
 from tests.services.content import content
@@ -128,8 +126,8 @@ def besieged(node: Node, sent: bytes) -> Iterator[list[socket.socket]]:
 def unproven_stream(node: Node, access: Access) -> bytes:
     """Ask for a stream as one who could prove the secret, as a stranger does."""
     place = split_address(node.address)
-    introduction = access.introduction(STREAM_PATH, dialled(*place, place))
-    return head(node.address, STREAM_PATH, UPGRADE, introduction.headers)
+    introduction = access.introduction(STREAM.path, dialled(*place, place))
+    return head(node.address, STREAM, introduction.headers)
 
 
 POST = b"POST /rpc/stat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"

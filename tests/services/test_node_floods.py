@@ -16,7 +16,7 @@ from paxosblock.base.units import KIB, MIB
 from paxosblock.host.descriptors import raise_limit
 from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
-from paxosblock.net.calls.control import split_address
+from paxosblock.net.port.upgrade import split_address
 from tests.children import memory_bytes
 from tests.net.test_floods import GARBAGE, post
 from tests.services.conftest import QUICK, wait_other_leader

@@ -20,8 +20,8 @@ from paxosblock.api.datanode import (
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import close_connections, connect
 from paxosblock.net.streams.stream_calls import CallChannel, ChunkSink

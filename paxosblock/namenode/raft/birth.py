@@ -34,8 +34,7 @@ from paxosblock.namenode.raft.folder_admission import (
     next_step,
 )
 from paxosblock.namenode.raft.member_folder import make_member, write_newborn
-from paxosblock.namenode.raft.question import Question
-from paxosblock.namenode.raft.secure_channel import PROOF
+from paxosblock.namenode.raft.question import PROOF, Question
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.handshake import header_bytes

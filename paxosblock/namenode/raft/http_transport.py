@@ -1,7 +1,9 @@
 """Messages between NameNodes on each node's own HTTP port: `GET /raft` with an Upgrade.
 
 Every member calls every other one and only sends on the connections it made; answers come on the
-connections that the others made. After the `101` come frames (secure_channel.py), one message each.
+connections that the others made. Both ends prove the cluster's secret as callers of other kinds
+prove theirs (`net/port/access.py`), and who they are. After that come frames (secure_channel.py),
+one message each.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 
@@ -28,22 +29,18 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.raft import raft_messages
+from paxosblock.namenode.raft.question import FROM, TO
 from paxosblock.namenode.raft.raft_messages import Deliver, Message
-from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO, Opener, Sealer
-from paxosblock.net.calls.control import split_address
-from paxosblock.net.port import upgrade, upgrade_server
+from paxosblock.namenode.raft.secure_channel import Opener, Sealer
+from paxosblock.net.port import upgrade_server
+from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Rank, Slot
-from paxosblock.net.port.handshake import (
-    NONCE_BYTES,
-    SECRET_BYTES_MIN,
-    Handshake,
-    header_bytes,
-    nonce_of,
-)
+from paxosblock.net.port.doorkeeper import Doorkeeper
+from paxosblock.net.port.handshake import SECRET_BYTES_MIN
+from paxosblock.net.port.upgrade import Spoken, connect, split_address
 
-RAFT_PATH: Final = "/raft"
-UPGRADE: Final = "paxosblock-raft/5"
+RAFT: Final = Spoken("/raft", "paxosblock-raft/6")
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while this much is unsent; the engine repeats those that matter."""
 
@@ -104,7 +101,7 @@ class HttpTransport:
         """
         check_secret(secret)
         self.counters = TransportCounters()
-        self._address, self._secret = address, secret
+        self.address, self.access = address, Access((secret,))
         self._links = {peer: _PeerLink(self, peer) for peer in members if peer != address}
         self._receivers: set[_Receiver] = set()
         self._deliver: Deliver | None = None
@@ -113,16 +110,16 @@ class HttpTransport:
 
     def __repr__(self) -> str:
         up = [peer for peer, link in self._links.items() if link.up]
-        return f"HttpTransport({self._address}, connected to {up})"
+        return f"HttpTransport({self.address}, connected to {up})"
 
     def add_to(self, app: web.Application) -> None:
         """Add the route; messages that come before `start` are refused."""
-        add_without_token(app, RAFT_PATH, self._upgrade)
+        add_without_token(app, RAFT.path, self._upgrade)
 
     def know_by(self, key: bytes) -> None:
         """Know the other members by this key, before `start`: the secret and their lineage."""
         assert self._deliver is None, "no member is known by another key"
-        self._secret = key
+        self.access = Access((key,))
 
     def start(self, deliver: Deliver) -> None:
         self._deliver = deliver
@@ -142,47 +139,30 @@ class HttpTransport:
 
     async def _upgrade(self, request: web.Request) -> web.StreamResponse:
         caller, called = request.headers.get(FROM, ""), request.headers.get(TO, "")
-        nonce = nonce_of(request.headers.get(NONCE, ""))
-        known = caller in self._links and called == self._address and nonce is not None
-        meant = request.headers.get("Upgrade", "").lower() == UPGRADE
         transport = request.transport
         if self._deliver is None or transport is None:
-            return upgrade_server.refusal(UnavailableError(f"{self._address} is not open yet"))
-        if not known or not meant:
+            return upgrade_server.refusal(UnavailableError(f"{self.address} is not open yet"))
+        if caller not in self._links or called != self.address:
             self.refuse_connection(f"{caller or request.remote} is no other member")
-            return web.Response(status=403, text="only NameNodes of this cluster speak here\n")
-        assert nonce is not None, "checked with the names"
-        handshake = Handshake(caller, called, nonce, os.urandom(NONCE_BYTES))
-        receiver = _Receiver(self, caller, handshake.key(self._secret))
+            return _not_for_others()
+        if not upgrade_server.asks_for(RAFT, request):
+            self.refuse_connection(f"{caller} does not speak {RAFT.protocol}")
+            return upgrade_server.unknown_protocol(RAFT)
+        try:
+            # The member's name, which is proven, tells more than the address that was dialled.
+            about = RAFT.path + names_of(caller, called)
+            challenge = self.access.challenge(about, request.headers, lambda _: True)
+        except AccessDeniedError:
+            self.refuse_connection(f"{caller} offers no proof")
+            return _not_for_others()
+        assert challenge is not None, "a secret is demanded"
+        receiver = _Receiver(self, caller, challenge.key)
         self._receivers.add(receiver)
-        answer = {
-            "Upgrade": UPGRADE,
-            NONCE: handshake.called_nonce.hex(),
-            PROOF: handshake.proof(self._secret).hex(),
-        }
-        receiver.hold(upgrade_server.take_over(request, transport, receiver, answer))
+        doorkeeper = Doorkeeper(challenge, receiver.let_in, receiver.refuse)
+        receiver.hold(upgrade_server.take_over(request, transport, RAFT, receiver, doorkeeper))
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     # -- for links and receivers ------------------------------------------------------------------
-
-    def introduction(self, peer: str, nonce: bytes) -> dict[str, str]:
-        """Return the headers of the request for a connection to `peer`."""
-        return {FROM: self._address, TO: peer, NONCE: nonce.hex()}
-
-    def check_answer(self, peer: str, nonce: bytes, headers: Mapping[str, str]) -> Sealer:
-        """Return the sealer of frames for `peer`, whose answer proves that it knows the secret.
-
-        Raises:
-            ProtocolError: the answer does not prove it.
-        """
-        called_nonce = nonce_of(headers.get(NONCE.lower(), ""))
-        if called_nonce is None:
-            raise ProtocolError(f"{peer} does not take messages of {self._address}")
-        handshake = Handshake(self._address, peer, nonce, called_nonce)
-        proof = header_bytes(headers.get(PROOF.lower(), ""))  # of text it takes ASCII only
-        if not hmac.compare_digest(proof, handshake.proof(self._secret).hex().encode()):
-            raise ProtocolError(f"{peer} does not know the cluster's secret")
-        return Sealer(handshake.key(self._secret))
 
     def received(self, sender: str, body: bytes) -> None:
         """Hand a message to the engine.
@@ -201,7 +181,7 @@ class HttpTransport:
             if len(self._logged) >= REASONS_MAX:
                 self._logged.clear()
             self._logged.add(why)
-            _log.warning("%s refuses a connection: %s", self._address, why)
+            _log.warning("%s refuses a connection: %s", self.address, why)
 
     def forget(self, receiver: _Receiver) -> None:
         """Drop the receiver of a connection that is gone."""
@@ -216,7 +196,7 @@ class _Receiver(asyncio.Protocol):
         self._opener = Opener(key)
         self.slot = Slot(None, "")
         """Its slot among the connections of clients, until the caller has proven to be a member."""
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
 
     # -- for the admission: one that has proven itself no longer counts there --------------------
@@ -238,24 +218,33 @@ class _Receiver(asyncio.Protocol):
         """Close it, as it has proven nothing."""
         self.abort()
 
+    def let_in(self, slot: Slot) -> None:
+        """Take messages from now on: the caller is the member."""
+        slot.release()
+        if self._patience is not None:
+            self._patience.cancel()
+        self._owner.on_proven(self._caller)
+
+    def refuse(self, _: str) -> None:
+        """Count a caller that is not the member."""
+        self._owner.refuse_connection(
+            f"one that claims to be {self._caller}: it does not know the cluster's secret"
+        )
+
     # -- the connection ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._give_up)
 
     def data_received(self, data: bytes) -> None:
-        proven = self._opener.proven
         try:
             for body in self._opener.feed(data):
                 self._owner.received(self._caller, body)
         except ProtocolError as error:
-            self._refuse(str(error))
-        if self._opener.proven and not proven:
-            self._owner.on_proven(self._caller)
-            self.slot.release()
-            if self._patience is not None:
-                self._patience.cancel()
+            self._owner.counters.messages_malformed += 1
+            _log.warning("a message from %s is refused: %s", self._caller, error)
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._patience is not None:
@@ -265,36 +254,56 @@ class _Receiver(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        if isinstance(self._transport, asyncio.Transport):
+        if self._transport is not None:
             self._transport.abort()
-        elif self._transport is not None:
-            self._transport.close()
 
     def _give_up(self) -> None:
-        if not self._opener.proven:
-            self._refuse("it sends nothing")
-
-    def _refuse(self, why: str) -> None:
-        if self._opener.proven:
-            self._owner.counters.messages_malformed += 1
-            _log.warning("a message from %s is refused: %s", self._caller, why)
-        else:
-            self._owner.refuse_connection(f"one that claims to be {self._caller}: {why}")
+        self._owner.refuse_connection(f"one that claims to be {self._caller}: it sends nothing")
         self.abort()
 
 
+class _Outgoing(asyncio.Protocol):
+    """The calling end of a connection: nothing comes on it but its end."""
+
+    def __init__(self, key: bytes) -> None:
+        self._sealer = Sealer(key)
+        self._transport: asyncio.Transport | None = None
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.lost.set()
+
+    def send(self, body: bytes) -> bool:
+        """Send, and return True, unless the connection is down or stuck."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            return False
+        transport.write(self._sealer.seal(body))
+        return True
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
 class _PeerLink:
-    """The calling end of a connection, which is made again whenever it is lost."""
+    """Keeps a connection to another member, which is made again whenever it is lost."""
 
     def __init__(self, owner: HttpTransport, peer: str) -> None:
         self._owner, self._peer = owner, peer
-        self._sealer: Sealer | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._outgoing: _Outgoing | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def up(self) -> bool:
-        return self._sealer is not None
+        return self._outgoing is not None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._keep_connected())
@@ -307,41 +316,48 @@ class _PeerLink:
 
     def send(self, body: bytes) -> bool:
         """Send, and return True, unless the connection is down or stuck."""
-        if self._sealer is None or self._writer is None or self._writer.is_closing():
-            return False
-        if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
-            return False
-        self._writer.write(self._sealer.seal(body))
-        return True
+        return self._outgoing is not None and self._outgoing.send(body)
 
     async def _keep_connected(self) -> None:
         while True:
             try:
                 await self._connected()
-            except (UnavailableError, DeadlineError, AccessDeniedError) as error:
+            except (UnavailableError, DeadlineError) as error:  # also where no process listens
                 _log.debug("no connection to %s: %s", self._peer, error)
+            except AccessDeniedError:
+                self._owner.refuse_connection(f"{self._peer} does not know the cluster's secret")
             except PaxosBlockError as error:
                 self._owner.refuse_connection(str(error))
-            except OSError as error:  # no process listens there, or not yet
-                _log.debug("no connection to %s: %s", self._peer, error)
             await asyncio.sleep(CALL_AGAIN_S)
 
     async def _connected(self) -> None:
         """Connect, and return when the connection is lost."""
-        owner, peer, nonce = self._owner, self._peer, os.urandom(NONCE_BYTES)
-        asked = owner.introduction(peer, nonce)
-        sock, headers = await upgrade.call(
-            *split_address(peer), RAFT_PATH, UPGRADE, asked, timeout_s=HANDSHAKE_S, tune=_tune
+        owner, peer = self._owner, self._peer
+        outgoing = await connect(
+            *split_address(peer),
+            RAFT,
+            _Outgoing,
+            timeout_s=HANDSHAKE_S,
+            headers={FROM: owner.address, TO: peer},
+            tune=_tune,
+            access=owner.access,
+            about=names_of(owner.address, peer),
         )
-        reader, writer = await asyncio.open_connection(sock=sock)
+        self._outgoing = outgoing
         try:
-            sealer = owner.check_answer(peer, nonce, headers)
-            writer.write(sealer.seal(b""))
-            self._writer, self._sealer = writer, sealer
-            await reader.read()  # nothing comes on this connection but its end
+            await outgoing.lost.wait()
         finally:
-            self._writer = self._sealer = None
-            writer.transport.abort()
+            self._outgoing = None
+            outgoing.abort()
+
+
+def names_of(caller: str, called: str) -> str:
+    """Return the part of a proof that tells which members are at both ends."""
+    return f" {caller} {called}"
+
+
+def _not_for_others() -> web.Response:
+    return web.Response(status=403, text="only NameNodes of this cluster speak here\n")
 
 
 def _tune(sock: socket.socket) -> None:

@@ -15,8 +15,10 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from paxosblock.errors import AccessDeniedError
-from paxosblock.namenode.raft.secure_channel import FROM, NONCE, PROOF, TO
 from paxosblock.net.port.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
+
+FROM, TO, NONCE, PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
+"""Headers of requests between members, and of their answers."""
 
 
 @dataclass(frozen=True, slots=True)

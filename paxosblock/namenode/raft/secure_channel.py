@@ -2,10 +2,10 @@
 
     frame = length of body u32, tag 16 bytes, body       all integers big-endian
 
-Both ends prove the secret with HMAC-SHA256 over each other's random nonce; the key of the
-connection is made from the nonces, too. A frame's tag covers its number in the connection, so a
-frame cannot be repeated, left out or moved to another connection. Nothing is encrypted, although
-the log holds names and sizes of files: a cluster that needs secrecy has TLS in front.
+Both ends have proven the secret before (`net/port/access.py`); the key of the connection is made
+from their nonces, too. A frame's tag covers its number in the connection, so a frame cannot be
+repeated, left out or moved to another connection. Nothing is encrypted, although the log holds
+names and sizes of files: a cluster that needs secrecy has TLS in front.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ _HEAD_BYTES = _LENGTH.size + TAG_BYTES
 _NUMBER = struct.Struct(">Q")
 
 
-FROM, TO, NONCE, PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
-"""Headers of requests between members, and of their answers."""
-
-
 class Sealer:
     """The sending end of a connection."""
 
@@ -45,21 +41,15 @@ class Sealer:
 
 
 class Opener:
-    """The receiving end. The first frame must be empty: it proves that the sender has the key
-    before this end keeps more than a few bytes of it."""
+    """The receiving end."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._number = 0
         self._buffer = bytearray()
 
-    @property
-    def proven(self) -> bool:
-        """True if a frame has come that only a holder of the secret could make."""
-        return self._number > 0
-
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the bodies of the frames that are complete, but not the empty first one.
+        """Yield the bodies of the frames that are complete.
 
         Raises:
             ProtocolError: a frame is too long or its tag is wrong; the connection is lost.
@@ -68,15 +58,14 @@ class Opener:
         begin = 0
         while (body := self._next(begin)) is not None:
             begin += _HEAD_BYTES + len(body)
-            if self._number > 1:
-                yield body
+            yield body
         del self._buffer[:begin]
 
     def _next(self, begin: int) -> bytes | None:
         if len(self._buffer) - begin < _HEAD_BYTES:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer, begin)
-        if length > (FRAME_BYTES_MAX if self.proven else 0):
+        if length > FRAME_BYTES_MAX:
             raise ProtocolError(f"a frame of {length} bytes is too long")
         start = begin + _HEAD_BYTES
         body = bytes(memoryview(self._buffer)[start : start + length])

@@ -32,8 +32,6 @@ from paxosblock.api.limits import MAX_BODY_BYTES
 from paxosblock.base.checksum import crc32c
 from paxosblock.errors import CorruptionError, ProtocolError
 
-CALLS_PATH: Final = "/calls"
-UPGRADE: Final = "paxosblock-calls/1"
 NAME_BYTES_MAX: Final = 255
 
 _OUTER: Final = struct.Struct("<II")

@@ -30,8 +30,6 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_frames import (
-    CALLS_PATH,
-    UPGRADE,
     CallFrame,
     CallFrameKind,
     CallFrames,
@@ -47,7 +45,7 @@ from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.port.request_bodies import PROGRESS_BYTES, RequestBodies
 from paxosblock.net.port.unread import UnreadWatch
-from paxosblock.net.port.upgrade import ERROR_TYPE
+from paxosblock.net.port.upgrade import CALLS, ERROR_TYPE
 from paxosblock.net.wire import encode_error
 
 UNDER_WAY_MAX: Final = 1024
@@ -161,8 +159,8 @@ def add_calls(
     served: set[ServedCalls] = set()
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").lower() != UPGRADE:
-            return upgrade_server.unknown_protocol(CALLS_PATH, UPGRADE)
+        if not upgrade_server.asks_for(CALLS, request):
+            return upgrade_server.unknown_protocol(CALLS)
         try:
             doorkeeper = Doorkeeper.of(access, request, bounds.refusals)
         except PaxosBlockError as error:
@@ -171,9 +169,7 @@ def add_calls(
         if transport is not None:
             calls = ServedCalls(router, bounds, served.discard)
             served.add(calls)
-            answer = {"Upgrade": UPGRADE}
-            slot = upgrade_server.take_over(request, transport, calls, answer, doorkeeper)
-            calls.hold(slot)
+            calls.hold(upgrade_server.take_over(request, transport, CALLS, calls, doorkeeper))
         return web.Response(status=101)  # only the access log sees it: the connection is gone
 
     async def close_all(_app: web.Application) -> None:
@@ -181,7 +177,7 @@ def add_calls(
         if closing:
             await asyncio.wait(closing)
 
-    add_without_token(app, CALLS_PATH, upgrade)
+    add_without_token(app, CALLS.path, upgrade)
     app.on_shutdown.append(close_all)
 
 

@@ -25,8 +25,6 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_frames import (
-    CALLS_PATH,
-    UPGRADE,
     CallFrame,
     CallFrameKind,
     CallFrames,
@@ -34,8 +32,16 @@ from paxosblock.net.calls.call_frames import (
     pack,
 )
 from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
-from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access, dialled
+from paxosblock.net.port.upgrade import (
+    CALLS,
+    Answer,
+    answer,
+    dial,
+    head,
+    split_address,
+    unreachable,
+)
 from paxosblock.net.wire import decode_error
 
 Q = TypeVar("Q")
@@ -73,10 +79,7 @@ class Line:
         self._address = address
         self._frames = CallFrames()
         self._asked = 0
-        try:
-            self._socket = socket.create_connection(split_address(address), timeout_s)
-        except OSError as error:
-            raise _unreachable(address, error) from error
+        self._socket = dial(address, timeout_s)
         try:
             self._begin(timeout_s, access)
         except BaseException:
@@ -129,14 +132,12 @@ class Line:
     def _begin(self, timeout_s: float, access: Access) -> None:
         """Agree with the node on the protocol from now on."""
         address, until_s = self._address, time.monotonic() + timeout_s
-        answer = upgrade.answer(address, UPGRADE)
         try:
             to = dialled(*split_address(address), self._socket.getpeername())
-            introduction = access.introduction(CALLS_PATH, to)
+            introduction = access.introduction(CALLS.path, to)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            asked = upgrade.head(address, CALLS_PATH, UPGRADE, introduction.headers)
-            self._socket.sendall(asked)
-            headers = self._read_answer(answer, until_s)
+            self._socket.sendall(head(address, CALLS, introduction.headers))
+            headers = self._read_answer(answer(address, CALLS), until_s)
             self._socket.sendall(introduction.proof(address, headers))
         except PaxosBlockError as error:
             error.with_outcome(Outcome.NEVER)  # whatever it says
@@ -145,13 +146,13 @@ class Line:
             late = f"{address} did not answer in {timeout_s:.3g} s"
             raise UnavailableError(late, address=address) from error
         except OSError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
 
-    def _read_answer(self, answer: upgrade.Answer, until_s: float) -> dict[str, str]:
-        next(answer)
+    def _read_answer(self, reading: Answer, until_s: float) -> dict[str, str]:
+        next(reading)
         while True:
             try:
-                answer.send(self._read(until_s, upgrade.READ_BYTES))
+                reading.send(self._read(until_s, READ_BYTES))
             except StopIteration as whole:
                 headers: dict[str, str] = whole.value
                 return headers
@@ -186,11 +187,6 @@ class Line:
             return UnavailableError(f"{address}: {error}", address=address)
         # A node that objects to our protocol is most likely on another port than we meant.
         return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error
-
-
-def _unreachable(address: str, error: OSError) -> UnavailableError:
-    reason = (error.strerror or str(error)).lower()
-    return UnavailableError(f"cannot connect to {address}: {reason}", address=address)
 
 
 def _strange(address: str, error: Exception) -> ProtocolError:
@@ -304,22 +300,9 @@ class _BlockingSearch:
 def healthy(address: str, timeout_s: float = 5.0) -> bool:
     """True if a node at `address` answers `GET /healthz` with 200."""
     try:
-        with socket.create_connection(split_address(address), timeout_s) as asking:
+        with dial(address, timeout_s) as asking:
             asking.sendall(f"GET /healthz HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
             with asking.makefile("rb") as answer:
                 return answer.readline(READ_BYTES).split(b" ")[1:2] == [b"200"]
     except (UnavailableError, OSError):
         return False
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of "host:port" or "[ipv6]:port".
-
-    Raises:
-        UnavailableError: it is not an address.
-    """
-    host, colon, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and int(port) < 1 << 16
-    if not (colon and host.split() == [host] and is_port):
-        raise UnavailableError(f"{address!r} is not an address: write host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -23,19 +23,16 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_frames import (
-    CALLS_PATH,
     NAME_BYTES_MAX,
-    UPGRADE,
     CallFrame,
     CallFrameKind,
     CallFrames,
     new_name,
     pack,
 )
-from paxosblock.net.calls.control import split_address
 from paxosblock.net.pending_calls import NUMBER_MAX, PendingCalls
-from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.upgrade import CALLS, connect, split_address
 from paxosblock.net.wire import decode_error
 
 A = TypeVar("A")
@@ -250,21 +247,14 @@ async def open_link(
     on_lost: Callable[[CallLink], None],
     access: Access = OPEN,
 ) -> CallLink:
-    """Connect to the node at `address`. Raises what `split_address` and `upgrade.call` do."""
-    host, port = split_address(address)
-    sock, _ = await upgrade.call(
-        host,
-        port,
-        CALLS_PATH,
-        UPGRADE,
-        {},
+    """Connect to the node at `address`. Raises what `split_address` and `upgrade.connect` do."""
+    return await connect(
+        *split_address(address),
+        CALLS,
+        lambda _: CallLink(address, on_lost),
         timeout_s=timeout_s,
-        tune=lambda _: None,
         access=access,
     )
-    link = CallLink(address, on_lost)
-    await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
-    return link
 
 
 class RpcClient:

@@ -220,6 +220,17 @@ class Introduction:
         """Return the headers of the request."""
         return {NONCE: self.nonce.hex(), TO: self.dialled} if self.access.secrets else {}
 
+    def key(self, answered: Mapping[str, str]) -> bytes:
+        """Return the key that both ends have since the handshake, by the first secret; b"" without
+        one."""
+        nonce = nonce_of(answered.get(NONCE.lower(), ""))
+        if nonce is None or not self.access.secrets:
+            return b""
+        return self._handshake(nonce).key(self.access.secrets[0])
+
+    def _handshake(self, nonce: bytes) -> Handshake:
+        return Handshake("", f"{self.path} {self.dialled}", self.nonce, nonce)
+
     def proof(self, peer: str, answered: Mapping[str, str]) -> bytes:
         """Return the bytes to send first, for the headers of the answer, by small letters.
 
@@ -231,7 +242,7 @@ class Introduction:
         nonce = nonce_of(answered.get(NONCE.lower(), ""))
         proofs = header_bytes(answered.get(PROOF.lower(), "")).split(b",")
         if nonce is not None:
-            handshake = Handshake("", f"{self.path} {self.dialled}", self.nonce, nonce)
+            handshake = self._handshake(nonce)
             for secret in self.access.secrets:
                 wanted = handshake.purpose(secret, _OF_NODE).hex().encode()
                 if any(hmac.compare_digest(each, wanted) for each in proofs):
@@ -252,6 +263,11 @@ class Challenge:
         """Return the headers of the answer."""
         proofs = ",".join(proof.hex() for proof in self._proofs(_OF_NODE))
         return {NONCE: self.handshake.called_nonce.hex(), PROOF: proofs}
+
+    @property
+    def key(self) -> bytes:
+        """Return the key that both ends have once it is met (`Introduction.key`)."""
+        return self.handshake.key(self.access.secrets[0])
 
     def met_by(self, proof: bytes) -> bool:
         """Return True if only a holder of one of the secrets could send this."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Self, cast
 
 from aiohttp import web
@@ -23,11 +24,17 @@ class Doorkeeper(asyncio.BufferedProtocol):
     proof. The doorkeeper reads no byte too many: its buffer ends with the proof.
     """
 
-    def __init__(self, challenge: Challenge, refusals: Refusals, *, stays: bool) -> None:
-        """Count in `refusals` a caller that does not meet the `challenge`; `stays` as in `of`."""
+    def __init__(
+        self,
+        challenge: Challenge,
+        let_in: Callable[[Slot], None],
+        refuse: Callable[[str], None],
+    ) -> None:
+        """Once the caller has met the `challenge`, call `let_in`, with the slot of its connection;
+        else `refuse`, with its address."""
         self._challenge = challenge
-        self._refusals = refusals
-        self._stays = stays
+        self._let_in = let_in
+        self._refuse = refuse
         self._slot = Slot(None, "")
         self._behind: asyncio.BaseProtocol = asyncio.Protocol()
         self._proof = bytearray(PROOF_BYTES)
@@ -53,7 +60,15 @@ class Doorkeeper(asyncio.BufferedProtocol):
         if challenge is None:
             slot_of(request).prove(stays=stays)
             return None
-        return cls(challenge, refusals, stays=stays)
+
+        def let_in(slot: Slot) -> None:
+            try:
+                slot.prove(stays=stays)
+            except UnavailableError:
+                if slot.holder is not None:  # it tells the caller, in its own protocol
+                    slot.holder.dismiss()
+
+        return cls(challenge, let_in, lambda host: refusals.count(Refusal.NO_ACCESS, host))
 
     def before(self, protocol: asyncio.BaseProtocol, slot: Slot) -> Self:
         """Stand before this protocol, whose connection has this slot."""
@@ -82,18 +97,11 @@ class Doorkeeper(asyncio.BufferedProtocol):
         if self._challenge.met_by(bytes(self._proof)):
             transport.set_protocol(self._behind)
             transport.resume_reading()
-            self._let_in()
+            self._let_in(self._slot)
         else:
             host, *_ = transport.get_extra_info("peername") or ("",)
-            self._refusals.count(Refusal.NO_ACCESS, host)
+            self._refuse(host)
             transport.abort()
-
-    def _let_in(self) -> None:
-        try:
-            self._slot.prove(stays=self._stays)
-        except UnavailableError:
-            if self._slot.holder is not None:  # it tells the caller, in its own protocol
-                self._slot.holder.dismiss()
 
     def pause_writing(self) -> None:
         self._behind.pause_writing()

@@ -1,8 +1,10 @@
 """A connection that begins as an HTTP Upgrade and speaks something else afterwards.
 
 A caller asks `GET <path>` with `Upgrade: <protocol>` on a node's only port. The node answers `101`,
-with headers of the protocol's own, and nothing after them: the caller speaks first. This is the
-caller's end; `upgrade_server.py` is the node's.
+and nothing after its headers: the caller speaks first. A protocol has its version in its name, so
+that a node of another version is told in one line. This is the caller's end, where each connection
+of ours is made: by `connect` on an event loop, by `dial` without one. `upgrade_server.py` is the
+node's.
 """
 
 from __future__ import annotations
@@ -12,37 +14,53 @@ import os
 import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from paxosblock.base.units import KIB
 from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.port.access import OPEN, Access, dialled
+from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
 from paxosblock.net.wire import decode_error
 
 ERROR_TYPE: Final = "application/msgpack"
 MAX_HANDSHAKE_BYTES: Final = 16 * KIB
 READ_BYTES: Final = 4096
 
+E = TypeVar("E", bound=asyncio.BaseProtocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A protocol that a connection speaks from its Upgrade on, with its version; the path that is
+    asked for it."""
+
+    path: str
+    protocol: str
+
+
+CALLS: Final = Spoken("/calls", "paxosblock-calls/1")
+STREAM: Final = Spoken("/stream", "paxosblock-stream/3")
+
 Answer = Generator[None, bytes, dict[str, str]]
 """Gets the bytes of an answer as they come, b"" at their end; returns its headers, by their names
 in small letters."""
 
 
-def head(peer: str, path: str, protocol: str, headers: Mapping[str, str]) -> bytes:
-    """Return the request to speak `protocol`, with the caller's own `headers`."""
-    lines = {"Host": peer, "Upgrade": protocol, "Connection": "Upgrade", **headers}
+def head(peer: str, spoken: Spoken, headers: Mapping[str, str]) -> bytes:
+    """Return the request to speak this, with the caller's own `headers`."""
+    lines = {"Host": peer, "Upgrade": spoken.protocol, "Connection": "Upgrade", **headers}
     fields = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"GET {path} HTTP/1.1\r\n{fields}\r\n".encode()
+    return f"GET {spoken.path} HTTP/1.1\r\n{fields}\r\n".encode()
 
 
-def answer(peer: str, protocol: str) -> Answer:
+def answer(peer: str, spoken: Spoken) -> Answer:
     """Read the answer to that request; begin it, then send it the bytes that come.
 
     Raises:
-        ProtocolError: something answers that does not speak `protocol`.
+        ProtocolError: something answers that does not speak this.
         PaxosBlockError: the node refuses the connection and says why.
     """
-    came = b""
+    protocol, came = spoken.protocol, b""
     while b"\r\n\r\n" not in came:
         more = yield
         came += more
@@ -65,30 +83,36 @@ def answer(peer: str, protocol: str) -> Answer:
     return headers
 
 
-async def call(
+async def connect(
     host: str,
     port: int,
-    path: str,
-    protocol: str,
-    headers: Mapping[str, str],
+    spoken: Spoken,
+    make_end: Callable[[bytes], E],
     *,
     timeout_s: float,
-    tune: Callable[[socket.socket], None],
+    headers: Mapping[str, str] | None = None,
+    tune: Callable[[socket.socket], None] = lambda _: None,
     access: Access = OPEN,
-) -> tuple[socket.socket, dict[str, str]]:
-    """Open a connection to the node at host:port that speaks `protocol` from now on.
+    about: str = "",
+) -> E:
+    """Open a connection to the node at host:port that speaks this from now on.
 
-    `headers` are the caller's own; `tune` sets options of the socket before it connects; `access`
-    has the secret that both ends prove.
-
-    Returns:
-        The connected socket, which does not block, and the headers of the answer, by their names in
-        small letters.
+    Args:
+        host: a name or an address.
+        port: the node's only one.
+        spoken: what both ends speak.
+        make_end: makes our end of it; gets the key that both ends have since they proved a secret
+            to each other, b"" if they did not.
+        timeout_s: for all of it.
+        headers: the caller's own.
+        tune: sets options of the socket before it connects.
+        access: has the secret that both ends prove.
+        about: is proven, too; both ends know it.
 
     Raises:
         UnavailableError: nothing answers there within `timeout_s`; `details["nobody_listens"]` is
             true if the machine itself says so.
-        ProtocolError: something answers that does not speak `protocol`.
+        ProtocolError: something answers that does not speak this.
         AccessDeniedError: the node does not know our secret, or wants one that we lack.
         PaxosBlockError: the node refuses the connection and says why.
         In each case nothing was asked yet.
@@ -98,14 +122,9 @@ async def call(
         async with asyncio.timeout(timeout_s):
             sock = await _open_socket(host, port, tune)
             try:
-                loop = asyncio.get_running_loop()
-                introduction = access.introduction(path, dialled(host, port, sock.getpeername()))
-                request = head(peer, path, protocol, {**headers, **introduction.headers})
-                await loop.sock_sendall(sock, request)
-                answered = await _receive(sock, answer(peer, protocol))
-                if proof := introduction.proof(peer, answered):
-                    await loop.sock_sendall(sock, proof)
-                return sock, answered
+                to = dialled(host, port, sock.getpeername())
+                introduction = access.introduction(spoken.path + about, to)
+                key = await _agree(sock, peer, spoken, headers or {}, introduction)
             except BaseException:
                 sock.close()
                 raise
@@ -121,6 +140,40 @@ async def call(
         nobody = isinstance(error, ConnectionRefusedError)
         text = f"{peer} cannot be reached: {reason}"
         raise UnavailableError(text, peer=peer, nobody_listens=nobody) from error
+    end = make_end(key)
+    await asyncio.get_running_loop().create_connection(lambda: end, sock=sock)
+    return end
+
+
+def dial(address: str, timeout_s: float) -> socket.socket:
+    """Return a socket that blocks, connected to the node at `address` (host:port).
+
+    Raises:
+        UnavailableError: it is no address, or nothing answers there.
+    """
+    try:
+        return socket.create_connection(split_address(address), timeout_s)
+    except OSError as error:
+        raise unreachable(address, error) from error
+
+
+def unreachable(address: str, error: OSError) -> UnavailableError:
+    """Return the error of a caller that blocks, for that of its socket before it asked anything."""
+    reason = (error.strerror or str(error)).lower()
+    return UnavailableError(f"cannot connect to {address}: {reason}", address=address)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of "host:port" or "[ipv6]:port".
+
+    Raises:
+        UnavailableError: it is not an address.
+    """
+    host, colon, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and int(port) < 1 << 16
+    if not (colon and host.split() == [host] and is_port):
+        raise UnavailableError(f"{address!r} is not an address: write host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 async def _open_socket(
@@ -153,6 +206,22 @@ async def _resolve(host: str, port: int) -> Sequence[tuple[Any, ...]]:
     except RuntimeError:
         # The program ends, and its pools of threads take no more work: nothing else runs meanwhile.
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+async def _agree(
+    sock: socket.socket,
+    peer: str,
+    spoken: Spoken,
+    headers: Mapping[str, str],
+    introduction: Introduction,
+) -> bytes:
+    """Speak this from now on; return the key that both ends have then."""
+    loop, own = asyncio.get_running_loop(), {**headers, **introduction.headers}
+    await loop.sock_sendall(sock, head(peer, spoken, own))
+    answered = await _receive(sock, answer(peer, spoken))
+    if proof := introduction.proof(peer, answered):
+        await loop.sock_sendall(sock, proof)
+    return introduction.key(answered)
 
 
 async def _receive(sock: socket.socket, reading: Answer) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -11,16 +10,21 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.http_server import HttpConnection
-from paxosblock.net.port.upgrade import ERROR_TYPE
+from paxosblock.net.port.upgrade import ERROR_TYPE, Spoken
 from paxosblock.net.wire import encode_error
 
 
-def unknown_protocol(path: str, protocol: str) -> web.Response:
-    """Return the answer to a caller that asks for another protocol at `path`."""
+def asks_for(spoken: Spoken, request: web.Request) -> bool:
+    """True if a caller asks for this, in this version."""
+    return request.headers.get("Upgrade", "").lower() == spoken.protocol
+
+
+def unknown_protocol(spoken: Spoken) -> web.Response:
+    """Return the answer to a caller that asks for another protocol at the path of this one."""
     return web.Response(
         status=426,
-        headers={"Upgrade": protocol, "Connection": "Upgrade"},
-        text=f"{path} speaks {protocol} only\n",
+        headers={"Upgrade": spoken.protocol, "Connection": "Upgrade"},
+        text=f"{spoken.path} speaks {spoken.protocol} only\n",
     )
 
 
@@ -32,22 +36,22 @@ def refusal(error: PaxosBlockError) -> web.Response:
 def take_over(
     request: web.Request,
     transport: asyncio.Transport,
+    spoken: Spoken,
     protocol: asyncio.BaseProtocol,
-    headers: Mapping[str, str],
-    doorkeeper: Doorkeeper | None = None,
+    doorkeeper: Doorkeeper | None,
 ) -> Slot:
     """Move the request's transport from aiohttp to `protocol`; to aiohttp it looks closed.
 
-    `headers` of the `101` name the protocol that both speak from now on. What the
-    `doorkeeper` does not let through is not heard.
+    Both ends speak `spoken` from now on. What the `doorkeeper` does not let through is not heard.
 
     Returns:
         The connection's slot, to release when the connection is lost or no longer counts.
     """
     http = request.protocol
     slot = http.hand_over() if isinstance(http, HttpConnection) else Slot(None, "")
+    headers = {"Upgrade": spoken.protocol}
     if doorkeeper is not None:
-        protocol, headers = doorkeeper.before(protocol, slot), {**headers, **doorkeeper.headers}
+        protocol, headers = doorkeeper.before(protocol, slot), headers | doorkeeper.headers
     # A uvloop transport chooses how to read when reading starts: buffered or not.
     transport.pause_reading()
     transport.set_protocol(protocol)

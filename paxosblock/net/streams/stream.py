@@ -15,8 +15,6 @@ from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler, tune_socket
 
-UPGRADE: Final = "paxosblock-stream/3"
-STREAM_PATH: Final = "/stream"
 SHUTDOWN_SECONDS: Final = 1.0
 
 
@@ -41,11 +39,13 @@ async def connect(
     timeout_s: float = 5.0,
     access: Access = OPEN,
 ) -> FrameConnection:
-    """Open a data stream to the node at host:port. Raises what `upgrade.call` does."""
-    sock, _ = await upgrade.call(
-        host, port, STREAM_PATH, UPGRADE, {}, timeout_s=timeout_s, tune=tune_socket, access=access
+    """Open a data stream to the node at host:port. Raises what `upgrade.connect` does."""
+    return await upgrade.connect(
+        host,
+        port,
+        upgrade.STREAM,
+        lambda _: FrameConnection(handler, f"{host}:{port}"),
+        timeout_s=timeout_s,
+        tune=tune_socket,
+        access=access,
     )
-    peer = f"{host}:{port}"
-    connection = FrameConnection(handler, peer)
-    await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
-    return connection

@@ -14,8 +14,9 @@ from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.http_server import STALL_S
 from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler
-from paxosblock.net.streams.stream import STREAM_PATH, UPGRADE, close_connections
+from paxosblock.net.streams.stream import close_connections
 
 MakeHandler = Callable[[web.Request], FrameHandler]
 
@@ -28,7 +29,7 @@ def upgrade_handler(
     refusals: Refusals | None = None,
     access: Access = OPEN,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler of `GET /stream`, for `add_without_token(app, STREAM_PATH, ...)`.
+    """Return the handler of `GET /stream`, for `add_without_token(app, STREAM.path, ...)`.
 
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
     refuses the connection. `access` has the secret that both ends prove. When `app` shuts down, the
@@ -46,8 +47,8 @@ def upgrade_handler(
         watch.end(connection)
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").lower() != UPGRADE:
-            return upgrade_server.unknown_protocol(STREAM_PATH, UPGRADE)
+        if not upgrade_server.asks_for(STREAM, request):
+            return upgrade_server.unknown_protocol(STREAM)
         try:
             doorkeeper = Doorkeeper.of(access, request, refused, stays=True)
             handler = make_handler(request)
@@ -56,9 +57,7 @@ def upgrade_handler(
         transport = request.transport
         if transport is not None:
             connection = FrameConnection(handler, upgrade_server.peer_of(transport), on_lost=lost)
-            slot = upgrade_server.take_over(
-                request, transport, connection, {"Upgrade": UPGRADE}, doorkeeper
-            )
+            slot = upgrade_server.take_over(request, transport, STREAM, connection, doorkeeper)
             connections[connection] = slot
             slot.holder = _Unused(connection)
             watch.begin(connection)
