@@ -19,8 +19,8 @@ from paxosblock.api.methods import Method
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
 from paxosblock.host.loop import run
 from paxosblock.net.calls import control
-from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.message_frames import MessageFrameKind, pack
 from paxosblock.net.port.access import NONCE, OPEN, PROOF, TO, Access, dialled, make_secret
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.handshake import PROOF_BYTES
@@ -331,7 +331,7 @@ def test_a_call_behind_a_wrong_proof_is_not_heard(run_on: Run) -> None:
     async def scenario() -> None:
         async with node(Guard(access=ONE)) as served:
             reader, writer = await stranger(served.address, CALLS)
-            writer.write(bytes(PROOF_BYTES) + pack(CallFrameKind.CALL, 1, b"", b"wait_at_once"))
+            writer.write(bytes(PROOF_BYTES) + pack(MessageFrameKind.CALL, 1, b"", b"wait_at_once"))
             with contextlib.suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), 20) == b""
             assert served.gate.begun == 0
@@ -355,7 +355,7 @@ def test_a_proof_may_come_in_pieces_and_together_with_the_first_call(run_on: Run
             proof = introduction.proof("host:1", headers)
             writer.write(proof[:5])
             await writer.drain()
-            call = pack(CallFrameKind.CALL, 1, b"\x81\xa4text\xa1a", b"wait_at_once")
+            call = pack(MessageFrameKind.CALL, 1, b"\x81\xa4text\xa1a", b"wait_at_once")
             writer.write(proof[5:] + call)
             assert (await asyncio.wait_for(reader.read(100), 20)).endswith(b"\xa1a")
             writer.close()

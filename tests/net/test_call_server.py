@@ -25,9 +25,9 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls import call_server, rpc
-from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
 from paxosblock.net.calls.call_server import CALLS_TOGETHER, UNDER_WAY_MAX, RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.message_frames import MessageFrame, MessageFrameKind, MessageFrames, pack
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.refusals import Refusal
@@ -43,7 +43,7 @@ VERSION = b"paxosblock-calls/1"
 SHORT_S = 0.2
 CONNECTING_S = 2.0
 """For a call that will not be answered, and has to connect first on a busy machine."""
-CALL = CallFrameKind.CALL
+CALL = MessageFrameKind.CALL
 
 
 class Text(msgspec.Struct):
@@ -72,12 +72,12 @@ class Caller:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    frames: CallFrames = field(default_factory=CallFrames)
+    frames: MessageFrames = field(default_factory=MessageFrames)
 
     def call(self, number: int, text: str = "text", method: bytes = b"long") -> None:
         self.writer.write(pack(CALL, number, msgspec.msgpack.encode(Text(text)), method))
 
-    async def next(self) -> CallFrame | None:
+    async def next(self) -> MessageFrame | None:
         """The next frame; None at the end of the connection."""
         while (frame := self.frames.next()) is None:
             try:
@@ -89,7 +89,7 @@ class Caller:
             self.frames.feed(data)
         return frame
 
-    async def said(self) -> list[CallFrame]:
+    async def said(self) -> list[MessageFrame]:
         """All frames until the end."""
         frames = []
         while (frame := await self.next()) is not None:
@@ -133,7 +133,7 @@ async def node(guard: Guard | None = None) -> AsyncIterator[Node]:
         gate.open.set()
 
 
-def reason(frame: CallFrame | None) -> PaxosBlockError:
+def reason(frame: MessageFrame | None) -> PaxosBlockError:
     assert frame is not None
     return decode_error(frame.payload)
 
@@ -237,7 +237,7 @@ GARBAGE = {
     "http": b"POST /rpc/stat HTTP/1.1\r\n\r\n",
     "too long": (65 * MIB).to_bytes(4, "little") + bytes(8) + b"\x01\x00\x00\x00",
     "damaged": pack(CALL, 2, b"\x80", b"long")[:-1] + b"?",
-    "an answer": pack(CallFrameKind.ANSWER, 2, b"\x80"),
+    "an answer": pack(MessageFrameKind.ANSWER, 2, b"\x80"),
     "a number again": pack(CALL, 1, b"\x80", b"long"),
 }
 
@@ -253,8 +253,8 @@ async def test_garbage_is_one_line_and_a_closed_connection(
         caller.call(1, "a")
         caller.writer.write(sent)
         answer, goodbye = await caller.said()
-        assert (answer.kind, answer.number) == (CallFrameKind.ANSWER, 1)
-        assert (goodbye.kind, goodbye.number) == (CallFrameKind.GOODBYE, 1)
+        assert (answer.kind, answer.number) == (MessageFrameKind.ANSWER, 1)
+        assert (goodbye.kind, goodbye.number) == (MessageFrameKind.GOODBYE, 1)
         assert reason(goodbye).outcome is not None
         assert each.count(Refusal.MALFORMED) == 1
     assert len(caplog.records) == 1, caplog.text
@@ -271,7 +271,7 @@ async def test_an_unknown_call_and_a_malformed_request_cost_the_connection_nothi
         assert "there is no control call 'reboot'" in str(reason(unknown))
         assert isinstance(reason(malformed), InvalidRequestError)
         assert answer is not None
-        assert answer.kind is CallFrameKind.ANSWER
+        assert answer.kind is MessageFrameKind.ANSWER
 
 
 @on_both_loops
@@ -387,7 +387,7 @@ async def test_beyond_the_cap_one_call_is_answered() -> None:
         spare.call(2)
         each.gate.open.set()
         goodbye, answer = await spare.said()
-        assert (goodbye.kind, goodbye.number) == (CallFrameKind.GOODBYE, 1)
+        assert (goodbye.kind, goodbye.number) == (MessageFrameKind.GOODBYE, 1)
         assert msgspec.msgpack.decode(answer.payload) == "x"
 
 

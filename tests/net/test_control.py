@@ -31,8 +31,8 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_frames import CallFrame, CallFrameKind, CallFrames, pack
 from paxosblock.net.calls.control import BlockingNameNodes, call, healthy
+from paxosblock.net.message_frames import MessageFrame, MessageFrameKind, MessageFrames, pack
 from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.wire import encode_error
 
@@ -42,15 +42,15 @@ REQUEST = DeletePath("/a")
 LEADS = NameNodeStatus("nn", "", True, "", 2, 0, 0, lag={}, members=(), datanodes=())
 
 
-Told = tuple[CallFrameKind, bytes]
+Told = tuple[MessageFrameKind, bytes]
 
 
 def refusing(error: PaxosBlockError) -> Told:
-    return CallFrameKind.ERROR, encode_error(error)
+    return MessageFrameKind.ERROR, encode_error(error)
 
 
 def saying(answer: object) -> Told:
-    return CallFrameKind.ANSWER, msgspec.msgpack.encode(answer)
+    return MessageFrameKind.ANSWER, msgspec.msgpack.encode(answer)
 
 
 DELETED = saying(Deletion(existed=True))
@@ -79,18 +79,18 @@ def answering(
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             begin(self.request)
-            frames = CallFrames()
+            frames = MessageFrames()
             while data := self.request.recv(4096):
                 frames.feed(data)
                 while (frame := frames.next()) is not None:
                     if not self.answer(frame):
                         return
 
-        def answer(self, frame: CallFrame) -> bool:
+        def answer(self, frame: MessageFrame) -> bool:
             if frame.method == NAMENODE_STATUS.name:
                 if next(questions) == 2:
                     asked_twice.set()
-                kind = CallFrameKind.ERROR if says is None else CallFrameKind.ANSWER
+                kind = MessageFrameKind.ERROR if says is None else MessageFrameKind.ANSWER
                 self.request.sendall(pack(kind, frame.number, msgspec.msgpack.encode(says)))
                 return True
             if slow:
@@ -195,8 +195,8 @@ def test_another_server_is_told_apart_before_it_is_asked(said: bytes, reason: st
 @pytest.mark.parametrize(
     "told",
     [
-        (CallFrameKind.ANSWER, b"<html>"),
-        (CallFrameKind.ERROR, b"<html>"),
+        (MessageFrameKind.ANSWER, b"<html>"),
+        (MessageFrameKind.ERROR, b"<html>"),
     ],
 )
 def test_an_answer_that_is_none_leaves_the_outcome_unknown(told: Told) -> None:
@@ -225,7 +225,7 @@ def test_a_node_that_took_no_call_before_it_went_has_done_nothing() -> None:
     def leave(connection: socket.socket) -> None:
         begin(connection)
         why = encode_error(UnavailableError("the node is closing"))
-        connection.sendall(connection.recv(4096) and pack(CallFrameKind.GOODBYE, 0, why))
+        connection.sendall(connection.recv(4096) and pack(MessageFrameKind.GOODBYE, 0, why))
 
     with (
         taking_one(leave) as address,
@@ -264,7 +264,7 @@ def test_a_program_with_more_open_files_than_select_takes_asks_again() -> None:
 def serve(connection: socket.socket, asked: list[object]) -> None:
     """Answer until the other end hangs up."""
     begin(connection)
-    frames = CallFrames()
+    frames = MessageFrames()
     while data := connection.recv(4096):
         frames.feed(data)
         while (frame := frames.next()) is not None:
@@ -299,7 +299,7 @@ def test_an_error_of_a_newer_node_keeps_what_may_be_concluded(
 ) -> None:
     error = {"code": "New", "message": "?", "outcome": outcome.value, "retriable": retriable}
     with (
-        answering((CallFrameKind.ERROR, msgspec.msgpack.encode(error))) as address,
+        answering((MessageFrameKind.ERROR, msgspec.msgpack.encode(error))) as address,
         pytest.raises(PaxosBlockError, match=r"^\?$") as caught,
     ):
         call(address, DELETE, REQUEST)

@@ -27,9 +27,9 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import REQUEST_ID, RpcClient
+from paxosblock.net.message_frames import MessageFrameKind, pack
 from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import decode_error, encode_error
@@ -307,7 +307,7 @@ async def stranger(*answers: bytes) -> AsyncIterator[str]:
 
 
 AGREES = b"HTTP/1.1 101 x\r\nUpgrade: paxosblock-calls/1\r\n\r\n"
-ANSWER, ERROR, GOODBYE = CallFrameKind.ANSWER, CallFrameKind.ERROR, CallFrameKind.GOODBYE
+ANSWER, ERROR, GOODBYE = MessageFrameKind.ANSWER, MessageFrameKind.ERROR, MessageFrameKind.GOODBYE
 
 
 @on_both_loops
@@ -338,8 +338,12 @@ async def test_who_takes_no_calls_is_named_and_nothing_was_done(
     [
         (b"", OutcomeUnknownError, "connection lost"),
         (pack(ANSWER, 1, b"half")[:-1], OutcomeUnknownError, "connection lost"),
-        (bytes(100), ProtocolError, "no frame of a call begins with"),
-        (b"HTTP/1.1 502 Bad\r\n\r\n", ProtocolError, "no frame of a call begins with b'HTTP/1.1"),
+        (bytes(100), ProtocolError, "no frame of a message begins with"),
+        (
+            b"HTTP/1.1 502 Bad\r\n\r\n",
+            ProtocolError,
+            "no frame of a message begins with b'HTTP/1.1",
+        ),
         (pack(ANSWER, 1, b"x")[:-1] + b"y", ProtocolError, "does not match its checksum"),
         (pack(ANSWER, 1, b"\x01"), ProtocolError, "malformed answer"),
         (pack(ERROR, 1, b"\x01"), ProtocolError, "not an error of"),

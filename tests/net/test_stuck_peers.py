@@ -9,8 +9,8 @@ import pytest
 
 from paxosblock.base.units import KIB, MIB
 from paxosblock.errors import InvalidRequestError
-from paxosblock.net.calls.call_frames import CallFrameKind, pack
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.message_frames import MessageFrameKind, pack
 from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.port.admission import UNPROVEN_MIN, Caps
 from paxosblock.net.port.guard import Guard
@@ -39,7 +39,7 @@ async def answer_much(_: Text) -> str:
 
 
 def call(text: bytes, method: bytes = b"measure") -> bytes:
-    return pack(CallFrameKind.CALL, 1, text, method)
+    return pack(MessageFrameKind.CALL, 1, text, method)
 
 
 async def in_frames(each: Node, frame: bytes) -> asyncio.StreamReader:

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
-from paxosblock.errors import AccessDeniedError, ConfigError, ProtocolError
+from paxosblock.errors import AccessDeniedError, ConfigError, CorruptionError, ProtocolError
 from paxosblock.namenode.raft import raft_messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import RAFT, HttpTransport, names_of
 from paxosblock.namenode.raft.raft_messages import AppendEntries, Message, RequestVote
-from paxosblock.namenode.raft.secure_channel import Opener, Sealer
+from paxosblock.namenode.raft.secure_channel import FRAME_BYTES_MAX, Opener, Sealer
 from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.message_frames import HEADER_BYTES, MessageFrameKind, pack
 from paxosblock.net.port.access import Access, Introduction, dialled
 from paxosblock.net.port.admission import Caps
 from paxosblock.net.port.guard import Guard
@@ -220,7 +221,7 @@ async def answered(
         (b"X-Raft-To: ", b"X-Raft-To: 10.0.0.9:1, ", 403),
         (b"Access-Nonce: ", b"Access-Nonce: short", 403),
         (b"Access-Nonce: ", b"Another: ", 403),
-        (b"Upgrade: paxosblock-raft/6", b"Upgrade: paxosblock-raft/5", 426),
+        (b"Upgrade: paxosblock-raft/7", b"Upgrade: paxosblock-raft/6", 426),
     ],
 )
 async def test_l22_a_caller_that_is_no_member_is_refused_and_counted(
@@ -279,7 +280,7 @@ async def test_l22_a_member_of_an_earlier_version_is_told_in_one_line(
 ) -> None:
     async with members(SECRET, SECRET) as ((one, _), addresses):
         assert one.transport is not None
-        earlier = Spoken(RAFT.path, "paxosblock-raft/5")
+        earlier = Spoken(RAFT.path, "paxosblock-raft/6")
         with pytest.raises(ProtocolError) as told:
             await connect(
                 *split_address(addresses[0]),
@@ -289,7 +290,7 @@ async def test_l22_a_member_of_an_earlier_version_is_told_in_one_line(
                 headers={"X-Raft-From": addresses[1], "X-Raft-To": addresses[0]},
             )
         assert str(told.value) == (
-            f"{addresses[0]} does not speak paxosblock-raft/5: HTTP/1.1 426 Upgrade Required"
+            f"{addresses[0]} does not speak paxosblock-raft/6: HTTP/1.1 426 Upgrade Required"
         )
         assert f"{addresses[1]} does not speak {RAFT.protocol}" in caplog.text
 
@@ -306,14 +307,31 @@ async def test_l21_a_malformed_message_of_a_member_is_refused_and_counted() -> N
         assert two.inbox == []
 
 
+def opened(frames: bytes) -> list[bytes]:
+    return [bytes(body) for body in Opener(b"key").feed(frames)]
+
+
 def test_a_frame_cannot_be_repeated_left_out_or_changed() -> None:
     sealer = Sealer(b"key")
     first, second, third = sealer.seal(b"none"), sealer.seal(b"one"), sealer.seal(b"two")
-    assert list(Opener(b"key").feed(first + second + third)) == [b"none", b"one", b"two"]
-    flipped = bytes((*third[:-1], third[-1] ^ 1))
-    for forged in (first + second + second, first + third, first + second + flipped):
+    assert opened(first + second + third) == [b"none", b"one", b"two"]
+    payload = second[HEADER_BYTES:-1] + b"?"
+    changed = pack(MessageFrameKind.ONE_WAY, 0, payload)  # its checksum is right
+    another_kind = pack(MessageFrameKind.CALL, 0, second[HEADER_BYTES:])
+    for forged in (first + second + second, first + third, first + changed, first + another_kind):
         with pytest.raises(ProtocolError, match="secret"):
-            list(Opener(b"key").feed(forged))
+            opened(forged)
+    for short in (b"", bytes(15)):
+        with pytest.raises(ProtocolError, match="secret"):
+            opened(pack(MessageFrameKind.ONE_WAY, 0, short))
+
+
+def test_a_frame_that_is_too_long_or_damaged_is_refused() -> None:
+    begin = pack(MessageFrameKind.ONE_WAY, 0, bytes(FRAME_BYTES_MAX))[:HEADER_BYTES]
+    with pytest.raises(ProtocolError, match="no frame of a message begins with"):
+        opened(begin)
+    with pytest.raises(CorruptionError):
+        opened(Sealer(b"key").seal(b"one")[:-1] + b"?")
 
 
 def test_both_directions_and_connections_have_keys_of_their_own() -> None:

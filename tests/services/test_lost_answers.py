@@ -14,7 +14,7 @@ from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.local.node_process import Node
-from paxosblock.net.calls.call_frames import CallFrames, pack
+from paxosblock.net.message_frames import MessageFrames, pack
 from tests.waiting import wait_until_async
 
 CONFIG = ClientConfig(replication=1, rpc_timeout_s=5.0)
@@ -77,7 +77,7 @@ class LosingProxy:
     async def _pass_calls(
         self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, methods: dict[int, str]
     ) -> None:
-        frames = CallFrames()
+        frames = MessageFrames()
         while data := await reader.read(1 << 16):
             frames.feed(data)
             while (frame := frames.next()) is not None:
@@ -91,7 +91,7 @@ class LosingProxy:
         writer: asyncio.StreamWriter,
         methods: dict[int, str],
     ) -> None:
-        frames = CallFrames()
+        frames = MessageFrames()
         while data := await from_there.read(1 << 16):
             frames.feed(data)
             while (frame := frames.next()) is not None:

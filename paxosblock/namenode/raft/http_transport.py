@@ -19,10 +19,12 @@ from typing import Final, cast
 
 from aiohttp import web
 
+from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import MIB
 from paxosblock.errors import (
     AccessDeniedError,
     ConfigError,
+    CorruptionError,
     DeadlineError,
     PaxosBlockError,
     ProtocolError,
@@ -40,7 +42,7 @@ from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.handshake import SECRET_BYTES_MIN
 from paxosblock.net.port.upgrade import Spoken, connect, split_address
 
-RAFT: Final = Spoken("/raft", "paxosblock-raft/6")
+RAFT: Final = Spoken("/raft", "paxosblock-raft/7")
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while this much is unsent; the engine repeats those that matter."""
 
@@ -164,7 +166,7 @@ class HttpTransport:
 
     # -- for links and receivers ------------------------------------------------------------------
 
-    def received(self, sender: str, body: bytes) -> None:
+    def received(self, sender: str, body: Buffer) -> None:
         """Hand a message to the engine.
 
         Raises:
@@ -241,7 +243,7 @@ class _Receiver(asyncio.Protocol):
         try:
             for body in self._opener.feed(data):
                 self._owner.received(self._caller, body)
-        except ProtocolError as error:
+        except (ProtocolError, CorruptionError) as error:
             self._owner.counters.messages_malformed += 1
             _log.warning("a message from %s is refused: %s", self._caller, error)
             self.abort()

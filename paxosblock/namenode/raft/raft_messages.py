@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
+from paxosblock.base.checksum import Buffer
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import ProtocolError
 from paxosblock.namenode.raft.entry import Entry
@@ -241,7 +242,7 @@ def encode(message: Message) -> bytes:
     return _ENCODER.encode(message)
 
 
-def decode(data: bytes | memoryview) -> Message:
+def decode(data: Buffer) -> Message:
     """Read a message that a peer sent.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The node's end of control calls (`call_frames.py`): its table of them, and their connections.
+"""The node's end of control calls (`message_frames.py`): its table of them, and their connections.
 
 `POST /rpc/<method>` answers the same calls for people.
 
@@ -29,14 +29,14 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_frames import (
-    CallFrame,
-    CallFrameKind,
-    CallFrames,
+from paxosblock.net.calls.rpc import REQUEST_ID
+from paxosblock.net.message_frames import (
+    MessageFrame,
+    MessageFrameKind,
+    MessageFrames,
     new_name,
     pack,
 )
-from paxosblock.net.calls.rpc import REQUEST_ID
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
@@ -62,7 +62,7 @@ SHUTDOWN_S: Final = 2.0
 
 Q = TypeVar("Q")
 
-_CALL: Final = CallFrameKind.CALL
+_CALL: Final = MessageFrameKind.CALL
 _NAME_HEADER: Final = "X-Request-Id"
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
@@ -223,7 +223,7 @@ class ServedCalls(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._slot = Slot(None, "")
-        self._frames = CallFrames()
+        self._frames = MessageFrames()
         self._received_bytes = 0
         self._counted_bytes = 0
         self._last = 0
@@ -376,7 +376,7 @@ class ServedCalls(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _begin(self, frame: CallFrame) -> None:
+    def _begin(self, frame: MessageFrame) -> None:
         number = frame.number
         if frame.kind is not _CALL or number <= self._last:
             raise ProtocolError(f"{frame.kind.name} frame {number} came after call {self._last}")
@@ -384,7 +384,7 @@ class ServedCalls(asyncio.Protocol):
         try:
             call = self._router.find(frame.method)
         except ProtocolError as error:
-            self._send(CallFrameKind.ERROR, number, encode_error(error))
+            self._send(MessageFrameKind.ERROR, number, encode_error(error))
             return
         answering = self._answer(number, answer(call, frame.name, frame.payload))
         if call.at_once:
@@ -411,13 +411,13 @@ class ServedCalls(asyncio.Protocol):
 
     async def _answer(self, number: int, answering: Coroutine[Any, Any, bytes]) -> None:
         try:
-            self._send(CallFrameKind.ANSWER, number, await answering)
+            self._send(MessageFrameKind.ANSWER, number, await answering)
         except PaxosBlockError as error:
-            self._send(CallFrameKind.ERROR, number, encode_error(error))
+            self._send(MessageFrameKind.ERROR, number, encode_error(error))
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _send(self, kind: CallFrameKind, number: int, payload: bytes) -> None:
+    def _send(self, kind: MessageFrameKind, number: int, payload: bytes) -> None:
         """Send a frame, together with the others of this turn of the loop."""
         frame = pack(kind, number, payload)
         self._answers.append(frame)
@@ -443,7 +443,7 @@ class ServedCalls(asyncio.Protocol):
         if not self._leaving:
             self._leaving = True
             self._read(wanted=False)
-            self._send(CallFrameKind.GOODBYE, self._last, encode_error(error))
+            self._send(MessageFrameKind.GOODBYE, self._last, encode_error(error))
 
     # -- a caller that begins something and does not go on ----------------------------------------
 

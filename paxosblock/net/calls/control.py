@@ -24,14 +24,14 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_frames import (
-    CallFrame,
-    CallFrameKind,
-    CallFrames,
+from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
+from paxosblock.net.message_frames import (
+    MessageFrame,
+    MessageFrameKind,
+    MessageFrames,
     new_name,
     pack,
 )
-from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
 from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.port.upgrade import (
     CALLS,
@@ -77,7 +77,7 @@ class Line:
     def __init__(self, address: str, timeout_s: float, access: Access = OPEN) -> None:
         """Connect. Raises what `call` raises before it sends the request."""
         self._address = address
-        self._frames = CallFrames()
+        self._frames = MessageFrames()
         self._asked = 0
         self._socket = dial(address, timeout_s)
         try:
@@ -111,7 +111,7 @@ class Line:
         """Ask, and return the answer. Raises as `call`; after that the line is not used again."""
         body, name, address = encode(request), new_name().encode(), self._address
         self._asked += 1
-        frame = pack(CallFrameKind.CALL, self._asked, body, method.name.encode(), name)
+        frame = pack(MessageFrameKind.CALL, self._asked, body, method.name.encode(), name)
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(frame)
@@ -122,7 +122,7 @@ class Line:
             raise DeadlineError(f"{address} did not answer in {timeout_s:.3g} s") from error
         except OSError as error:
             raise OutcomeUnknownError(f"{address} hung up before it answered") from error
-        if answer.kind is not CallFrameKind.ANSWER:
+        if answer.kind is not MessageFrameKind.ANSWER:
             raise self._reported(answer)
         try:
             return msgpack_decoder(method.answer).decode(answer.payload)
@@ -161,7 +161,7 @@ class Line:
         self._socket.settimeout(max(0.001, until_s - time.monotonic()))
         return self._socket.recv(most)
 
-    def _receive(self, until_s: float) -> CallFrame:
+    def _receive(self, until_s: float) -> MessageFrame:
         """Return the answer to the call. Raises TimeoutError and other OSErrors."""
         while True:
             try:
@@ -169,7 +169,7 @@ class Line:
             except PaxosBlockError as error:
                 raise _strange(self._address, error) from error
             if frame is not None:
-                goodbye = frame.kind is CallFrameKind.GOODBYE
+                goodbye = frame.kind is MessageFrameKind.GOODBYE
                 if not goodbye or frame.number < self._asked:
                     return frame
                 continue
@@ -177,13 +177,13 @@ class Line:
                 raise ConnectionResetError
             self._frames.feed(data)
 
-    def _reported(self, answer: CallFrame) -> PaxosBlockError:
+    def _reported(self, answer: MessageFrame) -> PaxosBlockError:
         address = self._address
         try:
             error = decode_error(answer.payload)
         except ProtocolError as malformed:
             return _strange(address, malformed)
-        if answer.kind is CallFrameKind.GOODBYE:
+        if answer.kind is MessageFrameKind.GOODBYE:
             return UnavailableError(f"{address}: {error}", address=address)
         # A node that objects to our protocol is most likely on another port than we meant.
         return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error

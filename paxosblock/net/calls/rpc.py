@@ -1,6 +1,6 @@
 """The caller's end of control calls: many under way on one connection, each with its time-out.
 
-Calls are sent as frames (`call_frames.py`). A call has a name, by which the logs of both sides
+Calls are sent as frames (`message_frames.py`). A call has a name, by which the logs of both sides
 refer to it; calls made while a call is answered keep its name (`REQUEST_ID`). `call_server.py` is
 the node's end.
 """
@@ -22,11 +22,11 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.call_frames import (
+from paxosblock.net.message_frames import (
     NAME_BYTES_MAX,
-    CallFrame,
-    CallFrameKind,
-    CallFrames,
+    MessageFrame,
+    MessageFrameKind,
+    MessageFrames,
     new_name,
     pack,
 )
@@ -43,7 +43,7 @@ IDLE_S: Final = 30.0
 """A connection that was not used for so many seconds is replaced: a router in between may have
 forgotten it, and the next call would wait for its time-out."""
 
-_ANSWER: Final = CallFrameKind.ANSWER
+_ANSWER: Final = MessageFrameKind.ANSWER
 
 
 class OutgoingCall(msgspec.Struct, frozen=True, gc=False):
@@ -93,7 +93,7 @@ class CallLink(asyncio.Protocol):
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._frames = CallFrames()
+        self._frames = MessageFrames()
         self._pending = PendingCalls(self._give_up)
         self._unsent: list[bytes] = []
         self._heard_s = self._used_s = self._loop.time()
@@ -124,7 +124,7 @@ class CallLink(asyncio.Protocol):
         due_s = due_s or now_s + question.timeout_s
         number = self._pending.add(_PendingCall(question, answer, now_s, due_s))
         try:
-            frame = pack(CallFrameKind.CALL, number, question.body, method, name)
+            frame = pack(MessageFrameKind.CALL, number, question.body, method, name)
         except ProtocolError:
             del self._pending.by_number[number]
             raise
@@ -190,8 +190,8 @@ class CallLink(asyncio.Protocol):
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _received(self, frame: CallFrame) -> None:
-        if frame.kind is CallFrameKind.GOODBYE:
+    def _received(self, frame: MessageFrame) -> None:
+        if frame.kind is MessageFrameKind.GOODBYE:
             self._goodbye(frame)
             return
         pending = self._pending.by_number.pop(frame.number, None)
@@ -208,7 +208,7 @@ class CallLink(asyncio.Protocol):
         except ProtocolError as error:
             answer.set_exception(error)
 
-    def _goodbye(self, frame: CallFrame) -> None:
+    def _goodbye(self, frame: MessageFrame) -> None:
         """Handle the end of a connection: the node takes no calls after the number in `frame`."""
         self._leaving = True
         why = decode_error(frame.payload)

@@ -1,21 +1,24 @@
-"""Control calls as frames: the layout of the frames in both directions after the Upgrade. No I/O.
+"""Messages as frames: their layout on connections for control calls and between NameNodes. No I/O.
 
-A caller asks `GET /calls` with `Upgrade: paxosblock-calls/1` on a node's only port (`upgrade.py`).
-After the `101` the caller sends CALL frames, as many as it likes without waiting; the node answers
-each one with an ANSWER or an ERROR that repeats its number, in whichever order they are ready. A
-frame is a header of 16 bytes, little-endian, then its words and its msgpack::
+On a connection for calls the caller sends CALL frames, as many as it likes without waiting; the
+node answers each one with an ANSWER or an ERROR that repeats its number, in whichever order they
+are ready. NameNodes send ONE_WAY frames to each other. A frame is a header of 16 bytes,
+little-endian, then its words and its msgpack::
 
     offset  size  field
          0     4  length           bytes from offset 8 to the end, at most 64 MiB
          4     4  crc              CRC32C of the bytes from offset 8 to the end
          8     4  number           of the call on this connection, each greater than the one before
-        12     1  kind             CallFrameKind
+        12     1  kind             MessageFrameKind
         13     1  method length    of a CALL; in other frames 0
         14     1  name length      of a CALL; in other frames 0
         15     1  reserved         0
         16        method           ASCII, as in `POST /rpc/<method>`
                   name             ASCII, of the call in the logs of both sides
                   payload          msgpack: the request, the answer, or `wire.encode_error`
+
+Frames of data streams are those of the disk (`wire.py`). Their header of 48 bytes, with a checksum
+of its own, would cost a call 4 us more.
 """
 
 from __future__ import annotations
@@ -29,10 +32,13 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.limits import MAX_BODY_BYTES
-from paxosblock.base.checksum import crc32c
+from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.units import KIB
 from paxosblock.errors import CorruptionError, ProtocolError
 
 NAME_BYTES_MAX: Final = 255
+SHORT_BYTES: Final = 16 * KIB
+"""A message so short is copied once more: two checksums would take longer."""
 
 _OUTER: Final = struct.Struct("<II")
 _INNER: Final = struct.Struct("<IBBBB")
@@ -42,7 +48,7 @@ assert _OUTER.size + _INNER.size == HEADER_BYTES
 _LENGTH_MIN: Final = _INNER.size
 
 
-class CallFrameKind(enum.IntEnum):
+class MessageFrameKind(enum.IntEnum):
     """The meaning of a frame."""
 
     CALL = 1
@@ -52,9 +58,11 @@ class CallFrameKind(enum.IntEnum):
     GOODBYE = 4
     """From the node: it takes no call after `number`, and still answers those up to it. The payload
     is the error that says why."""
+    ONE_WAY = 5
+    """No answer follows; its number is 0."""
 
 
-_KINDS: Final = {int(kind): kind for kind in CallFrameKind}
+_KINDS: Final = {int(kind): kind for kind in MessageFrameKind}
 _NAMES: Final = itertools.count(int.from_bytes(os.urandom(7), "big"))
 
 
@@ -63,10 +71,10 @@ def new_name() -> str:
     return f"{next(_NAMES):016x}"
 
 
-class CallFrame(msgspec.Struct, frozen=True, gc=False):
+class MessageFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame as it came."""
 
-    kind: CallFrameKind
+    kind: MessageFrameKind
     number: int
     method: str
     name: str
@@ -74,9 +82,9 @@ class CallFrame(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack(
-    kind: CallFrameKind,
+    kind: MessageFrameKind,
     number: int,
-    payload: bytes | bytearray,
+    payload: Buffer,
     method: bytes = b"",
     name: bytes = b"",
 ) -> bytes:
@@ -85,20 +93,24 @@ def pack(
     Raises:
         ProtocolError: it is too long for the other end.
     """
-    inner = _INNER.pack(number, kind, len(method), len(name), 0)
-    body = b"".join((inner, method, name, payload))
-    if len(body) > MAX_BODY_BYTES:
-        raise ProtocolError(f"a message of {len(body)} bytes: at most {MAX_BODY_BYTES}")
-    return _OUTER.pack(len(body), crc32c(body)) + body
+    words = _INNER.pack(number, kind, len(method), len(name), 0) + method + name
+    length = len(words) + len(payload)
+    if length > MAX_BODY_BYTES:
+        raise ProtocolError(f"a message of {length} bytes: at most {MAX_BODY_BYTES}")
+    if length > SHORT_BYTES:  # a copy more of 1 MiB takes milliseconds, as its memory is new
+        return b"".join((_OUTER.pack(length, crc32c(payload, crc32c(words))), words, payload))
+    body = words + payload
+    return _OUTER.pack(length, crc32c(body)) + body
 
 
-class CallFrames:
+class MessageFrames:
     """Finds the frames in a stream of bytes, in whichever pieces it comes."""
 
-    __slots__ = ("_data", "_start")
+    __slots__ = ("_data", "_most", "_start")
 
-    def __init__(self) -> None:
-        """Start before the first byte."""
+    def __init__(self, most_bytes: int = MAX_BODY_BYTES) -> None:
+        """Start before the first byte; refuse frames with more than `most_bytes` after offset 8."""
+        self._most = most_bytes
         self._data: bytes | bytearray = b""
         self._start = 0
 
@@ -118,7 +130,7 @@ class CallFrames:
             self._data = bytearray(self._data[self._start :]) + data
         self._start = 0
 
-    def next(self) -> CallFrame | None:
+    def next(self) -> MessageFrame | None:
         """Return the next frame; None until all of it has come.
 
         Raises:
@@ -133,23 +145,20 @@ class CallFrames:
         )
         kind = _KINDS.get(code)
         words = _LENGTH_MIN + method_length + name_length
-        if kind is None or reserved or not words <= length <= MAX_BODY_BYTES:
+        if kind is None or reserved or not words <= length <= self._most:
             begin = bytes(data[start : start + HEADER_BYTES])
-            raise ProtocolError(f"no frame of a call begins with {begin!r}")
+            raise ProtocolError(f"no frame of a message begins with {begin!r}")
         inner = start + _OUTER.size
         end = inner + length
         if end > len(data):
             return None
         if crc32c(memoryview(data)[inner:end]) != crc:
             raise CorruptionError(f"{kind.name} frame {number} does not match its checksum")
-        method_at = start + HEADER_BYTES
-        name_at = method_at + method_length
-        frame = CallFrame(
-            kind,
-            number,
-            str(data[method_at:name_at], "latin-1"),  # as every byte is one there
-            str(data[name_at : inner + words], "latin-1"),
-            data[inner + words : end],
-        )
+        method = name = ""
+        if words > _LENGTH_MIN:
+            name_at = start + HEADER_BYTES + method_length
+            method = str(data[start + HEADER_BYTES : name_at], "latin-1")  # every byte is one there
+            name = str(data[name_at : inner + words], "latin-1")
+        frame = MessageFrame(kind, number, method, name, data[inner + words : end])
         self._data, self._start = (data, end) if end < len(data) else (b"", 0)
         return frame
