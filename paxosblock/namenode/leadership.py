@@ -56,7 +56,6 @@ class Leadership:
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
 
-    @property
     def serves(self) -> bool:
         """True if this NameNode leads and has begun."""
         return self._serves

@@ -104,10 +104,10 @@ class NameNode:
         self.balancer = self._make_balancer()
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
+        self.leadership = Leadership(name, store, self._begin, self._end)
         self.reports = self._make_reports()
         self.leaving = self._make_leaving()
         self.housekeeper = self._make_housekeeper()
-        self.leadership = Leadership(name, store, self._begin, self._end)
 
     @property
     def failure(self) -> str:
@@ -347,7 +347,7 @@ class NameNode:
             replicas=self.replicas,
             finalizer=self.finalizer,
             alarms=self.alarms,
-            judges=lambda: self.leadership.serves,
+            judges=self.leadership.serves,
             holds=lambda: self.safe_mode.holds,
             copied=self.monitor.take_finished,
             taken=self.balancer.note_report,

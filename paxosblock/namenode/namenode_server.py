@@ -167,7 +167,7 @@ def _standing(engine: Engine, access: Access) -> Call:
         return NameNodeStatus(
             node=node.name,
             role=standing.role,
-            serves=node.leadership.serves,
+            serves=node.leadership.serves(),
             leader=(engine.store.leader() or "") if engine.members else "",
             term=standing.term,
             commit_index=standing.commit_index,
@@ -191,11 +191,11 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
     _observe_replicas(metrics, node)
     metrics.observe("datanodes", "DataNodes that registered.", lambda: len(node.datanodes))
-    metrics.observe("leads", "1 on the NameNode that serves.", lambda: node.leadership.serves)
+    metrics.observe("leads", "1 on the NameNode that serves.", node.leadership.serves)
     metrics.observe(
         "safe_mode",
         "1 while the NameNode that serves has nothing copied or taken away.",
-        lambda: node.leadership.serves and node.safe_mode.holds,
+        lambda: node.leadership.serves() and node.safe_mode.holds,
     )
     metrics.observe(
         "table_keys_read",

@@ -169,6 +169,20 @@ async def test_a_node_that_hung_before_is_given_no_more_time_for_that(scene: Sce
 
 
 @told
+async def test_a_client_that_is_closed_looks_at_no_clock_although_a_block_was_left_open(
+    scene: Scene,
+) -> None:
+    looks: list[float] = []
+    scene.pool.clock.watch(scene, lambda: looks.append(scene.loop.time()))
+    await scene.beats_for(BEAT_S)
+    assert looks
+    await scene.pool.close()
+    looks.clear()
+    await scene.passes(LATEST_S)
+    assert looks == []
+
+
+@told
 async def test_an_idle_writer_hears_of_a_node_that_hangs_too(scene: Scene) -> None:
     await scene.passes(LATEST_S)
     assert scene.node.aborted

@@ -22,11 +22,16 @@ RBW, CURRENT = (FOLDER / folder / f"blk_{BLOCK}.meta" for folder in ("rbw", "cur
 
 
 class CountingDisk(SimulatedDisk):
-    """Tells which files were made and removed: `changed`."""
+    """Tells which files were made and removed: `changed`; and given a second name: `linked`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.changed: list[Path] = []
+        self.linked: list[Path] = []
+
+    def link(self, source: Path, target: Path) -> None:
+        self.linked.append(source)
+        super().link(source, target)
 
     def create(self, path: Path) -> FileHandle:
         self.changed.append(path)
@@ -72,6 +77,16 @@ async def test_a_replica_that_goes_to_and_fro_needs_no_new_files() -> None:
         for generation in range(7, 27, 2):
             await to_and_fro(node, generation)
         assert disk.changed == []
+
+
+async def test_metadata_that_comes_to_a_folder_with_its_replica_replaces_none_there() -> None:
+    """A second name for what is not there would be one vain call of the disk for each replica."""
+    disk = CountingDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await node.create()
+        await node.write(2)
+        await node.finalize(1, NAMES)
+        assert CURRENT not in disk.linked
 
 
 async def test_a_replica_that_is_opened_again_where_it_is_needs_no_new_file() -> None:

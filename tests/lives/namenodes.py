@@ -78,7 +78,12 @@ class NameNodes:
         revision = -1
         for seat in self.seats:
             node, host = seat.node, seat.host
-            if node is not None and node.leadership.serves and host is not None and not host.paused:
+            if (
+                node is not None
+                and node.leadership.serves()
+                and host is not None
+                and not host.paused
+            ):
                 known = node._store.view().revision
                 if known > revision:
                     found, revision = seat, known

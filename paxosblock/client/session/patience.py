@@ -130,6 +130,11 @@ class RunningClock:
             self._timer.cancel()
             self._timer = None
 
+    def stop(self) -> None:
+        """Forget all who wait."""
+        for who in tuple(self._judges):
+            self.unwatch(who)
+
     def _wait(self) -> None:
         loop = asyncio.get_running_loop()
         self._ticked_at = loop.time()

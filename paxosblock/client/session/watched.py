@@ -82,6 +82,11 @@ class WritingConnections(DataConnections):
         patience.observe(0.0)
         return connection
 
+    async def close(self) -> None:
+        """As `DataConnections.close`; a file that its writer left open keeps no clock running."""
+        await super().close()
+        self.clock.stop()
+
     def hung(
         self,
         late: Mapping[K, DataConnection | None],

@@ -52,7 +52,8 @@ class Drafts:
         with self._changing:
             kept = self._kept[path.parent]
             gone, kept.gone = kept.gone, []
-        replaced = self._second_name(path, kept, len(gone))
+        comes = moves is not None and moves[0].parent != path.parent  # it replaces none here
+        replaced = None if comes else self._second_name(path, kept, len(gone))
         draft, file = self._draft(kept, len(data))
         try:
             done = publish_open(self._disk, draft, path, [data], moves, opened_draft=file)
