@@ -46,8 +46,6 @@ EMPTY_NAMES = {
 """Words that say nothing of what a module or class is, or of what a function does."""
 
 STILL_CALLED_SO = {
-    "paxosblock/namenode/membership.py": {"standing"},
-    "paxosblock/namenode/namenode_server.py": {"_standing"},
     "paxosblock/namenode/raft/birth.py": {"standing"},
     "paxosblock/namenode/raft/reads.py": {"look"},
 }

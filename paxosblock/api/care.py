@@ -57,7 +57,7 @@ class AdminStatus(msgspec.Struct, frozen=True):
 
 
 class Balancing(enum.Enum):
-    """The standing of a balancer's work."""
+    """The phase of a balancer's work."""
 
     MOVING = "moving"
     """Replicas are being moved, or will be soon."""
@@ -93,7 +93,7 @@ class BalanceStatus(msgspec.Struct, frozen=True):
     """
 
     run: str
-    standing: Balancing
+    phase: Balancing
     moved_blocks: int
     moved_bytes: int
     under_way: int

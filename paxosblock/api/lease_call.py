@@ -36,7 +36,7 @@ class MemberAnswer(enum.Enum):
     UNREACHABLE = "unreachable"
 
 
-class MemberStanding(msgspec.Struct, frozen=True):
+class AskedMember(msgspec.Struct, frozen=True):
     """A member of a block that is not ended, and the log that it reported, if any.
 
     `generation` is the one it accepted, `length` counts chunks; `reason` says why it gave no vote.
@@ -65,7 +65,7 @@ class StuckBlock(msgspec.Struct, frozen=True):
 
     block: BlockId
     needed: int
-    members: tuple[MemberStanding, ...]
+    members: tuple[AskedMember, ...]
     length: int
     size_bytes: int
     at_risk_bytes: int

@@ -71,7 +71,7 @@ def balancer(invocation: Invocation, *, threshold: float, bandwidth: int | None)
         invocation.say(f"interrupted: {moved.text}", moved.fact("interrupted"))
         raise
     evenness = _describe_evenness(status)
-    if status.standing is Balancing.STUCK:
+    if status.phase is Balancing.STUCK:
         invocation.failures += 1
         invocation.say(f"not balanced: {moved.text}; {evenness}: {status.why}", moved.fact(status))
     else:
@@ -98,7 +98,7 @@ class _Moved:
 
     def fact(self, status: BalanceStatus | str) -> object:
         if isinstance(status, str):
-            return {"standing": status, "moved_blocks": self.blocks, "moved_bytes": self.size_bytes}
+            return {"phase": status, "moved_blocks": self.blocks, "moved_bytes": self.size_bytes}
         return replace(status, moved_blocks=self.blocks, moved_bytes=self.size_bytes)
 
 
@@ -122,9 +122,9 @@ def _watch(invocation: Invocation, request: Balance, moved: _Moved) -> BalanceSt
             before = moved.size_bytes
             moved.last[status.run] = status
             advance(moved.size_bytes - before)
-            if status.standing in {Balancing.BALANCED, Balancing.STUCK}:
+            if status.phase in {Balancing.BALANCED, Balancing.STUCK}:
                 return status
-            if status.standing is Balancing.HELD_UP and not (said or invocation.json):
+            if status.phase is Balancing.HELD_UP and not (said or invocation.json):
                 click.echo(f"{invocation.verb}: waiting: {status.why}", err=True)
                 said = True
             time.sleep(ASKS_EVERY_S)

@@ -9,10 +9,10 @@ import click
 
 from paxosblock.api.lease_call import (
     RECOVER_LEASE,
+    AskedMember,
     GiveUp,
     LeaseRecovery,
     MemberAnswer,
-    MemberStanding,
     RecoverLease,
     StuckBlock,
 )
@@ -99,8 +99,8 @@ def _not_closed(path: str, why: str) -> UserError:
 
 
 def _what_to_do(found: LeaseRecovery) -> str:
-    standings = (each for block in found.stuck for each in block.members if not each.voted)
-    missing = sorted({_name(each.member) for each in standings})
+    silent = (each for block in found.stuck for each in block.members if not each.voted)
+    missing = sorted({_name(each.member) for each in silent})
     if any(len(block.silent) == len(block.members) for block in found.stuck):
         return f"No member of its last block answers: bring one back of {', '.join(missing)}"
     return f"Bring back {', '.join(missing)}, or end it without them: --force"
@@ -122,16 +122,16 @@ def _show(invocation: Invocation, block: StuckBlock) -> None:
         invocation.say(f"  may be lost: {_describe_loss(block)}")
 
 
-def _describe_member(standing: MemberStanding) -> str:
-    member = standing.member
+def _describe_member(asked: AskedMember) -> str:
+    member = asked.member
     where = f"{member.storage} of {_name(member)}"
-    if standing.voted:
+    if asked.voted:
         held = (
-            f"generation {standing.generation}, {counted(standing.length, 'chunk', 'chunks')}, "
-            f"{counted(standing.size_bytes, 'byte', 'bytes')}"
+            f"generation {asked.generation}, {counted(asked.length, 'chunk', 'chunks')}, "
+            f"{counted(asked.size_bytes, 'byte', 'bytes')}"
         )
-        return f"{where}: {_ANSWERS[standing.answer]}; {held}"
-    return f"{where}: {_ANSWERS[standing.answer]}: {standing.reason}"
+        return f"{where}: {_ANSWERS[asked.answer]}; {held}"
+    return f"{where}: {_ANSWERS[asked.answer]}: {asked.reason}"
 
 
 def _name(member: BlockMember) -> str:

@@ -57,7 +57,7 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
-class LogStanding:
+class LogPosition:
     """The place of a member in its cluster's log; only the leader has `lag`, entries by address."""
 
     role: str
@@ -76,7 +76,7 @@ class Engine:
 
     store: KeyValueStore
     members: tuple[str, ...]
-    standing: Callable[[], LogStanding]
+    position: Callable[[], LogPosition]
     add_to: Callable[[web.Application], None]
     """Adds the routes by which members speak to each other."""
     begin: Callable[[], Awaitable[None]]
@@ -143,12 +143,12 @@ def _alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     check_member(folder, address, (), new_cluster=False)
     store = ReplicatedStore(folder, address, (address,), options=options_of(config))
 
-    def standing() -> LogStanding:
+    def position() -> LogPosition:
         revision = store.view().revision
-        return LogStanding("alone", commit_index=revision, applied_index=revision)
+        return LogPosition("alone", commit_index=revision, applied_index=revision)
 
     return Engine(
-        store, (), standing, lambda app: None, _stay, _stay, lambda metrics: None, store.checkpoint
+        store, (), position, lambda app: None, _stay, _stay, lambda metrics: None, store.checkpoint
     )
 
 
@@ -180,9 +180,9 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         await asyncio.to_thread(seeds.begin, lineage)
         transport.know_by(key_of(peers.secret, lineage.name))
 
-    def standing() -> LogStanding:
+    def position() -> LogPosition:
         status = store.status()
-        return LogStanding(
+        return LogPosition(
             status.role, status.term, status.commit_index, status.applied_index, status.lag
         )
 
@@ -190,7 +190,7 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         await store.resign(RESIGN_S)
 
     report = partial(observe, store=store, transport=transport)
-    return Engine(store, peers.members, standing, add_to, begin, resign, report, checkpoint)
+    return Engine(store, peers.members, position, add_to, begin, resign, report, checkpoint)
 
 
 async def join(folder: Path, peers: Peers) -> None:

@@ -127,7 +127,7 @@ async def running(
         # call of a client is refused with the reason.
         metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
-        Service(node, metrics, (*CALLS, _standing(engine, guard.access))).add_to(router)
+        Service(node, metrics, (*CALLS, _status_call(engine, guard.access))).add_to(router)
         if peers:
             guard.names.add([peers.address])
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
@@ -159,20 +159,20 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Applicatio
     return app
 
 
-def _standing(engine: Engine, access: Access) -> Call:
+def _status_call(engine: Engine, access: Access) -> Call:
     """Return the call that each NameNode answers for itself, as a member of its engine."""
 
     async def answer(node: NameNode, _: NameNodeStatusRequest) -> NameNodeStatus:
-        standing = engine.standing()
+        position = engine.position()
         return NameNodeStatus(
             node=node.name,
-            role=standing.role,
+            role=position.role,
             serves=node.leadership.serves(),
             leader=(engine.store.leader() or "") if engine.members else "",
-            term=standing.term,
-            commit_index=standing.commit_index,
-            applied_index=standing.applied_index,
-            lag=dict(standing.lag),
+            term=position.term,
+            commit_index=position.commit_index,
+            applied_index=position.applied_index,
+            lag=dict(position.lag),
             members=engine.members,
             datanodes=node.views.datanodes(),
             trouble=node.trouble,

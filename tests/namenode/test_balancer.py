@@ -109,7 +109,7 @@ class Cluster:
             await self.pass_time(step_s)
             await self.scene.node.monitor.turn()
             found[:] = [await self.ask(balancer)]
-            return found[0].standing in DONE
+            return found[0].phase in DONE
 
         await wait_until_async(once, what="the end of the balancer's work")
         return found[0]
@@ -158,7 +158,7 @@ async def test_an_empty_storage_gets_its_share_and_every_block_keeps_three_repli
     assert [cluster.used_bytes(storage) for storage in (*OLD, NEW)] == [100, 100, 100, 0]
     await with_new(cluster)
     status = await cluster.balance()
-    assert (status.standing, status.left_bytes, status.under_way) == (Balancing.BALANCED, 0, 0)
+    assert (status.phase, status.left_bytes, status.under_way) == (Balancing.BALANCED, 0, 0)
     members = await cluster.members(records)
     moved = sum(NEW in each for each in members)
     assert (status.moved_blocks, status.moved_bytes) == (moved, moved * CHUNK_BYTES)
@@ -167,7 +167,7 @@ async def test_an_empty_storage_gets_its_share_and_every_block_keeps_three_repli
     assert status.furthest <= 0.1
     await cluster.ask(stop=True)
     again = await cluster.balance("again")
-    assert (again.standing, again.moved_blocks) == (Balancing.BALANCED, 0)
+    assert (again.phase, again.moved_blocks) == (Balancing.BALANCED, 0)
     assert again.run != status.run
 
 
@@ -198,14 +198,14 @@ async def test_a_move_counts_until_its_source_has_dropped_the_replica(cluster: C
     assert max(map(cluster.used_bytes, OLD)) == 10 * CHUNK_BYTES
     await cluster.ask(stop=True)
     again = await cluster.balance("two", step_s=1.0)
-    assert (again.standing, again.moved_blocks) == (Balancing.BALANCED, 0)
+    assert (again.phase, again.moved_blocks) == (Balancing.BALANCED, 0)
     network.keeps = False
     for _ in range(20):
         await cluster.pass_time(1.0)
     await wait_until_async(lambda: max(map(cluster.used_bytes, OLD)) < 10 * CHUNK_BYTES)
     await cluster.ask("two", stop=True)
     again = await cluster.balance("three", step_s=1.0)
-    assert (again.standing, again.moved_blocks) == (Balancing.BALANCED, 0)
+    assert (again.phase, again.moved_blocks) == (Balancing.BALANCED, 0)
     assert sum(NEW in each for each in await cluster.members(records)) == 6
 
 
@@ -213,7 +213,7 @@ async def test_files_that_are_being_written_are_left_alone(cluster: Cluster) -> 
     records = await cluster.file("/open", 10, closed=False)
     await with_new(cluster)
     status = await cluster.balance()
-    assert (status.standing, status.why) == (
+    assert (status.phase, status.why) == (
         Balancing.STUCK,
         "no block may be moved that would change it",
     )
@@ -229,7 +229,7 @@ async def test_no_block_loses_its_second_rack_for_it(cluster: Cluster) -> None:
     members = await cluster.members(records)
     assert all("s3" in each for each in members), "the only storage of the second rack"
     assert sum(NEW in each for each in members) == status.moved_blocks == 6
-    assert status.standing is Balancing.STUCK  # s3 is still too full
+    assert status.phase is Balancing.STUCK  # s3 is still too full
 
 
 async def test_there_is_one_balancer_at_a_time_until_it_has_been_silent(cluster: Cluster) -> None:
@@ -266,7 +266,7 @@ async def test_in_safe_mode_it_waits_and_then_goes_on(cluster: Cluster) -> None:
     await cluster.scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))
 
     async def held_up() -> bool:
-        return (await cluster.ask()).standing is Balancing.HELD_UP
+        return (await cluster.ask()).phase is Balancing.HELD_UP
 
     await wait_until_async(held_up)
     await cluster.scene.node.balancer.turn()
@@ -291,7 +291,7 @@ async def test_replicas_that_are_lacking_come_first(cluster: Cluster) -> None:
     await cluster.ask()
     await node.balancer.turn()
     status = await cluster.ask()
-    assert (status.standing, status.under_way) == (Balancing.HELD_UP, 0)
+    assert (status.phase, status.under_way) == (Balancing.HELD_UP, 0)
     assert status.why == "replicas that are lacking are made first"
 
 
@@ -318,7 +318,7 @@ async def test_a_storage_that_takes_no_copies_is_not_asked_for_ever(cluster: Clu
     await with_new(cluster)
     cluster.scene.network.loss = 1.0
     status = await cluster.balance(step_s=2)
-    assert status.standing is Balancing.STUCK
+    assert status.phase is Balancing.STUCK
     assert status.why.endswith("copies failed")
     assert status.moved_blocks == 0 < status.failed
     assert [set(each) for each in await cluster.members(records)] == [set(OLD)] * 10
@@ -346,7 +346,7 @@ async def test_a_new_leader_begins_anew_and_counts_anew(cluster: Cluster) -> Non
     before = await cluster.balance()
     cluster.scene.node.balancer.clear()
     after = await cluster.balance()
-    assert (after.standing, after.moved_blocks) == (Balancing.BALANCED, 0)
+    assert (after.phase, after.moved_blocks) == (Balancing.BALANCED, 0)
     assert before.run != after.run
 
 
@@ -361,7 +361,7 @@ async def test_a_new_leader_does_not_call_it_done_before_every_storage_has_repor
     node.datanodes.ask_for_report(StorageId(NEW))
 
     async def held_up() -> bool:
-        return (await cluster.ask()).standing is Balancing.HELD_UP
+        return (await cluster.ask()).phase is Balancing.HELD_UP
 
     await wait_until_async(held_up)
     assert (await cluster.ask()).why == "storage s4 has not reported its replicas yet"

@@ -114,7 +114,7 @@ def test_a_datanode_that_was_added_gets_its_share_also_after_a_balancer_was_kill
         (done,) = found
         assert (done.returncode, done.stderr) == (0, "")
         told = json.loads(done.stdout)
-        assert told["standing"] == "balanced"
+        assert told["phase"] == "balanced"
         assert 0 < told["moved_blocks"] <= on_new(cluster, fs) - moved_before
         assert told["moved_bytes"] == told["moved_blocks"] * 2 * MIB
         assert on_new(cluster, fs) >= FILES * 3 // 4 // 2
@@ -131,7 +131,7 @@ def test_sources_that_give_room_back_slowly_give_a_new_node_its_share_and_no_mor
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr) == (0, "")
             told = json.loads(done.stdout)
-            assert told["standing"] == "balanced"
+            assert told["phase"] == "balanced"
             moved.append(told["moved_blocks"])
         assert FILES * 3 // 4 - 2 <= moved[0] <= FILES * 3 // 4, "its share, and no more"
         assert moved[1] == 0
@@ -150,6 +150,6 @@ def test_a_balancer_goes_on_at_the_next_leader() -> None:
             out, _ = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
         told = json.loads(out)
-        assert told["standing"] == "balanced"
+        assert told["phase"] == "balanced"
         assert 0 < told["moved_blocks"] <= on_new(cluster, fs)
         check(fs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from paxosblock.api.lease_call import (
+    AskedMember,
     MemberAnswer,
-    MemberStanding,
     StuckBlock,
 )
 from paxosblock.api.namenode import BlockMember
@@ -48,7 +48,7 @@ class Surveyor:
             block=record.block,
             needed=recovery_quorum(len(record.members)),
             members=tuple(
-                _standing_of(self._datanodes.member(storage, now_s), heard.get(storage))
+                _asked_member(self._datanodes.member(storage, now_s), heard.get(storage))
                 for storage in record.members
             ),
             length=best.length if best else 0,
@@ -57,10 +57,10 @@ class Surveyor:
         )
 
 
-def _standing_of(member: BlockMember, heard: Heard | None) -> MemberStanding:
+def _asked_member(member: BlockMember, heard: Heard | None) -> AskedMember:
     match heard:
         case LastVote():
-            return MemberStanding(
+            return AskedMember(
                 member,
                 MemberAnswer.WEAK if heard.registers.weak else MemberAnswer.STRONG,
                 generation=heard.registers.accepted_generation,
@@ -68,8 +68,8 @@ def _standing_of(member: BlockMember, heard: Heard | None) -> MemberStanding:
                 size_bytes=heard.size_bytes,
             )
         case Nack():
-            return MemberStanding(member, MemberAnswer.REFUSED, heard.reason.value)
+            return AskedMember(member, MemberAnswer.REFUSED, heard.reason.value)
         case PaxosBlockError():
-            return MemberStanding(member, MemberAnswer.UNREACHABLE, str(heard))
+            return AskedMember(member, MemberAnswer.UNREACHABLE, str(heard))
         case None:
-            return MemberStanding(member, MemberAnswer.UNREACHABLE, "it does not answer")
+            return AskedMember(member, MemberAnswer.UNREACHABLE, "it does not answer")

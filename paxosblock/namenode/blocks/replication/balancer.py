@@ -85,7 +85,7 @@ class _Run:
     bandwidth_bytes_per_s: int
     heard_s: float
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
-    standing: Balancing = Balancing.MOVING
+    phase: Balancing = Balancing.MOVING
     why: str = ""
     moved_blocks: int = 0
     moved_bytes: int = 0
@@ -204,7 +204,7 @@ class Balancer:
         if run is None:
             return
         self._balance = self._evenness(run, now_s)
-        run.standing, run.why = await self._go_on(run, now_s)
+        run.phase, run.why = await self._go_on(run, now_s)
 
     # -- the choice of moves --------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Balancer:
         return next((each for each in reports if not self._datanodes.has_reported(each)), None)
 
     async def _go_on(self, run: _Run, now_s: float) -> tuple[Balancing, str]:
-        """Begin the moves that are needed and have room; return the standing and its reason."""
+        """Begin the moves that are needed and have room; return the phase and its reason."""
         if self._holds():
             return Balancing.HELD_UP, "safe mode is on"
         if self._is_behind():
@@ -404,7 +404,7 @@ class Balancer:
         balance = self._balance
         return BalanceStatus(
             run=run.name,
-            standing=run.standing,
+            phase=run.phase,
             moved_blocks=run.moved_blocks,
             moved_bytes=run.moved_bytes,
             under_way=sum(not each.ended for each in self._moving.values()),
