@@ -89,13 +89,11 @@ class Leadership:
             OutcomeUnknownError: leadership, or room on the disks, was lost in the middle.
             NotReadyError: not yet; some of several steps may have been done.
         """
-        if not self._serves:
-            raise self._not_leader()
         task = asyncio.current_task()
         assert task is not None, "a call without a task is answered by `answer_at_once`"
         self._calls.add(task)
         try:
-            return await self._answered(handler, request, several_steps)
+            return await self.answer_at_once(handler, request, several_steps=several_steps)
         except asyncio.CancelledError as error:
             if self._serves:
                 raise
@@ -104,32 +102,15 @@ class Leadership:
         finally:
             self._calls.discard(task)
 
-    def answer_at_once(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> Awaitable[A]:
+    async def answer_at_once(
+        self, handler: Callable[[Q], Awaitable[A]], request: Q, *, several_steps: bool = False
+    ) -> A:
         """Let `handler` answer as in `answer`; it waits only for the store.
 
         The store itself tells it when leadership is lost, so it need not be cancelled.
         """
         if not self._serves:
             raise self._not_leader()
-        return self._answered(handler, request, several_steps=False)
-
-    async def show(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
-        """Let `handler` answer a call that only reads what is replicated, whichever member leads.
-
-        Raises:
-            NotLeaderError: this NameNode cannot learn what was committed: ask another one.
-        """
-        try:
-            return await handler(request)
-        except UnavailableError as error:
-            if self._serves:
-                raise
-            raise self._not_leader() from error
-
-    async def _answered(
-        self, handler: Callable[[Q], Awaitable[A]], request: Q, several_steps: bool
-    ) -> A:
-        """Answer, or say what the end of a term means for the caller."""
         try:
             return await handler(request)
         except UnavailableError as error:
@@ -146,6 +127,19 @@ class Leadership:
             if several_steps:
                 error.with_outcome(Outcome.UNKNOWN)
             raise
+
+    async def show(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
+        """Let `handler` answer a call that only reads what is replicated, whichever member leads.
+
+        Raises:
+            NotLeaderError: this NameNode cannot learn what was committed: ask another one.
+        """
+        try:
+            return await handler(request)
+        except UnavailableError as error:
+            if self._serves:
+                raise
+            raise self._not_leader() from error
 
     async def _follow(self) -> None:
         try:

@@ -574,15 +574,12 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         staged = await self._stage(path, how, **tuning)
         try:
             yield staged.writer
-            await staged.area.renew()
-            await staged.writer.close()
         except BaseException:
             await staged.discard()
             raise
+        await staged.complete(staged.writer.close, publishes=not self._intrans)
         if self._intrans:
             self.transaction.files.append(staged)
-        else:
-            await publish([staged])
 
     # -- bytes ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fsspec.asyn import AbstractAsyncStreamedFile
@@ -198,7 +199,8 @@ class WriteFile(AbstractBufferedFile):
                 self.discard()
             if self.staged.discarded:
                 return
-            self.fs.runner.run(self.staged.area.renew)
+            # Not by `complete`: an interrupt here must also cancel the write that is under way.
+            self._runner.run(self.staged.area.renew)
             self._stream.close()
             if self.autocommit:
                 self.commit()
@@ -284,19 +286,8 @@ class WriteFile(AbstractBufferedFile):
         """Complete and publish it on the event loop; wait for that on any other thread."""
         self.closed = True
         release(self)
-        staged, finish, publishes = self.staged, self._stream.let_go(), self.autocommit
-
-        async def complete() -> None:
-            try:
-                await staged.area.renew()
-                await finish(rest)
-                if publishes:
-                    await publish([staged])
-            except BaseException:
-                if not staged.discarded:
-                    await staged.discard()
-                raise
-
+        finish = partial(self._stream.let_go(), rest)
+        complete = partial(self.staged.complete, finish, publishes=self.autocommit)
         wait_for(self._runner, self.path, run_on(self._runner, self.path, complete))
 
 
@@ -445,14 +436,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
             await self.discard()
         if self.staged.discarded:
             return
-        try:
-            await self.staged.area.renew()
-            await self.staged.writer.close()
-            if self.autocommit:
-                await publish([self.staged])
-        except BaseException:
-            await self.discard()
-            raise
+        await self.staged.complete(self.staged.writer.close, publishes=self.autocommit)
 
     async def discard(self) -> None:
         """Give the file up, published nowhere."""

@@ -10,7 +10,7 @@ import asyncio
 import enum
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from paxosblock.api.namenode import FileStatus, Kind
@@ -88,6 +88,20 @@ class StagedFile:
         replaces = self._how is Publish.REPLACE
         made: list[Operation] = [MakeDirectory(parent)] if parent else []
         return [*made, Rename(self._path, self.target, replaces)]
+
+    async def complete(self, finish: Callable[[], Awaitable[object]], *, publishes: bool) -> None:
+        """Write the rest of it by `finish`, which closes it, and publish it unless a transaction
+        does. Raises as `finish` and `publish`; it is given up then.
+        """
+        try:
+            await self.area.renew()
+            await finish()
+            if publishes:
+                await publish([self])
+        except BaseException:
+            if not self.discarded:
+                await self.discard()
+            raise
 
     async def discard(self) -> None:
         """Give it up, written or not. An error is logged: the staging directory ends by itself."""
