@@ -66,8 +66,7 @@ class AsyncBlockVerbs:
             UnavailableError: a member took no replica; the block is finalized, empty.
             OutcomeUnknownError: no NameNode answered in time; an unused block may be there.
         """
-        from paxosblock.client.writing.block_outcomes import BlockFailed  # noqa: PLC0415 - readers need none of it
-        from paxosblock.client.writing.block_writer import BlockWriter  # noqa: PLC0415 - readers need none of it
+        from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter  # noqa: PLC0415 - readers need none of it
 
         session, config, writer = self._session, self._session.config, self._writer.name
         request = AddBlock(

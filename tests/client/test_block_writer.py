@@ -10,8 +10,7 @@ import pytest
 
 from paxosblock.api.namenode import ADD_BLOCK, NO_BLOCK, NO_FILE, AddBlock, BlockView
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.writing.block_outcomes import BlockFailed
-from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.writing.chunks import chunk_of
 from paxosblock.errors import CorruptionError, FencedError, ProtocolError
 from paxosblock.protocol.types import BlockId, StorageId, WriterId

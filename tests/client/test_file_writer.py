@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.writing.progress import Unopened
+from paxosblock.client.writing.next_block import Unopened
 from paxosblock.client.writing.receipt import BlockReceipt, FlushReceipt
 from paxosblock.errors import (
     CorruptionError,

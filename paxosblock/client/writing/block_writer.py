@@ -27,7 +27,6 @@ from paxosblock.api.namenode import (
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.transport import DataConnection
 from paxosblock.client.session.watched import WritingConnections
-from paxosblock.client.writing.block_outcomes import BlockFailed, Sealed
 from paxosblock.client.writing.chunks import Chunk, frame_header
 from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
 from paxosblock.net.wire import Flags, Header
@@ -45,6 +44,24 @@ _REFUSED: Final = {
     Reason.NO_REPLICA: "its volume failed, or lost the replica",
 }
 """Refusals that an operator can do something about, in words for the log."""
+
+
+class BlockFailed(Exception):
+    """W4: no more chunks for this block; `failed` are the storages to blame (none when fenced)."""
+
+    def __init__(self, block: BlockId, failed: tuple[StorageId, ...], reason: str) -> None:
+        super().__init__(f"block {block}: {reason}")
+        self.block = block
+        self.failed = failed
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """W7: how a recovery ended the block, and the chunks that the next block begins with."""
+
+    view: BlockView
+    rest: tuple[Chunk, ...]
 
 
 class _InFlight(NamedTuple):
@@ -80,6 +97,7 @@ class BlockWriter:
         is referred to weakly: connections know their blocks, but keep no file that was dropped.
         """
         self.view = view
+        self.block = view.record.block
         self.acknowledged_bytes = self.sent_bytes = 0
         self.flushed = False
         """True once a flush returned what this block holds, or it was opened to append to it."""
@@ -125,11 +143,6 @@ class BlockWriter:
             f"<BlockWriter block={writer.block} {writer.state.value} sent={writer.sent} "
             f"acknowledged={writer.acknowledged}>"
         )
-
-    @property
-    def block(self) -> BlockId:
-        """Return the block's id."""
-        return self._writer.block
 
     @property
     def generation(self) -> Generation:

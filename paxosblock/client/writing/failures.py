@@ -15,8 +15,7 @@ from paxosblock.base.replacement import Failed, OnFailure, Policy, Replacement, 
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.client.session.shared_session import SharedSession
-from paxosblock.client.writing.block_outcomes import BlockFailed, Sealed
-from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter, Sealed
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.next_block import NextBlock
 from paxosblock.errors import (

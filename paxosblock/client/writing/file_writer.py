@@ -31,14 +31,12 @@ from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.client.session.retried_task import RetriedTask
 from paxosblock.client.session.shared_session import SharedSession
-from paxosblock.client.writing.block_outcomes import BlockFailed
-from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.writing.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.writing.durable import finalized_on_disk
 from paxosblock.client.writing.exclusions import Exclusions
 from paxosblock.client.writing.failures import Failures
 from paxosblock.client.writing.next_block import Ending, NextBlock, is_small
-from paxosblock.client.writing.progress import Shortfall
 from paxosblock.client.writing.receipt import FlushReceipt, Ledger
 from paxosblock.errors import (
     CorruptionError,
@@ -65,6 +63,31 @@ class _Left(NamedTuple):
     block: BlockWriter
     request: FinalizeBlock
     recording: asyncio.Task[BlockView]
+
+
+class Shortfall:
+    """Counts the members of a file's blocks. `fewest` is `wanted` while there is no block; `why`
+    tells why the block that has the fewest got no more, "" when none was short.
+    """
+
+    def __init__(self, path: str, wanted: int) -> None:
+        self.fewest = wanted
+        self.why = ""
+        self._path = path
+        self._wanted = wanted
+        self._latest = wanted
+
+    def note(self, view: BlockView) -> None:
+        """Note a block that was opened. A loss is logged once: further ones like it are no news."""
+        before, self._latest = self._latest, len(view.members)
+        why = view.shortfall or "the answer that told why was lost"
+        if self._latest < self.fewest:
+            self.fewest, self.why = self._latest, why
+        counts = self._path, self._latest, self._wanted
+        if self._latest < before:
+            _log.warning("'%s': a block gets only %d of %d replicas: %s", *counts, why)
+        elif self._latest > before:
+            _log.info("'%s': a block gets %d of %d replicas again", *counts)
 
 
 class AsyncFileWriter:

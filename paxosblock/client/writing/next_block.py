@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,12 +27,10 @@ from paxosblock.api.namenode import (
 from paxosblock.base.replacement import Failed
 from paxosblock.base.units import MIB
 from paxosblock.client.session.shared_session import SharedSession
-from paxosblock.client.writing.block_outcomes import BlockFailed
-from paxosblock.client.writing.block_writer import BlockWriter
+from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.writing.chunks import Chunk
 from paxosblock.client.writing.exclusions import Exclusions
-from paxosblock.client.writing.progress import Unopened
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, StorageId, WriterId
 
 AHEAD_FROM_BYTES: Final = 16 * MIB
@@ -53,6 +52,35 @@ _log = logging.getLogger(__name__)
 def is_small(chunks: Sequence[Chunk]) -> bool:
     """True if these, which are all that is left of a file, are one short chunk (D1)."""
     return len(chunks) == 1 and chunks[0].size_bytes <= SMALL_BYTES_MAX
+
+
+class Unopened:
+    """True while a block may be the file's last one that the NameNode was asked to add, and that
+    has not been opened yet: the file's length is not known.
+    """
+
+    def __init__(self) -> None:
+        self._maybe = False
+
+    def __bool__(self) -> bool:
+        return self._maybe
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Note that the NameNode is asked to add a block."""
+        known, self._maybe = self._maybe, True
+        try:
+            yield
+        except PaxosBlockError as error:
+            # A NameNode that found no room for it at DataNodes knows that it is not there; one
+            # that names its own full disk says nothing about a request before.
+            no_room = isinstance(error, NoSpaceError) and not error.of_namenode
+            self._maybe = not no_room and (known or error.outcome is Outcome.UNKNOWN)
+            raise
+
+    def opened(self) -> None:
+        """Note that the block was opened, or failed and must be sealed like any other."""
+        self._maybe = False
 
 
 class NextBlock:

@@ -54,40 +54,21 @@ class FlushReceipt:
     blocks: tuple[BlockReceipt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AcknowledgedPlace:
-    """The last acknowledged chunk of a file, by whom."""
-
-    block: BlockId = NO_BLOCK
-    generation: Generation = FIRST_GENERATION
-    chunk: int = -1
-    replicas: tuple[StorageId, ...] = ()
-
-    def receipt(
-        self, size: int, durability: Durability, blocks: tuple[BlockReceipt, ...]
-    ) -> FlushReceipt:
-        """Return the receipt for a file whose acknowledged `size` bytes end here."""
-        return FlushReceipt(
-            self.block, self.generation, self.chunk, size, self.replicas, durability, blocks
-        )
-
-
 class Ledger:
     """The last acknowledged chunk of a file, and at how many members the blocks that ended between
     two receipts are on the disk.
     """
 
     def __init__(self) -> None:
-        self._place = AcknowledgedPlace()
+        self._last: tuple[BlockId, Generation, int, tuple[StorageId, ...]]
+        self._last = NO_BLOCK, FIRST_GENERATION, -1, ()
         self._ended: dict[BlockId, BlockReceipt] = {}
         self.unsynced: list[BlockId] = []
         """Blocks that may not be on any disk yet."""
 
     def reached(self, block: BlockWriter) -> None:
         """Note that all that was sent in a block is acknowledged."""
-        self._place = AcknowledgedPlace(
-            block.block, block.generation, block.sent - 1, block.members
-        )
+        self._last = block.block, block.generation, block.sent - 1, block.members
 
     def closed(self, block: BlockWriter) -> None:
         """Note that a block was closed by its writer (W6)."""
@@ -99,12 +80,8 @@ class Ledger:
         """Note that a recovery ended a block as `record` tells; these members of it `failed`."""
         by_close = block.asked_to_close and not block.on_disk  # and perhaps by no recovery
         self._end(block, 0 if by_close else recovery_quorum(len(block.members)))
-        self._place = AcknowledgedPlace(
-            block.block,
-            record.finalized_generation,
-            record.length - 1,
-            tuple(at for at in block.voters(record.length) if at not in failed),
-        )
+        voters = tuple(at for at in block.voters(record.length) if at not in failed)
+        self._last = block.block, record.finalized_generation, record.length - 1, voters
 
     def _end(self, block: BlockWriter, on_disk: int) -> None:
         self._ended[block.block] = BlockReceipt(block.block, len(block.members), on_disk)
@@ -124,4 +101,5 @@ class Ledger:
         ended, self._ended = tuple(self._ended.values()), {}
         if block is not None and block.sent:
             ended = (*ended, BlockReceipt(block.block, len(block.members), block.on_disk))
-        return self._place.receipt(size, durability, ended)
+        number, generation, chunk, replicas = self._last
+        return FlushReceipt(number, generation, chunk, size, replicas, durability, ended)
