@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Protocol
 
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.base.checksum import crc32c
-from paxosblock.datanode.store.disk_format import FetchedChunks, Loaded, Stored, carry_out
+from paxosblock.datanode.store.disk_format import FetchedChunks, Loaded, Stored
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import Done
 from paxosblock.datanode.volumes.volume import Volume
@@ -533,9 +533,22 @@ class Block:
         return step
 
     def _carry_out(self, step: Transition, draft: FetchedChunks | None) -> None:
+        """Make the effect of a control request durable, then adopt the replica of `step`."""
         store, dead, effect, after = self.volume.store, self.corrupt, step.effect, step.replica
         assert not dead or isinstance(effect, AdoptLog), "a dead replica promises nothing"
-        files = carry_out(store, step, self.replica, self.files, draft)
+        before, files = self.replica, self.files
+        match effect:
+            case StoreMetadata() if after is not None and files is None:
+                files = store.create(after, small=effect.small)
+            case StoreMetadata() if after is not None and files is not None:
+                files = store.store_metadata(files, after)
+            case AdoptLog() if after is not None:
+                files = store.adopt(files, after, effect, draft)
+            case DropReplica() if before is not None and files is not None:
+                store.drop(files, before)
+                files = None
+            case _:
+                raise AssertionError(f"{effect} is no effect of a control request")
         if dead:
             # Only now that the copy is durable: until then the dead files keep the promise (D9).
             store.purge(self.id, kept=files)

@@ -18,8 +18,8 @@ from paxosblock.datanode.store.removals import Removals
 from paxosblock.host.disk import Room
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.chunk_log import ChunkLog
-from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
-from paxosblock.protocol.register import Replica, Transition
+from paxosblock.protocol.effects import AdoptLog, Effect
+from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
 
 T = TypeVar("T")
@@ -273,25 +273,3 @@ class ReplicaStore(Protocol):
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:
         """Return the length of the records of `chunks` in bytes."""
-
-
-def carry_out(
-    store: ReplicaStore,
-    step: Transition,
-    before: Replica | None,
-    files: Stored | None,
-    draft: FetchedChunks | None,
-) -> Stored | None:
-    """Make the effect of a control request durable; return the replica's new place."""
-    effect, after = step.effect, step.replica
-    match effect:
-        case StoreMetadata() if after is not None and files is None:
-            return store.create(after, small=effect.small)
-        case StoreMetadata() if after is not None and files is not None:
-            return store.store_metadata(files, after)
-        case AdoptLog() if after is not None:
-            return store.adopt(files, after, effect, draft)
-        case DropReplica() if before is not None and files is not None:
-            store.drop(files, before)
-            return None
-    raise AssertionError(f"{effect} is no effect of a control request")
