@@ -106,22 +106,19 @@ def pack(
 class MessageFrames:
     """Finds the frames in a stream of bytes, in whichever pieces it comes."""
 
-    __slots__ = ("_data", "_most", "_start")
+    __slots__ = ("_data", "_most", "_start", "held_bytes")
 
     def __init__(self, most_bytes: int = MAX_BODY_BYTES) -> None:
         """Start before the first byte; refuse frames with more than `most_bytes` after offset 8."""
         self._most = most_bytes
         self._data: bytes | bytearray = b""
         self._start = 0
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """Bytes that came and belong to no frame that `next` returned."""
-        return len(self._data) - self._start
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
-        if self._start == len(self._data):
+        if not self.held_bytes:
             self._data = data
         elif isinstance(self._data, bytearray):
             del self._data[: self._start]
@@ -129,6 +126,7 @@ class MessageFrames:
         else:
             self._data = bytearray(self._data[self._start :]) + data
         self._start = 0
+        self.held_bytes += len(data)
 
     def next(self) -> MessageFrame | None:
         """Return the next frame; None until all of it has come.
@@ -138,7 +136,7 @@ class MessageFrames:
             CorruptionError: a frame differs from the one that was sent.
         """
         data, start = self._data, self._start
-        if len(data) - start < HEADER_BYTES:
+        if self.held_bytes < HEADER_BYTES:
             return None
         length, crc, number, code, method_length, name_length, reserved = _HEADER.unpack_from(
             data, start
@@ -160,5 +158,6 @@ class MessageFrames:
             method = str(data[start + HEADER_BYTES : name_at], "latin-1")  # every byte is one there
             name = str(data[name_at : inner + words], "latin-1")
         frame = MessageFrame(kind, number, method, name, data[inner + words : end])
-        self._data, self._start = (data, end) if end < len(data) else (b"", 0)
+        self.held_bytes -= end - start
+        self._data, self._start = (data, end) if self.held_bytes else (b"", 0)
         return frame

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 FILES_AND_CALLS: Final = {
-    "mkdirs": (39, 225),
-    "stat": (20, 81),
-    "chunk": (27, 341),
-    "pread": (22, 143),
+    "mkdirs": (39, 222),
+    "stat": (20, 78),
+    "chunk": (27, 329),
+    "pread": (22, 139),
 }
 AT_MOST: Final = {"take_over": (81, 6000)}
 """In a recovery NameNode, DataNodes and their reports are at work at once, and who comes first

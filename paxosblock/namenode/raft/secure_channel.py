@@ -58,7 +58,7 @@ class Opener:
         """
         frames = self._frames
         frames.feed(data)
-        while (frame := frames.next()) is not None:
+        while frames.held_bytes and (frame := frames.next()) is not None:
             payload = frame.payload
             body = memoryview(payload)[TAG_BYTES:]
             tag = _tag(self._key, self._place, body)

@@ -331,18 +331,18 @@ class ServedCalls(asyncio.Protocol):
 
     def _take(self) -> None:
         """Begin the calls that have come; then go on reading, unless a bound is reached."""
-        begun = 0
+        begun, frames = 0, self._frames
         self._flush_waits = True  # until the end of this
         try:
             waits = self._takes_calls
-            while waits and (frame := self._frames.next()) is not None:
+            while waits and frames.held_bytes and (frame := frames.next()) is not None:
                 self._begin(frame)
                 begun += 1
                 if begun == CALLS_TOGETHER:
                     self._resting = True
                     self._loop.call_soon(self._go_on)
                 waits = self._takes_calls
-            rest_bytes = self._frames.held_bytes if waits else 0
+            rest_bytes = frames.held_bytes if waits else 0
             if rest_bytes or self._counted_bytes:
                 self._counted_bytes = self._request_bodies.count(
                     rest_bytes, self._counted_bytes, self._slot.address

@@ -160,9 +160,10 @@ class CallLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._loop.time()
-        self._frames.feed(data)
+        frames = self._frames
+        frames.feed(data)
         try:
-            while (frame := self._frames.next()) is not None:
+            while frames.held_bytes and (frame := frames.next()) is not None:
                 self._received(frame)
         except PaxosBlockError as error:
             self._fail(ProtocolError, f"it does not answer in frames: {error}")

@@ -295,7 +295,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._make_room()
 
     def _deliver_buffered(self, header: Header) -> bool:
-        stop = self._start + header.frame_length
+        stop = self._start + HEADER_BYTES + header.payload_length
         if stop > self._end:
             return False
         frame = self._view[self._start : stop]
@@ -340,8 +340,11 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._sink is not None:
             return
         held = self._end - self._start
-        wanted = self._ahead if self._header is None else self._header.frame_length
-        if held == 0 or self._header is None or self._start + wanted > len(self._view):
+        header = self._header
+        wanted = self._ahead if header is None else HEADER_BYTES + header.payload_length
+        if not held and wanted <= len(self._view):
+            self._start = self._end = 0
+        elif not held or header is None or self._start + wanted > len(self._view):
             self._move_to_front(held, wanted)
         small = wanted <= SMALL_BUFFER_BYTES and self._ahead != HEADER_BYTES
         self._limit = len(self._view) if small else self._start + wanted
