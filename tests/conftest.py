@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from paxosblock.host.startup import collect_seldom
 from paxosblock.local.node_process import Node
-from tests.fork_server import ForkServer
+from tests.fork_server import SERVER
 
 TOGETHER: Final = ("tests/spark/", "tests/outside/", "tests/cli/")
 """Folders of which one process runs all: their tests share what takes long to start, a session of
@@ -33,11 +33,11 @@ settings.load_profile("tests")
 @pytest.fixture(scope="session", autouse=True)
 def forked_nodes() -> Iterator[None]:
     """Nodes of a `LocalCluster` are forks of one process, which starts with the first of them."""
-    server, spawn = ForkServer(), Node.spawn
-    Node.spawn = staticmethod(server.spawn)
+    spawn = Node.spawn
+    Node.spawn = staticmethod(SERVER.spawn)
     yield
     Node.spawn = staticmethod(spawn)
-    server.close()
+    SERVER.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from paxosblock.errors import SafeModeError
 from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.namenode.catalog.ids import FILES_SKIPPED
 from tests.cli.conftest import Paxosblock, Result
+from tests.fork_server import ended
 from tests.services.conftest import QUICK
 from tests.services.content import content
 
@@ -201,7 +201,7 @@ def test_one_that_was_cut_short_is_no_namenode_until_it_is_done_again(
     assert paxosblock("admin", "restore", backup, "--path", new, LOSE).code == 1
     # In a process of its own: a node sets up the log of its process, and this one is pytest's.
     node = ("-m", "paxosblock", "namenode", "--path", new, "--listen", "127.0.0.1:0")
-    refused = subprocess.run([sys.executable, *node], capture_output=True, text=True, check=False)
+    refused = ended([sys.executable, *node])
     again = "run `paxosblock admin restore` again, which was cut short"
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert again in refused.stderr

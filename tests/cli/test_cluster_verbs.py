@@ -17,6 +17,7 @@ from paxosblock import LocalCluster
 from paxosblock.net.calls.control import healthy
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
+from tests.fork_server import ended
 from tests.waiting import wait_until
 
 
@@ -190,23 +191,17 @@ def test_a_node_that_cannot_start_says_why_in_one_line(
 ) -> None:
     (tmp_path / "c.toml").write_text("[namenode]\nnonsense = 1\n")
     command = [sys.executable, "-m", "paxosblock", *words, "--path", "."]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(line)
-    assert ended.stderr.count("\n") == 1
+    node = ended(command, cwd=tmp_path)
+    assert (node.returncode, node.stdout) == (1, "")
+    assert node.stderr.startswith(line)
+    assert node.stderr.count("\n") == 1
 
 
 def test_the_secret_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "paxosblock", "namenode", "--path", "."]
     peers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
     command += ["--listen", "127.0.0.1:1", "--peers", peers]
-    ended = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PAXOSBLOCK_SECRET_FILE": "nowhere"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"PAXOSBLOCK_SECRET_FILE": "nowhere"}
+    node = ended(command, cwd=tmp_path, env=environment)
     told = "namenode: nowhere: No such file or directory\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", told)
+    assert (node.returncode, node.stdout, node.stderr) == (1, "", told)

@@ -25,6 +25,7 @@ from paxosblock.client.writing.file_writer import AsyncFileWriter
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.files import read
+from tests.fork_server import Program
 from tests.waiting import wait_until
 
 DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
@@ -39,7 +40,7 @@ def started(
     where = {"PAXOSBLOCK_NAMENODES": ",".join(cluster.addresses)}
     pipe = subprocess.PIPE
     environment = os.environ | where
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment)
+    process = Program[bytes](command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment)
     with killed_at_the_end(process):
         yield process
         process.wait(30)

@@ -40,6 +40,7 @@ from paxosblock.host.user import current_user
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Durability, Generation, StorageId
+from tests.fork_server import ended
 from tests.paging import changed_between_pages
 from tests.waiting import PATIENCE_S, wait_until, wait_until_async
 
@@ -246,7 +247,7 @@ out.hflush()
 out.write(b"not flushed")
 os.kill(os.getpid(), 9)
 """
-    writer = subprocess.run([sys.executable, "-c", script, cluster.url], check=False)
+    writer = ended([sys.executable, "-c", script, cluster.url])
     assert writer.returncode == -9
     wait_until(lambda: not fs.stat("/orphan").open, 30, "the NameNode to close the file")
     with fs.open("/orphan") as file:

@@ -31,6 +31,7 @@ from paxosblock.protocol.messages import Create, Created, LastVote, Nack, NextGS
 from paxosblock.protocol.types import BlockId, Durability, Generation, StorageId
 from tests.children import memory_bytes
 from tests.datanode.node import BLOCK, WINDOW
+from tests.fork_server import Program
 from tests.waiting import wait_until, wait_until_async
 
 NOBODY = "127.0.0.1:1"
@@ -58,7 +59,7 @@ class DataNodeProcess:
         for path in self.paths:
             command += ["--path", str(path)]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = Program(command, stdout=log, stderr=log)
         wait_until(self._ready, what=f"{self.folder.name} to be ready: {self.log()}")
 
     def _ready(self) -> bool:

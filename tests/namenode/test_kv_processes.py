@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.raft.member_folder import Limits
+from tests.fork_server import Program
 from tests.journal.records import payloads
 from tests.raft.alone import opened
 
@@ -50,12 +50,11 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 @contextmanager
 def committer(folder: Path, file_bytes_max: int = 0) -> Iterator[subprocess.Popen[str]]:
     """Run the program above; a test that ends early does not wait for it."""
-    process = subprocess.Popen(
+    process = Program(
         [sys.executable, "-c", COMMIT_FOR_EVER, str(folder), str(file_bytes_max)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     with process:
         try:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fork_server import Program
 from tests.raft.linearizability import ABSENT, Operation, is_linearizable
 from tests.raft.member_process import addresses
 from tests.waiting import wait_until
@@ -71,7 +72,7 @@ class Cluster:
         command = [sys.executable, "-m", "tests.raft.member_process", *arguments]
         log = (self.folder / f"member-{member}.log").open("ab")
         with log:
-            self.processes[member] = subprocess.Popen(command, stderr=log)
+            self.processes[member] = Program(command, stderr=log)
 
     def signal(self, member: int, number: signal.Signals) -> None:
         process = self.processes[member]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -20,6 +19,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
 from paxosblock.namenode.backups import take_backup
 from paxosblock.net.port.access import Access
+from tests.fork_server import Program
 from tests.net.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
@@ -188,7 +188,7 @@ def test_a_datanode_with_another_secret_is_not_taken_in_and_says_why(
     words = ["datanode", "--namenodes", ",".join(cluster.addresses), "--listen", "127.0.0.1:0"]
     command = [sys.executable, "-m", "paxosblock", *words, "--path", str(tmp_path / "volume")]
     with open(log, "wb") as out:
-        process = subprocess.Popen(command, stderr=out, env=environment)
+        process = Program(command, stderr=out, env=environment)
     try:
         wait_until(lambda: "has another access secret than ours" in log.read_text())
     finally:

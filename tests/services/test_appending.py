@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ import pytest
 from paxosblock import Client, LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
+from tests.fork_server import ended
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 
@@ -67,7 +67,7 @@ def blocks(fs: Client, path: str) -> list[BlockId]:
 def told(cluster: LocalCluster, *words: str) -> str:
     """Return what the command line prints."""
     command = [sys.executable, "-m", "paxosblock", *words, "--namenodes", cluster.url]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return ended(command).stdout
 
 
 def appended(fs: Client, path: str, count: int) -> None:
@@ -125,8 +125,8 @@ def test_an_appender_that_is_killed_leaves_at_least_what_was_there(
     path = f"/killed-{STEPS[step]}"
     old_file(fs, path)
     words = [STEPS[step], cluster.url, path, LINE.decode()]
-    ended = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, timeout=60)
-    assert ended.returncode == -signal.SIGKILL
+    appender = ended([sys.executable, "-c", KILLED, *words])
+    assert appender.returncode == -signal.SIGKILL
     assert fs.stat(path).size >= len(OLD), "never less than before"
     length = fs.take_over(path)
     found = read(fs, path)

@@ -14,6 +14,7 @@ from paxosblock.base.units import MIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.cluster_folder import Settings
 from tests.children import killed_at_the_end
+from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
 FILES: Final = 24
@@ -95,7 +96,7 @@ def balancer(cluster: LocalCluster, *options: str, share: float = 1 / 4) -> list
 def test_a_datanode_that_was_added_gets_its_share_also_after_a_balancer_was_killed() -> None:
     with with_an_empty_datanode(1) as (cluster, fs):
         command = balancer(cluster, "--bandwidth", "1MiB/s")
-        with killed_at_the_end(subprocess.Popen(command, stdout=subprocess.DEVNULL)) as process:
+        with killed_at_the_end(Program(command, stdout=subprocess.DEVNULL)) as process:
             wait_until(lambda: on_new(cluster, fs) > 0, PATIENCE_S)
             process.kill()
         wait_until(lambda: all_in_order(fs), PATIENCE_S)
@@ -107,7 +108,7 @@ def test_a_datanode_that_was_added_gets_its_share_also_after_a_balancer_was_kill
         def again() -> bool:
             """True once the NameNode does not wait for the one that was killed any more."""
             command = balancer(cluster)
-            found[:] = [subprocess.run(command, capture_output=True, text=True, check=False)]
+            found[:] = [ended(command)]
             return "another balancer is at work" not in found[0].stderr
 
         wait_until(again, PATIENCE_S)
@@ -128,7 +129,7 @@ def test_sources_that_give_room_back_slowly_give_a_new_node_its_share_and_no_mor
         moved = []
         for _ in range(2):
             command = balancer(cluster, "--bandwidth", "4MiB/s", share=one_file)
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = ended(command)
             assert (done.returncode, done.stderr) == (0, "")
             told = json.loads(done.stdout)
             assert told["phase"] == "balanced"
@@ -142,7 +143,7 @@ def test_sources_that_give_room_back_slowly_give_a_new_node_its_share_and_no_mor
 def test_a_balancer_goes_on_at_the_next_leader() -> None:
     with with_an_empty_datanode(3) as (cluster, fs):
         command = balancer(cluster, "--bandwidth", "4MiB/s")
-        balancing = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        balancing = Program(command, stdout=subprocess.PIPE, text=True)
         with killed_at_the_end(balancing) as process:
             wait_until(lambda: on_new(cluster, fs) > 0, PATIENCE_S)
             leader = cluster.wait_leader()

@@ -21,6 +21,7 @@ from paxosblock.api.status import (
 )
 from paxosblock.cli.main import run
 from paxosblock.net.calls.control import call
+from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
 HEARTBEAT = {
@@ -41,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def node(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """A node that no cluster started; what it says goes to `log`."""
     with open(log, "wb") as out:
-        process = subprocess.Popen([sys.executable, "-m", "paxosblock", *words], stderr=out)
+        process = Program[bytes]([sys.executable, "-m", "paxosblock", *words], stderr=out)
     try:
         yield process
     finally:
@@ -230,9 +231,9 @@ def test_a_node_in_the_folder_of_the_other_role_touches_nothing(
         address = (folder / "address").read_text()
         names = {each.name for each in folder.iterdir()}
         command = [sys.executable, "-m", "paxosblock", *words]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert ended.returncode == 1
-        (line,) = [each for each in ended.stderr.splitlines() if "is the folder of" in each]
+        refused = ended(command)
+        assert refused.returncode == 1
+        (line,) = [each for each in refused.stderr.splitlines() if "is the folder of" in each]
         assert str(folder) in line
         assert (folder / "address").read_text() == address
         assert {each.name for each in folder.iterdir()} == names

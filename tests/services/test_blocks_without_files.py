@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.protocol.types import BlockId
+from tests.fork_server import ended
 from tests.waiting import wait_until
 
 WRITE = """
@@ -39,9 +39,7 @@ def test_the_block_of_a_process_that_died_is_ended_and_can_be_deleted(
     monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_HARD_LIMIT", "2s")
     with LocalCluster(datanodes=3, path=tmp_path) as cluster, Client(cluster.url, RENEWS) as fs:
         ours = fs.blocks.add().record.block  # older than the other one, and its writer lives
-        words = [sys.executable, "-c", WRITE, cluster.url]
-        ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
-        block = BlockId(int(ended.stdout))
+        block = BlockId(int(ended([sys.executable, "-c", WRITE, cluster.url]).stdout))
         wait_until(lambda: fs.blocks.get(block).record.finalized, what="the block to be ended")
         assert not fs.blocks.get(ours).record.finalized
         view = fs.blocks.get(block)

@@ -29,6 +29,7 @@ from paxosblock.protocol.recovery import RecoveryKind
 from paxosblock.protocol.types import BlockId, Generation
 from tests.children import killed_at_the_end
 from tests.files import read
+from tests.fork_server import Program
 from tests.waiting import wait_until
 
 PATH = "/log"
@@ -83,7 +84,7 @@ def asleep(cluster: LocalCluster, on_failure: str) -> Iterator[Sleeper]:
     """A writer that flushed two chunks, and stands still while two more are on their way, which
     the third DataNode has not got."""
     command = [sys.executable, "-c", WRITER, cluster.url, on_failure]
-    process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-3, text=True)
+    process = Program(command, stdin=-1, stdout=-1, stderr=-3, text=True)
     with killed_at_the_end(process):
         sleeper = Sleeper(process)
         assert sleeper.says() == "flushed"

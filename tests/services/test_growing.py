@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.errors import ConfigError, NotFoundError
 from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.local.node_process import Node
+from tests.fork_server import ended
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until
@@ -102,10 +102,10 @@ def test_each_start_that_does_not_fit_is_refused_in_one_line(of_one: Path) -> No
 
 def refuses(command: list[str], words: str) -> None:
     """A node ends at once, with one line that says why."""
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert words in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    node = ended(command)
+    assert (node.returncode, node.stdout) == (1, "")
+    assert words in node.stderr
+    assert node.stderr.count("\n") == 1
 
 
 def test_one_that_lost_its_folder_is_not_let_in_by_one_that_never_heard_of_it(

@@ -21,6 +21,7 @@ from paxosblock.net.calls import control
 from paxosblock.protocol.types import BlockState, WriterId
 from tests.children import killed_at_the_end
 from tests.files import read, write
+from tests.fork_server import Program
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 
@@ -54,7 +55,7 @@ def flushed(cluster: LocalCluster) -> Iterator[subprocess.Popen[str]]:
     """A writer in a process of its own, which flushed DATA and is idle."""
     command = [sys.executable, "-c", WRITER, cluster.url]
     with killed_at_the_end(
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "flushed\n"

@@ -38,6 +38,7 @@ from paxosblock.errors import (
 from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
+from tests.fork_server import ended
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until
@@ -215,8 +216,7 @@ def test_a_command_passes_over_a_leader_that_hangs(cluster: LocalCluster) -> Non
 
 
 def paxosblock(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "paxosblock", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return ended([sys.executable, "-m", "paxosblock", *words])
 
 
 def test_a_follower_names_the_leader_and_every_client_follows(cluster: LocalCluster) -> None:

@@ -22,6 +22,7 @@ from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
 from tests.children import killed_at_the_end
 from tests.disks.faults import HELD, SYNCS, Fault
+from tests.fork_server import Program
 from tests.services.faulty_node import FaultyCluster
 from tests.services.partitions import PartitionedCluster, Way
 from tests.waiting import PATIENCE_S, wait_until
@@ -179,7 +180,7 @@ def writer(cluster: LocalCluster) -> Iterator[subprocess.Popen[str]]:
     """A process that writes and flushes for each line it is sent, and tells its receipt."""
     command = [sys.executable, "-c", WRITER, cluster.url]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    process = Program(command, stdin=pipe, stdout=pipe, text=True)
     with killed_at_the_end(process):
         yield process
 

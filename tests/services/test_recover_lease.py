@@ -29,6 +29,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
+from tests.fork_server import ended
 from tests.services.content import content
 
 QUICK = ClientConfig(chunk_size=16 * KIB, rpc_timeout_s=2.0, retry_for_s=20.0)
@@ -83,10 +84,7 @@ def recover_lease(
 ) -> subprocess.CompletedProcess[str]:
     named = ("--namenodes", ",".join(cluster.addresses))
     command = [sys.executable, "-m", "paxosblock", group, "recover-lease", *named, *words]
-    options = {"stdin": subprocess.DEVNULL, **options}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, **options
-    )
+    return ended(command, **{"stdin": subprocess.DEVNULL, **options})
 
 
 def errors_of(done: subprocess.CompletedProcess[str]) -> str:
@@ -97,7 +95,7 @@ def errors_of(done: subprocess.CompletedProcess[str]) -> str:
 
 def half_written(cluster: LocalCluster, path: str) -> bytes:
     """A file in the memory of three machines, whose writer is gone."""
-    subprocess.run([sys.executable, "-c", WRITE, cluster.url, path], check=True, timeout=60)
+    assert ended([sys.executable, "-c", WRITE, cluster.url, path]).returncode == 0
     return content(path, 0, LENGTH)
 
 

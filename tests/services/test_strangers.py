@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from paxosblock.base.encoding import encode
 from paxosblock.cli.main import run
 from paxosblock.net.wire import decode_error
 from tests.children import killed_at_the_end
+from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
 MSGPACK = {"Content-Type": "application/msgpack"}
@@ -109,16 +109,10 @@ def test_a_node_without_a_secret_does_not_listen_beyond_its_machine(
     tmp_path: Path, words: tuple[str, ...], host: str
 ) -> None:
     command = [sys.executable, "-m", "paxosblock", *words, "--path", str(tmp_path / "node")]
-    ended = subprocess.run(
-        [*command, "--listen", f"{host}:0"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,  # one that listens would go on
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith(f"{words[0]}: whoever reaches {host}:0 may read and delete")
-    assert ended.stderr.count("\n") == 1
+    refused = ended([*command, "--listen", f"{host}:0"])  # in a minute: one that listens goes on
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"{words[0]}: whoever reaches {host}:0 may read and delete")
+    assert refused.stderr.count("\n") == 1
     assert not (tmp_path / "node").exists()
 
 
@@ -133,6 +127,6 @@ def test_a_node_listens_beyond_its_machine_with_a_secret_or_on_the_users_word(
         environment["PAXOSBLOCK_ACCESS_FILE"] = str(tmp_path / "access")
     else:
         words.append("--insecure")
-    node = subprocess.Popen([sys.executable, "-m", "paxosblock", *words], env=environment)
+    node = Program([sys.executable, "-m", "paxosblock", *words], env=environment)
     with killed_at_the_end(node):
         wait_until((tmp_path / "node" / "address").exists, what="the node to listen")

@@ -19,6 +19,7 @@ from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from paxosblock.local.node_process import Node
 from tests.files import read
+from tests.fork_server import ended
 from tests.waiting import wait_until
 
 SETTINGS = {
@@ -52,8 +53,7 @@ def cluster_in(path: Path, *more: str) -> Cluster:
 
 def datanode(cluster: LocalCluster, node: Node, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a DataNode's command to its end."""
-    command = [*cluster.command(node.member), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return ended([*cluster.command(node.member), *words])
 
 
 def report(cluster: LocalCluster) -> str:

@@ -31,6 +31,7 @@ import msgspec
 from paxosblock import Client
 from paxosblock.api.transaction import AssertFile, Truncate
 from paxosblock.errors import LeaseError, NotReadyError, Outcome, PaxosBlockError
+from tests.fork_server import Program
 from tests.services.chaos.writers import PATIENCE_S
 from tests.waiting import wait_until
 
@@ -152,7 +153,7 @@ class Appender:
         self.words: list[Word] = []
         command = [sys.executable, "-m", "tests.services.chaos.appenders", url, path, name]
         with (folder / f"{name}.stderr").open("w") as errors:
-            self._process = subprocess.Popen(
+            self._process = Program(
                 [*command, str(seed)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

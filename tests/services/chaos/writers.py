@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from paxosblock.protocol.types import Durability, StorageId
+from tests.fork_server import Program
 from tests.services.chaos.application import Told
 from tests.waiting import wait_until
 
@@ -43,7 +44,7 @@ class Writer:
         command += ["--durability", durability.value]
         command += ["--idle"] if idle else ["--pace", str(PACE_S)]
         with self._errors.open("w") as errors:
-            self._process = subprocess.Popen(
+            self._process = Program(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
