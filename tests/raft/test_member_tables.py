@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +75,21 @@ def apply_to(member: OpenedFolder, index: int) -> None:
 
 
 def left_by_a_crash(folder: Path) -> Path:
-    """The files as they are while the process goes on: what one that is killed leaves."""
+    """The files as they are while the process goes on: what one that is killed leaves.
+
+    They are those of one moment: RocksDB may merge its files meanwhile, and remove some.
+    """
     left = folder.with_name(f"{folder.name}-left")
-    shutil.rmtree(left, ignore_errors=True)
-    shutil.copytree(folder, left)
-    return left
+    while True:
+        shutil.rmtree(left, ignore_errors=True)
+        with suppress(shutil.Error):
+            shutil.copytree(folder, left)
+            if names(left) == names(folder):
+                return left
+
+
+def names(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*")}
 
 
 def check_left(folder: Path, logged: int, installed: int = 0) -> int:
