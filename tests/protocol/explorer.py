@@ -24,6 +24,7 @@ from paxosblock.protocol.messages import (
     Vote,
 )
 from paxosblock.protocol.recovery import Phase, Proposer
+from paxosblock.protocol.write import Writer
 from tests.protocol import oracle, progress, report_moves
 from tests.protocol.client_moves import (
     answer_moves,
@@ -33,6 +34,7 @@ from tests.protocol.client_moves import (
     writer_moves,
 )
 from tests.protocol.datanode_moves import (
+    REQUESTS,
     answered,
     copy_moves,
     crash_moves,
@@ -56,6 +58,7 @@ from tests.protocol.world import (
     Cell,
     CloseRequest,
     Config,
+    Disk,
     Letter,
     Model,
     Move,
@@ -63,6 +66,11 @@ from tests.protocol.world import (
     Violation,
     World,
 )
+
+REPLIES = (LastVote, RecoveryVote)
+"""To proposers."""
+VOTES = (Created, Vote)
+"""To writers."""
 
 
 @dataclass(slots=True)
@@ -84,7 +92,8 @@ def moves(model: Model, world: World) -> Iterator[Move]:
     yield from vote_moves(model, world)
     yield from namenode_moves(model, world)
     yield from reader_moves(model, world)
-    for bit, letter in model.mail_of(world):
+    taken = model.bits_of(REPLIES) | model.bits_of(VOTES)  # by `proposer_moves` and `vote_moves`
+    for bit, letter in model.letters_of(world.mail & ~taken):
         yield from _arrival(model, world, bit, letter)
     budget = world.budget.value
     if budget.restarts or budget.power_cuts or budget.damages or budget.unreadable:
@@ -99,8 +108,6 @@ def moves(model: Model, world: World) -> Iterator[Move]:
 
 def _arrival(model: Model, world: World, bit: int, letter: Letter) -> Iterator[Move]:
     match letter.message:
-        case LastVote() | RecoveryVote() | Created() | Vote():
-            pass  # taken by `proposer_moves` and `vote_moves`
         case Grant() | Answer():
             yield from answer_moves(model, world, letter)
         case RebuildRequest() as request:
@@ -131,11 +138,7 @@ def settled(model: Model, world: World) -> World:
             if cell not in proposers and cell.value.phase is not Phase.ABANDONED:
                 gave_way(model, world.record.value, cell.value)
         world = world._replace(proposers=proposers)
-    mail = world.mail
-    forgetting = _forgetting(model, world)
-    for bit, letter in model.mail_of(world):
-        if _is_inert(model, world, bit, letter, forgetting):
-            mail ^= bit
+    mail = world.mail & ~_inert(model, world)
     return world if mail == world.mail else world._replace(mail=mail)
 
 
@@ -149,29 +152,67 @@ def _forgetting(model: Model, world: World) -> tuple[int, ...]:
     budget = model.config.budget
     if world.budget.value.deletes or budget.unreadable or budget.forgets:
         return tuple(range(len(world.disks)))
-    letters = (letter for _, letter in model.mail_of(world))
-    return tuple(at for each in letters if isinstance(each.message, Delete) for at in each.to)
+    deletes = model.letters_of(world.mail & model.bits_of((Delete,)))
+    return tuple(at for _, letter in deletes for at in letter.to)
 
 
-def _is_inert(
-    model: Model, world: World, bit: int, letter: Letter, forgetting: tuple[int, ...]
-) -> bool:
-    message = letter.message
-    match message:
-        case LastVote() | RecoveryVote():
-            return not any(_awaits(cell.value, message) for cell in world.proposers)
-        case Created() | Vote():
-            return all(model.once(is_counted, model, cell, bit) for cell in world.writers)
-        case Grant():
-            return message.generation <= world.writers[letter.to[0]].value.generation
-        case RebuildRequest() | CloseRequest():
-            return is_late(world, message)
-        case Answer():
-            return False
-        case Delete():
-            return is_dead(model, world.disks, bit, ())
+def _inert(model: Model, world: World) -> int:
+    """The letters that can change nothing any more. Many worlds share the parts that say so of a
+    kind of letters: it is found out once for all of them."""
+    mail = world.mail
+    replies = mail & model.bits_of(REPLIES)
+    votes = mail & model.bits_of(VOTES)
+    requests = mail & model.bits_of(REQUESTS)
+    inert = 0
+    for bit, letter in model.letters_of(mail ^ replies ^ votes ^ requests):
+        if _came_late(world, letter):
+            inert |= bit
+    if replies:
+        inert |= model.once(_not_awaited, model, replies, world.proposers)
+    if votes:
+        inert |= model.once(_counted, model, votes, world.writers)
+    if requests:
+        forgetting = _forgetting(model, world)
+        inert |= model.once(_dead, model, requests, world.disks, forgetting)
+    return inert
+
+
+def _came_late(world: World, letter: Letter) -> bool:
+    match letter.message:
+        case Grant() as grant:
+            return grant.generation <= world.writers[letter.to[0]].value.generation
+        case RebuildRequest() | CloseRequest() as request:
+            return is_late(world, request)
         case _:
-            return is_dead(model, world.disks, bit, forgetting)
+            return False
+
+
+def _not_awaited(model: Model, mail: int, proposers: tuple[Cell[Proposer], ...]) -> int:
+    found = 0
+    for bit, letter in model.letters_of(mail):
+        assert isinstance(letter.message, REPLIES)
+        if not any(_awaits(cell.value, letter.message) for cell in proposers):
+            found |= bit
+    return found
+
+
+def _counted(model: Model, mail: int, writers: tuple[Cell[Writer], ...]) -> int:
+    found = 0
+    for bit, _ in model.letters_of(mail):
+        if all(model.once(is_counted, model, cell, bit) for cell in writers):
+            found |= bit
+    return found
+
+
+def _dead(
+    model: Model, mail: int, disks: tuple[Cell[Disk], ...], forgetting: tuple[int, ...]
+) -> int:
+    found = 0
+    for bit, letter in model.letters_of(mail):
+        again = () if isinstance(letter.message, Delete) else forgetting
+        if is_dead(model, disks, bit, again):
+            found |= bit
+    return found
 
 
 def _awaits(proposer: Proposer, reply: LastVote | RecoveryVote) -> bool:

@@ -221,6 +221,7 @@ class Model:
         self.doing: tuple[object, ...] = ()
         """The move that is being tried, for the trace when it breaks an invariant."""
         self._bits: dict[Letter, int] = {}
+        self._masks: dict[tuple[type, ...], int] = {}
         self._cells: dict[object, Any] = {}
         self._memo: dict[object, Any] = {}
 
@@ -238,7 +239,18 @@ class Model:
         if bit is None:
             bit = self._bits[letter] = 1 << len(self.letters)
             self.letters.append(letter)
+            for kinds in self._masks:
+                if isinstance(message, kinds):
+                    self._masks[kinds] |= bit
         return bit
+
+    def bits_of(self, kinds: tuple[type, ...]) -> int:
+        """The bits of all letters of these kinds that were ever posted."""
+        found = self._masks.get(kinds)
+        if found is None:
+            posted = [bit for each, bit in self._bits.items() if isinstance(each.message, kinds)]
+            found = self._masks[kinds] = sum(posted)
+        return found
 
     def letter(self, bit: int) -> Letter:
         """The letter of a mail bit."""
@@ -246,7 +258,10 @@ class Model:
 
     def mail_of(self, world: World) -> Iterator[tuple[int, Letter]]:
         """The letters in the mail with their bits, oldest kind first."""
-        rest = world.mail
+        return self.letters_of(world.mail)
+
+    def letters_of(self, rest: int) -> Iterator[tuple[int, Letter]]:
+        """The letters of these bits."""
         while rest:
             bit = rest & -rest
             rest ^= bit
