@@ -289,11 +289,7 @@ class Life:
         for names in (self.disk.names_now, self.disk.names_durable):
             for path in [each for each in names if each.is_relative_to(folder)]:
                 del names[path]
-        self.disk.pending = [
-            each
-            for each in self.disk.pending
-            if not any(Path(one).is_relative_to(folder) for one in each.folders if one)
-        ]
+        self.disk.pending.drop(folder)
         self._may_fail.discard(folder)
         self._lossy.discard(folder)
         self._harmed = {path for path in self._harmed if not path.is_relative_to(folder)}

@@ -12,9 +12,10 @@ from __future__ import annotations
 import enum
 import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 Files = dict[Path, bytes]
@@ -32,6 +33,12 @@ class Wrote:
         before = content[: self.offset].ljust(self.offset, b"\0")
         return before + self.data + content[self.offset + len(self.data) :]
 
+    def apply(self, content: bytearray) -> None:
+        """Change `content` to what `applied` returns, without a copy of it."""
+        if self.offset > len(content):
+            content += bytes(self.offset - len(content))
+        content[self.offset : self.offset + len(self.data)] = self.data
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -42,20 +49,42 @@ class Cut:
     def applied(self, content: bytes) -> bytes:
         return content[: self.size]
 
+    def apply(self, content: bytearray) -> None:
+        """Cut `content` itself."""
+        del content[self.size :]
+
 
 Change = Wrote | Cut
 
 
-@dataclass(slots=True, eq=False)
 class File:
     """A file whatever its name: `data` is what is read, `durable` what survives, and of the
     `changes` since then any part may."""
 
-    data: bytearray = field(default_factory=bytearray)
-    durable: bytes = b""
-    changes: list[Change] = field(default_factory=list)
-    settled: int = 0
-    """Number of changes that are durable."""
+    __slots__ = ("_durable", "_durable_bytes", "changes", "data", "path", "settled")
+
+    def __init__(self, durable: bytes = b"") -> None:
+        """So much is in it, for sure."""
+        self.data = bytearray(durable)
+        self.changes: list[Change] = []
+        self.settled = 0
+        """Number of changes that are durable."""
+        self.path: Path | None = None
+        """The name that it got last."""
+        self._durable = bytearray(durable)
+        self._durable_bytes: bytes | None = durable
+
+    @property
+    def durable(self) -> bytes:
+        """What survives."""
+        if self._durable_bytes is None:
+            self._durable_bytes = bytes(self._durable)
+        return self._durable_bytes
+
+    @property
+    def durable_size(self) -> int:
+        """Return the number of bytes that survive."""
+        return len(self._durable)
 
     @property
     def changed(self) -> int:
@@ -64,28 +93,22 @@ class File:
 
     def change(self, change: Change) -> None:
         self.changes.append(change)
-        if isinstance(change, Cut):
-            del self.data[change.size :]
-            return
-        if change.offset > len(self.data):
-            self.data += bytes(change.offset - len(self.data))
-        self.data[change.offset : change.offset + len(change.data)] = change.data
+        change.apply(self.data)
 
     def settle(self) -> None:
         """All of it is durable."""
         self.settled = self.changed
-        self.durable, self.changes = bytes(self.data), []
+        self._durable, self.changes = bytearray(self.data), []
+        self._durable_bytes = None
 
     def settle_first(self, changed: int) -> None:
         """So many of its changes are durable, and of those since then any part may be."""
-        if changed >= self.changed:
-            self.settle()
-            return
         count = max(0, changed - self.settled)
         for change in self.changes[:count]:
-            self.durable = change.applied(self.durable)
+            change.apply(self._durable)
+            self._durable_bytes = None
+        self.settled += len(self.changes[:count])
         del self.changes[:count]
-        self.settled += count
 
 
 @dataclass(frozen=True)
@@ -123,6 +146,89 @@ class Named:
 def _folder(path: Path | None) -> str:
     """Return it as `str(path.parent)` does, in a tenth of the time."""
     return "" if path is None else str(path).rpartition("/")[0]
+
+
+class Pending:
+    """Changes of names that no sync has made durable, in their order.
+
+    By their folders, too: a simulated disk has hundreds that no sync ever concerns, such as the old
+    names of files that came from a folder whose loss would not matter.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._all: dict[int, Named] = {}
+        self._in: dict[str, list[int]] = {}
+        self._made = 0
+
+    def __iter__(self) -> Iterator[Named]:
+        return iter(self._all.values())
+
+    def add(self, change: Named) -> None:
+        """Note the newest one."""
+        self._made += 1
+        self._all[self._made] = change
+        for folder in {*change.folders} - {""}:
+            self._in.setdefault(folder, []).append(self._made)
+
+    def sync(self, folder: str, durable: dict[Path, File]) -> None:
+        """Let what a sync of a folder says happen to the `durable` names."""
+        for number in self._in.pop(folder, ()):
+            if (change := self._all.get(number)) is None:
+                continue
+            done, left = change.synced(folder)
+            if done is not None:
+                done.happen(durable)
+            if left is None:
+                del self._all[number]
+            else:
+                self._all[number] = left
+
+    def drop(self, folder: Path) -> None:
+        """Forget those within a folder, which is emptied."""
+        for number, change in tuple(self._all.items()):
+            if any(Path(one).is_relative_to(folder) for one in change.folders if one):
+                del self._all[number]
+
+
+class Names(dict[Path, File]):
+    """The names of a disk; it knows what is in each folder, however deep, without a look at all."""
+
+    def __init__(self, names: Mapping[Path, File]) -> None:
+        """Begin with a copy of these."""
+        super().__init__()
+        self._below: dict[str, Counter[str]] = {}
+        for path, file in names.items():
+            self[path] = file
+
+    def __setitem__(self, path: Path, file: File) -> None:
+        if path not in self:
+            for folder, child in _way(str(path)):
+                self._below.setdefault(folder, Counter())[child] += 1
+        super().__setitem__(path, file)
+        file.path = path
+
+    def __delitem__(self, path: Path) -> None:
+        super().__delitem__(path)
+        for folder, child in _way(str(path)):
+            below = self._below[folder]
+            below[child] -= 1
+            if not below[child]:
+                del below[child]
+
+    def within(self, folder: str) -> list[str]:
+        """Return the first part of each path within a folder, once."""
+        return [*self._below.get(folder, ())]
+
+
+@lru_cache(maxsize=1 << 14)
+def _way(path: str) -> tuple[tuple[str, str], ...]:
+    """Return each folder above a path, and the next part of the path in it."""
+    way = []
+    while path:
+        path, _, child = path.rpartition("/")
+        way.append((path, child))
+    return tuple(way)
 
 
 class Fate(enum.Enum):

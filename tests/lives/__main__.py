@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.lives.life import Kind, live
+from tests.lives.life import Kind, live_apart
 from tests.lives.pairs import FAULTS as TROUBLES
 from tests.lives.pairs import SERVICES, Pair, empty, table
 from tests.lives.planted_faults import FAULTS, planted
@@ -32,7 +32,7 @@ def main() -> int:
         bad, begun = 0, time.monotonic()
         for seed in range(options.seed, options.seed + options.lives):
             with planted(options.fault):
-                outcome = live(seed, kind)
+                outcome = live_apart(seed, kind)
             total += outcome.counts
             services += outcome.services
             faults += outcome.faults

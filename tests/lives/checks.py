@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,7 @@ class Checker:
         self._see()
         self.counts["looks"] += 1
         lost_just_now, whole = self._lost_just_now(), self._all_whole()
+        hurt = self._hurt_blocks()
         for block, wanted in self.blocks.items():
             version, before = self._sound.get(block, (None, frozenset()))
             now = whole[block]
@@ -135,7 +137,9 @@ class Checker:
             kept = min(wanted.replication, self._wanted[block], len(before))
             unknown = lost_just_now | self._unnoticed.get(block, frozenset())
             have = len((now | unknown) & members)
-            sound = {one for one in now & members if not self.is_damaged(block, one)}
+            sound = now & members
+            if block in hurt:
+                sound = frozenset(one for one in sound if not self.is_damaged(block, one))
             if (have < kept and not before <= now & members) or (before and not sound):
                 gone = ", ".join(sorted(before - (now & members)))
                 self.world.mistake(
@@ -223,14 +227,16 @@ class Checker:
         self._sound, self._unnoticed, self._wanted = {}, {}, {}
         leading = self.cluster.namenodes.leading()
         decides = None if leading is None else leading.host
+        hurt = self._hurt_blocks()
         for block, wanted in self.blocks.items():
-            damaged = frozenset(one for one in whole[block] if self.is_damaged(block, one))
-            self._unnoticed[block] = frozenset(self._unheard(block, decides))
+            sound = whole[block]
+            if block in hurt:
+                sound = frozenset(one for one in sound if not self.is_damaged(block, one))
+                self._unnoticed[block] = frozenset(self._unheard(block, decides))
             self._wanted[block] = wanted.replication
             record = wanted.record
             if record.finalized and not record.restored:
-                sound = (whole[block] - damaged) & frozenset(record.members)
-                self._sound[block] = _version(record), sound
+                self._sound[block] = _version(record), sound & frozenset(record.members)
 
     def _hear(self, _asking: Host | None, method: str, request: Any) -> None:
         """A NameNode is told of replicas that are dead."""
@@ -254,6 +260,12 @@ class Checker:
     def is_damaged(self, block: BlockId, storage: StorageId) -> bool:
         """True if the world damaged this very replica."""
         return self._is_hurt(self.held[block][storage], block)
+
+    def _hurt_blocks(self) -> set[BlockId]:
+        """Return the blocks of which the world ever damaged a replica, or a NameNode heard that one
+        is dead: few, and those of no others are."""
+        damaged = chain(self.damaged, self.damaged_meta)
+        return {block for _, block in damaged} | {block for block, _ in self._told}
 
     def _is_hurt(self, held: Held, block: BlockId) -> bool:
         meta = held.meta
@@ -499,7 +511,7 @@ def kept_chunks(log: ChunkLog, file: File | None) -> int:
     own is in the log of small ones, which tells nothing here."""
     if file is None:
         return 0
-    size = len(file.durable)
+    size = file.durable_size
     return max(each for each in range(len(log) + 1) if record_start(log, each) <= size)
 
 

@@ -174,7 +174,7 @@ def new_world(seed: int) -> Iterator[World]:
     loop = VirtualTimeLoop()
     asyncio.set_event_loop(loop)
     world = World(seed, loop)
-    with _drawn_from(seed), _simulated(world), _heard(world):
+    with _without_collection(), _drawn_from(seed), _simulated(world), _heard(world):
         try:
             yield world
         finally:
@@ -183,6 +183,18 @@ def new_world(seed: int) -> Iterator[World]:
             loop.close()
     del world, loop
     gc.collect()  # its disks, a hundred megabytes, in processes that hold each other
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile: that is a tenth of the time of a life, for 35 MB of memory."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _end(world: World) -> None:

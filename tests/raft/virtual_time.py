@@ -11,7 +11,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from itertools import chain
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -41,6 +41,67 @@ class DeadlockError(Exception):
     """Nothing is scheduled any more, and the simulation waits."""
 
 
+class Turn(asyncio.Handle):
+    """A call in the next turn of the loop: a handle without what serves debugging, which knows its
+    process. A simulation makes two hundred thousand of them in a hundred seconds."""
+
+    __slots__ = ("host",)
+
+    host: Host | None
+    _callback: Callable[..., object]
+    _context: Context
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualTimeLoop,
+        context: Context | None,
+    ) -> None:
+        """Call it in `context`; None: in that of whoever asks."""
+        _fill(self, callback, args, loop, context)
+
+
+class Timer(asyncio.TimerHandle):
+    """A call at a time of the world, likewise."""
+
+    __slots__ = ("host",)
+
+    host: Host | None
+    _callback: Callable[..., object]
+    _context: Context
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualTimeLoop,
+        context: Context | None,
+    ) -> None:
+        """Call it in `context`; None: in that of whoever asks."""
+        _fill(self, callback, args, loop, context)
+        self._when = when
+        self._scheduled = True
+
+
+def _fill(
+    handle: Any,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    loop: VirtualTimeLoop,
+    context: Context | None,
+) -> None:
+    """Begin a handle as `asyncio.Handle` does, which asks each time if the loop is debugged."""
+    handle._context = context = copy_context() if context is None else context
+    handle._loop = loop
+    handle._callback = callback
+    handle._args = args
+    handle._cancelled = False
+    handle._repr = handle._source_traceback = None
+    handle.host = context.get(_HOST)
+
+
 class Host:
     """A simulated process. What is called or begun here belongs to it, with all that follows."""
 
@@ -51,8 +112,8 @@ class Host:
         self._context = Context()
         self._context.run(_HOST.set, self)
         self.paused = False
-        self._held: list[asyncio.Handle] = []
-        self._sockets: dict[object, list[asyncio.Handle]] = {}
+        self._held: list[Turn | Timer] = []
+        self._sockets: dict[object, list[Turn | Timer]] = {}
 
     # -- its clock ------------------------------------------------------------------------------
 
@@ -76,7 +137,7 @@ class Host:
     def call(self, source: object, callback: Callable[..., object], *args: Any) -> None:
         """Something comes in from `source`; if the process stands still, it waits in a socket."""
         if self.paused:
-            handle = asyncio.Handle(callback, args, self._loop, self._context)
+            handle = Turn(callback, args, self._loop, self._context)
             self._sockets.setdefault(source, []).append(handle)
         else:
             self._loop.call_soon(callback, *args, context=self._context)
@@ -114,16 +175,18 @@ class Host:
         self.paused = True
         self._loop.stops += 1
 
-    def hold(self, handle: asyncio.Handle) -> None:
-        """Keep what became due meanwhile."""
-        self._held.append(handle)
+    def holds(self, handle: Turn | Timer) -> bool:
+        """Return True, and keep what became due meanwhile, if it stands still."""
+        if self.paused:
+            self._held.append(handle)
+        return self.paused
 
     def resume(self) -> None:
         """Go on as an event loop does: with what was under way, then one socket after the other, in
         any order; and with the timers that are due, which are late when there is much to read."""
         self.paused = False
-        timers = [handle for handle in self._held if isinstance(handle, asyncio.TimerHandle)]
-        others = [handle for handle in self._held if not isinstance(handle, asyncio.TimerHandle)]
+        timers = [handle for handle in self._held if isinstance(handle, Timer)]
+        others = [handle for handle in self._held if not isinstance(handle, Timer)]
         sockets = list(self._sockets.values())
         self._rng.shuffle(sockets)
         self._loop.go_on_with([*others, *chain.from_iterable(sockets)])
@@ -141,7 +204,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     """
 
     # The base's own, which it does not declare.
-    _ready: deque[asyncio.Handle]
+    _ready: deque[Turn | Timer]
     _stopping: bool
     _timer_cancelled_count: int
 
@@ -150,7 +213,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         self.stops = 0
         """The number of times that a host began to stand still."""
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Timer]] = []
         self._timers_set = 0
         self._busy_until: dict[Any, float] = {}
         self._waiting: dict[Any, list[Callable[[], None]]] = {}
@@ -167,9 +230,37 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call in the next turn."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Turn(callback, args, self, context)
         self._ready.append(handle)
         return handle
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.Handle:
+        """Call in the next turn; the base's other calls come here."""
+        return self.call_soon(callback, *args, context=context)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[Any]:
+        """Begin a task; no name of one is ever shown."""
+        return asyncio.Task(coro, loop=self, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call when the clock of whoever asks shows so many seconds more."""
+        host = _HOST.get()
+        world_time = self.now + delay if host is None else host.world_time(host.clock() + delay)
+        return self._call_at(world_time, callback, args, context)
 
     def call_at(
         self,
@@ -190,8 +281,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         args: tuple[Any, ...],
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(world_time, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]  # as the base does
+        timer = Timer(world_time, callback, args, self, context)
         self._timers_set += 1
         heapq.heappush(self._timers, (world_time, self._timers_set, timer))
         return timer
@@ -209,18 +299,25 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         finally:
             timer.cancel()
 
-    def go_on_with(self, handles: list[asyncio.Handle]) -> None:
+    def go_on_with(self, handles: list[Turn | Timer]) -> None:
         """Run these next, in this order."""
         self._ready.extend(handles)
 
     def _run_once(self) -> None:
-        """One turn: what is ready and what is due, but for hosts that stand still."""
+        """Turn after turn until the loop is to stop: the base would ask after each."""
+        while True:
+            self._take_turn()
+            if self._stopping:
+                return
+
+    def _take_turn(self) -> None:
+        """What is ready and what is due, but for hosts that stand still."""
         timers = self._timers
         if 2 * self._timer_cancelled_count > len(timers) > CANCELLED_FROM:
-            timers[:] = [each for each in timers if not each[2].cancelled()]
+            timers[:] = [each for each in timers if not each[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             self._pop()
             self._timer_cancelled_count -= 1
         if not self._ready and not self._stopping:
@@ -228,25 +325,27 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 raise DeadlockError("everybody waits for nothing")
             self.now = max(self.now, timers[0][0])
         due, self._ready = self._ready, deque()
-        while timers and timers[0][0] <= self.now:
+        now = self.now
+        while timers and timers[0][0] <= now:
             due.append(self._pop())
-        ready = [handle for handle in due if not self._held_up(handle)]
+        ready = [each for each in due if (host := each.host) is None or not host.holds(each)]
         stops = self.stops
         for handle in ready:
-            if handle.cancelled() or (self.stops > stops and self._held_up(handle)):
+            if handle._cancelled or (
+                self.stops > stops and handle.host is not None and handle.host.holds(handle)
+            ):
                 continue
-            handle._run()
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                told = {"message": f"Exception in {handle._callback}", "exception": error}
+                self.call_exception_handler({**told, "handle": handle})
 
-    def _held_up(self, handle: asyncio.Handle) -> bool:
-        host = handle._context.get(_HOST)  # type: ignore[attr-defined]  # the base's own
-        if host is None or not host.paused:
-            return False
-        host.hold(handle)
-        return True
-
-    def _pop(self) -> asyncio.TimerHandle:
+    def _pop(self) -> Timer:
         *_, timer = heapq.heappop(self._timers)
-        timer._scheduled = False  # type: ignore[attr-defined]  # as the base does
+        timer._scheduled = False
         return timer
 
     def _write_to_self(self) -> None:
