@@ -44,6 +44,9 @@ VOLUMES_EVERY: Final = 3
 """In one of so many lives volumes of DataNodes are emptied, swapped, copied and damaged."""
 SEAMS_EVERY: Final = 2
 """In one of so many lives a user starts services on blocks at which others are at work."""
+FULL_EVERY: Final = 5
+"""In one of so many lives a disk is full when a machine is lost: each is rare, and lasts for
+seconds, so that by chance they met in none of 74 lives."""
 FLAGS_EVERY: Final = 5
 """In one of so many lives DataNodes are started with wrong options."""
 WHOLE_WITHIN_S: Final = 200.0
@@ -101,6 +104,8 @@ class Life(Trouble):
         """Own files may be cut and joined: a backup that was taken before shows others."""
         if isinstance(self.users, Rivals):
             self.users.cuts = self.may_cut
+        if seed % FULL_EVERY == 3:
+            self.full_when_lost = random.Random(f"{seed} full")
         self._seams = Seams(self) if seed % SEAMS_EVERY == 0 else None
 
     async def run(self) -> Outcome:
@@ -174,7 +179,7 @@ class Life(Trouble):
             (1, self._decommission),
             (1, self._recommission),
             (2, self._maintain),
-            (2, self._balance),
+            (2, self.balance),
             (1, self._jump_clock),
             (1, self._strange),
             (1, self._run_errands),
@@ -242,7 +247,7 @@ class Life(Trouble):
 
         self._ask(maintain)
 
-    def _balance(self) -> None:
+    def balance(self) -> None:
         """An operator asks for balance for a while, and leaves whether it is reached or not."""
         self._happens("balancer")
         balancer = f"balancer {self.counts['balancer']}"

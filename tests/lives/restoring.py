@@ -27,6 +27,7 @@ from paxosblock.api.status import (
 )
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
+from tests.lives.dripping import Drip
 
 if TYPE_CHECKING:
     from tests.lives.life import Life
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 BEGINS_WITHIN_S: Final = 30.0
 BACKUP_AGE_S: Final = 25.0
 """The oldest backup that is brought back."""
+DRIPS_S: Final = 2.0
+"""Seconds before the backup at the least in which somebody begins to write who still does when it
+is brought back: the time in which a file is made in most lives."""
 LEARNED_WITHIN_S: Final = 90.0
 """Of a truce, in which all DataNodes are up."""
 
@@ -60,9 +64,12 @@ class Restore:
         """Take the backup some time, and bring it back later; see the end of it."""
         life, loop = self.life, self.life.loop
         await loop.pass_time(self.rng.uniform(5, BEGINS_WITHIN_S))
+        drip = Drip(life)
+        await loop.pass_time(DRIPS_S)
         await self._until(lambda: life.cluster.namenode is not None and bool(self.users.now()))
         life._happens("backup")
         backup, past = life.cluster.namenodes.back_up(), self.users.now()
+        dripped = drip.acknowledged
         assert past is not None
         await loop.pass_time(self.rng.uniform(0, self.rng.choice((0.5, 5.0, BACKUP_AGE_S))))
         await self._until(lambda: not life._namenode_suffers and not life.in_safe_mode)
@@ -79,6 +86,7 @@ class Restore:
         await self._until(lambda: all(each.node is not None for each in life.cluster.machines))
         await self._ask(self._all_are_there)
         await self._ask(self._leave_safe_mode)
+        life.balance()  # else nobody asks in the seconds in which blocks are learned
         end_s = loop.now + LEARNED_WITHIN_S
         while left := await self._unlearned():
             if loop.now > end_s:
@@ -88,6 +96,7 @@ class Restore:
             await loop.pass_time(2.0)
         life.checker.unclear = life._namenode_suffers = False
         life.end_truce()
+        await drip.end(dripped)
 
     async def _until(self, done: Callable[[], bool]) -> None:
         while not done():

@@ -34,6 +34,9 @@ CUTS: Final = ("truncate", "concat")
 LARGEST_BYTES: Final = 3 * BLOCK_BYTES
 KEY: Final = "seams"
 """Of the bytes of all files."""
+LEFT_CHANCE: Final = 0.5
+"""That somebody writes at once to a file that was cut, and leaves it: a file is closed when it is
+cut, so that its last block is recovered while its members hear of the cut in no other way."""
 REACTIONS_MAX: Final = 40
 """In one life: a service that is started may start another one, and so on."""
 SETREP_EVERY_S: Final = 6.0
@@ -222,6 +225,10 @@ class Seams:
         await self._closed(fs, path)
         size = (await fs.stat(path)).size
         await fs.truncate(path, size - self.rng.randint(0, min(size, BLOCK_BYTES)))
+        if self.rng.random() < LEFT_CHANCE:
+            await self._append(fs, path)
+            self._open.pop(path, None)
+            await fs.take_over(path)
 
     async def _concat(self, fs: AsyncClient, path: str) -> None:
         await self._closed(fs, path)
@@ -264,24 +271,27 @@ class Seams:
                 await self._end(fs, path)
 
     async def _end(self, fs: AsyncClient, path: str) -> None:
-        """End the file, as an operator does, and read it."""
-        end_s = self.life.loop.now + PATIENCE_S
-        while True:
-            try:
-                await fs.take_over(path)
-                async with await fs.open(path) as opened:
-                    data = await opened.read()
-            except NotFoundError:
-                return
-            except LeaseError:
-                await self.life.loop.pass_time(0.5)
-            except PaxosBlockError as error:
-                if self.life.loop.now > end_s:
-                    self.life.world.mistake(f"{path} cannot be ended and read: {error}")
-                    return
-                await self.life.loop.pass_time(0.5)
-            else:
-                break
-        difference = None if path in self._joined else first_difference(KEY, 0, data)
+        data = await ended(self.life, fs, path)
+        difference = None
+        if data is not None and path not in self._joined:
+            difference = first_difference(KEY, 0, data)
         if difference is not None:
-            self.life.world.mistake(f"{path} differs at byte {difference} of {len(data)}")
+            self.life.world.mistake(f"{path} differs at byte {difference}")
+
+
+async def ended(life: Life, fs: AsyncClient, path: str) -> bytes | None:
+    """End the writing of a file, as an operator does, and return its bytes; None: it is gone, or
+    that does not go, which is a mistake."""
+    end_s = life.loop.now + PATIENCE_S
+    while True:
+        try:
+            await fs.take_over(path)
+            async with await fs.open(path) as opened:
+                return await opened.read()
+        except NotFoundError:
+            return None
+        except PaxosBlockError as error:
+            if life.loop.now > end_s and not isinstance(error, LeaseError):
+                life.world.mistake(f"{path} cannot be ended and read: {error}")
+                return None
+            await life.loop.pass_time(0.5)

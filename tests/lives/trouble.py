@@ -61,6 +61,8 @@ class Trouble:
         self._no_loss_before_s = 0.0
         self.owed: list[Callable[[], None]] = []
         """Losses for which it was too early."""
+        self.full_when_lost: random.Random | None = None
+        """When a machine is lost, the disk of another one has no room, by this chance."""
         self._to_return: list[Callable[[], None]] = []
         """Calls that bring back, in the end at the latest, what is away."""
 
@@ -158,14 +160,17 @@ class Trouble:
         """There is no room for a while, of what is written half fits."""
         machine = self._victim()
         if machine is not None:
-            self._happens("disk full", machine.name)
-            disk = machine.disk
-            disk.full = True
+            self._fill_disk_of(machine, self._about(1.0, 6.0))
 
-            def make_room() -> None:
-                disk.full = machine.disk.full = False
+    def _fill_disk_of(self, machine: Machine, for_s: float) -> None:
+        self._happens("disk full", machine.name)
+        disk = machine.disk
+        disk.full = True
 
-            self._later(self._about(1.0, 6.0), make_room)
+        def make_room() -> None:
+            disk.full = machine.disk.full = False
+
+        self._later(for_s, make_room)
 
     def _come_back(self, machine: Machine) -> None:
         def back() -> None:
@@ -192,6 +197,8 @@ class Trouble:
             self._happens("machine added", self.cluster.add_machine(machine.rack).name)
 
         self._later(self.rng.uniform(0, 20), replace)
+        if (rng := self.full_when_lost) is not None and (others := self._up()):
+            self._fill_disk_of(rng.choice(others), rng.uniform(1, 6))
 
     def _may_lose(self, lost: Where) -> bool:
         """True if this may be lost for good now; then it is."""

@@ -133,18 +133,19 @@ class Volumes:
     async def _copy(self, machine: Machine) -> None:
         """Start a second process with a copy of the volumes of a node that goes on, in its name.
 
-        It lives longer than the copy: a NameNode may believe the copy of one that is gone.
+        It lives longer than the copy, and all NameNodes know it by then: one may believe the copy
+        of a node that is gone, or of which it has not heard yet.
         """
         files = machine.disk.files()
         await self.life.loop.pass_time(self.rng.choice((0.0, COPY_AGE_S)) * self.rng.random())
         self.life.spared.append(machine)
-        node = machine.node
-        if node is not None and machine in self.resting():
+        known_at = self.where_known(machine.address)
+        known = len(known_at) == len(self.life.cluster.namenodes.seats)
+        if known and machine.node is not None and machine in self.resting():
             machine.disk.light(0)
             self.life._happens("volumes copied", machine.name)
             copy = Machine(f"{machine.name}-copy", machine.rack, of=machine.name)
             copy.disk, copy.boots, copy.may_refuse = SimulatedDisk(files), machine.boots, True
-            known_at = self.where_known(machine.address)
             self.life.cluster.start(copy)
             end_s = self.life.loop.now + self.rng.uniform(0.5, COPY_LIVES_S)
             while self.life.loop.now < end_s:
