@@ -233,15 +233,20 @@ class Rivals:
             try:
                 await fs.take_over(PATH)
                 self.counts["taken over"] += 1
-            except LeaseError:
+            except (LeaseError, NotFoundError):
                 pass
-        return await fs.append(
-            PATH,
-            new_block=rng.random() < 0.1,
-            options=WriteOptions(
-                on_failure=way, replace_on_failure=replacing, best_effort=best_effort
-            ),
-        )
+        try:
+            return await fs.append(
+                PATH,
+                new_block=rng.random() < 0.1,
+                options=WriteOptions(
+                    on_failure=way, replace_on_failure=replacing, best_effort=best_effort
+                ),
+            )
+        except NotFoundError:
+            # Whoever was to make it was refused or killed: else none of them ever writes.
+            self._begun = bool(self.sessions)
+            raise
 
     async def _add(self, out: AsyncFileWriter, session: Session, rng: random.Random) -> None:
         goal = session.start + rng.choice((1, 40, rng.randrange(1, LONGEST_SESSION_BYTES)))

@@ -3,11 +3,19 @@ like."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from contextlib import suppress
+from typing import NoReturn, cast
 
 import pytest
 
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import NotFoundError, UnavailableError
+from tests.lives.cluster import Cluster
 from tests.lives.life import Kind, Outcome, live
+from tests.lives.rivals import PATH, Rivals
+from tests.lives.world import new_world
 
 SEEDS = (2, 1, 3, 4, 5, 6)
 """The slice begins with these lives, and ends with the first after which all has happened."""
@@ -52,3 +60,28 @@ def test_what_was_acknowledged_to_one_writer_stays_whoever_writes_then(
     outcomes: list[Outcome], what: str
 ) -> None:
     assert counted(outcomes)[what] > 0
+
+
+def test_a_file_that_its_maker_did_not_make_is_made_by_another_writer() -> None:
+    """Else a life goes by without a file, and one with a restore waits for its first for ever."""
+    made: list[str] = []
+
+    class NoFile:
+        async def create(self, path: str, **_: object) -> NoReturn:
+            made.append(path)
+            raise UnavailableError("refused")
+
+        async def append(self, path: str, **_: object) -> NoReturn:
+            raise NotFoundError(path)
+
+        take_over = append
+
+    async def open_often(rivals: Rivals) -> None:
+        for _ in range(3):
+            with suppress(UnavailableError, NotFoundError):
+                await rivals._opened(cast(AsyncClient, NoFile()), rivals.rng)
+
+    with new_world(1) as world:
+        rivals = Rivals(world, Cluster(world, ()), random.Random(1))
+        world.loop.run_until_complete(open_often(rivals))
+    assert made == [PATH, PATH]
