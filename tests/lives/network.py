@@ -141,6 +141,8 @@ class Network:
             raise UnavailableError(text, address=address, nobody_listens=True)
         self._check_access(here, address)
         await self._pass(here, listener.host)
+        if self._listeners.get(address) is not listener:  # it ended while nothing came through
+            raise OutcomeUnknownError(f"{address}: connection lost")
         answer: asyncio.Future[bytes] = self.loop.create_future()
         listener.waiting[answer] = None
         try:
