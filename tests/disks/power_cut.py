@@ -76,7 +76,7 @@ class File:
 
     @property
     def durable(self) -> bytes:
-        """What survives."""
+        """The bytes that survive."""
         if self._durable_bytes is None:
             self._durable_bytes = bytes(self._durable)
         return self._durable_bytes

@@ -62,7 +62,7 @@ class Trouble:
         self.owed: list[Callable[[], None]] = []
         """Losses for which it was too early."""
         self.full_when_lost: random.Random | None = None
-        """When a machine is lost, the disk of another one has no room, by this chance."""
+        """The chance that, when a machine is lost, the disk of another one has no room."""
         self._to_return: list[Callable[[], None]] = []
         """Calls that bring back, in the end at the latest, what is away."""
 

@@ -311,7 +311,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 return
 
     def _take_turn(self) -> None:
-        """What is ready and what is due, but for hosts that stand still."""
+        """All that is ready or due, but for hosts that stand still."""
         timers = self._timers
         if 2 * self._timer_cancelled_count > len(timers) > CANCELLED_FROM:
             timers[:] = [each for each in timers if not each[2]._cancelled]
