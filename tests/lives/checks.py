@@ -197,6 +197,8 @@ class Checker:
             if found is not None:
                 self.held.setdefault(block, {})[found.storage] = found
                 there[block] = found.storage
+                if found.folder not in machine.broken:  # a volume that was left out is back
+                    self._lost.pop(found.storage, None)
         for block, storage in before.items():
             if there.get(block) != storage:
                 self._forget(machine, block, storage)

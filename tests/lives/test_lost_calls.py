@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from paxosblock.errors import OutcomeUnknownError
-from paxosblock.net.calls.rpc import RpcRouter
+from paxosblock.net.calls.call_server import RpcRouter
 from tests.lives.network import Listener
 from tests.lives.world import World, new_world
 
