@@ -41,8 +41,8 @@ class SimulatedSyncs(KernelSyncs):
         return True
 
     def end_one(self) -> bool:
-        """End the oldest sync, and let the process hear of it at once: somebody in it waits for
-        that, and nothing else can happen meanwhile. False if there is none."""
+        """End the oldest sync, and let the process hear of it at once: it waits for that, and
+        nothing else can happen meanwhile. False if there is none."""
         for number in self._begun:
             self._end(number, lambda done, error: done(error))
             return True

@@ -49,16 +49,16 @@ class Flag(enum.Enum):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A member asks another one for its standing, or an empty folder asks to be let in."""
+    """A member asks another one for its status, or an empty folder asks to be let in."""
 
     caller: str = ""
     said: FolderStatus | None = None
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The answer: a standing, or why no member is let in."""
+    """The answer: a status, or why no member is let in."""
 
-    standing: FolderStatus | None = None
+    status: FolderStatus | None = None
     refusal: str = ""
 
 
@@ -88,10 +88,10 @@ class FirstStart:
         birth = Birth(self._folder, self._address, self._members, b"", own, disk=self._disk)
 
         async def say(_: Ask) -> Said:
-            return Said(birth.standing)
+            return Said(birth.status)
 
         async def let_in(ask: Ask) -> Said:
-            return self._let_in(birth.standing.lineage, ask)
+            return self._let_in(birth.status.lineage, ask)
 
         router.register(STANDING, Ask, say)
         router.register(LET_IN, Ask, let_in)
@@ -101,9 +101,9 @@ class FirstStart:
         others = [member for member in self._members if member != self._address]
         answers = await asyncio.gather(*(_ask(client, each, STANDING, Ask()) for each in others))
         return {
-            peer: said.standing
+            peer: said.status
             for peer, said in zip(others, answers, strict=True)
-            if said is not None and said.standing is not None
+            if said is not None and said.status is not None
         }
 
     # -- being let in -----------------------------------------------------------------------------

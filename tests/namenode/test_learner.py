@@ -275,8 +275,8 @@ async def findings(cluster: Cluster) -> list[Condition]:
 async def test_a_block_that_was_open_at_the_backup_and_that_nobody_has_is_unclear_not_missing(
     cluster: Cluster,
 ) -> None:
-    """Its file is shown as being written, for ever, and somebody must be told why; but it may be
-    one that was closed since without this block, so `--delete-corrupt` may not take it."""
+    """Its file is shown as being written, for ever, and an operator must be told why; but it may
+    be one that was closed since without this block, so `--delete-corrupt` may not take it."""
     scene = cluster.scene
     view = await scene.add_block(await scene.create("/f"))
     cluster.back_up()

@@ -267,8 +267,8 @@ def crash_moves(model: Model, world: World) -> Iterator[Move]:
 
 
 def forget_moves(model: Model, world: World) -> Iterator[Move]:
-    """D11: the log of small replicas lost records; those of this block, if it had any. What nobody
-    else has is lost, whatever the rule."""
+    """D11: the log of small replicas lost records; those of this block, if it had any. What no
+    other replica has is lost, whatever the rule."""
     left = world.budget.value.forgets - 1
     for at, cell in enumerate(world.disks):
         replica = cell.value.replica

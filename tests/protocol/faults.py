@@ -233,8 +233,8 @@ def return_the_minimum(reading: QuorumRead) -> QuorumRead:
 
 
 def serve_what_was_decided_first_only(version: Version, reply: ReadReply) -> bool:
-    """R-fin with the generation for the version: who opened a block before a member left it, finds
-    nobody who has it."""
+    """R-fin with the generation for the version: a reader that opened a block before a member
+    left it finds no member that has it."""
     now = reply.registers
     return now.accepted_generation <= version.finalized_generation and _holds(version, reply)
 

@@ -337,7 +337,7 @@ def test_d5_a_repeated_finalize_is_answered_again() -> None:
 
 
 def test_d5_a_generation_that_accepted_another_log_does_not_finalize_this_one() -> None:
-    """A finalized generation is nobody's but the decision's (K5, K6): this one is a forgery."""
+    """A finalized generation comes from the decision alone (K5, K6): this one is a forgery."""
     recovered = replica(2, accepted_generation=gs(1), max_generation=gs(1), base_length=2)
     for held in (recovered, finalized(2, 1)):
         step = answer(A, held, finalize_of(1, 1))

@@ -262,7 +262,7 @@ async def test_what_comes_during_a_flush_stays_in_the_journal_of_a_member_alone(
 
 
 def test_a_member_alone_applies_its_log_before_it_has_started() -> None:
-    """Nobody else can be elected, so each entry that it has on the disk is committed."""
+    """No other member can be elected, so each entry that it has on the disk is committed."""
     with rig(1) as member:
         lead_alone(member)
         for number in range(200):

@@ -110,7 +110,7 @@ class Birth:
         make_member(self._disk, self._folder, self._members, lineage, ElectionVote(0, None))
 
     @property
-    def standing(self) -> FolderStatus:
+    def status(self) -> FolderStatus:
         """The answer of this member to another one that asks."""
         own = self._own
         if isinstance(own, Newborn):
@@ -122,7 +122,7 @@ class Birth:
             question = Question.heard(_PURPOSE, request.headers, self._secret, called=self._address)
         except AccessDeniedError as error:
             return web.Response(status=403, text=f"{error}\n")
-        body = msgspec.json.encode(self.standing)
+        body = msgspec.json.encode(self.status)
         tag = question.tag(self._secret)
         tag.update(body)
         return web.Response(body=body, headers={PROOF: tag.hexdigest()})
