@@ -668,24 +668,33 @@ async def test_a_power_cut_takes_nothing_that_a_restarted_process_told(
     assert answers > 0
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["one process", "two processes"])
 @pytest.mark.parametrize("dead", [False, True], ids=["sound", "dead"])
-async def test_what_an_earlier_process_left_is_as_gone_as_the_replica_that_is_deleted(
-    dead: bool,
+async def test_what_is_left_in_the_other_folder_is_as_gone_as_the_replica_that_is_deleted(
+    dead: bool, again: bool
 ) -> None:
     disk = SimulatedDisk(records=True)
     async with running(FOLDER, disk=disk, holder=Holder()) as node:
         await node.create()
         await node.write(2)
         await node.finalize(1, [name(0), name(1)])
-    async with running(FOLDER, disk=disk, holder=Holder()) as node:
-        block = node.acceptor.find(BLOCK, node.storage)
-        assert block is not None
-        if dead:
-            block.mark_corrupt("a bit has flipped")
-        assert not isinstance(await node.ask(Delete(BLOCK, Generation(1))), Nack)
-        deleted = disk.history[-1]
+        if not again:
+            deleted = await _delete(node, disk, dead=dead)
+    if again:
+        async with running(FOLDER, disk=disk, holder=Holder()) as node:
+            deleted = await _delete(node, disk, dead=dead)
     for files in deleted.states(STATES_PER_POINT, 1):
         assert load_all(FileStore(SimulatedDisk(files), FOLDER, "boot-2")) == []
+
+
+async def _delete(node: Node, disk: SimulatedDisk, *, dead: bool) -> Moment:
+    """Delete the replica, which may be dead; return the moment of the answer."""
+    block = node.acceptor.find(BLOCK, node.storage)
+    assert block is not None
+    if dead:
+        block.mark_corrupt("a bit has flipped")
+    assert not isinstance(await node.ask(Delete(BLOCK, Generation(1))), Nack)
+    return disk.history[-1]
 
 
 def test_a_power_cut_while_a_volume_enters_a_cluster_leaves_it_in_none_or_in_this_one() -> None:

@@ -76,6 +76,17 @@ def test_after_a_write_that_failed_nothing_is_made_durable() -> None:
         log.sync()
 
 
+def test_the_mark_counts_no_record_whose_sync_failed() -> None:
+    disk = SimulatedDisk()
+    log = begun(disk)
+    before = marked(disk)
+    log.append(KIND, 1, b"first")
+    disk.breaks(Fault(("sync",), "log_1", "EIO"))
+    with pytest.raises(StorageError):
+        log.sync()
+    assert marked(disk) == before
+
+
 def test_a_sync_counts_only_what_was_appended_before_it_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -222,7 +222,8 @@ SOURCE: tuple[Mutant, ...] = (
         "datanode/store/load.py",
         "        disk.sync_folder(folder / part)\n",
         "        pass\n",
-        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_a_restarted_process_told[disk_votes]",
+        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_a_restarted_process_told"
+        "[disk_votes-a fourth]",
     ),
     _store(
         "an error that nobody foresaw in one volume ends the node",
@@ -271,8 +272,7 @@ SOURCE: tuple[Mutant, ...] = (
         "journal/record_log.py",
         "            # The segments before were synced",
         "            self._note_synced(segment, to)\n            # The segments before were synced",
-        f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing"
-        "[small_disk_votes]",
+        RECORD_LOG,
     ),
     _store(
         "what a storage may have forgotten it says that it never had",
@@ -515,7 +515,7 @@ SOURCE: tuple[Mutant, ...] = (
         "            segment.synced = max(segment.synced, to.offset)\n",
         "            segment.synced, to = segment.end, to._replace(offset=segment.end)\n",
         f"{CRASH_STATES}::test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing"
-        "[small_deleted_beside_a_sync]",
+        "[small_deleted_beside_a_sync-a fourth]",
     ),
     _store(
         "a Finalize that fetched chunks is taken for a record of the log",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -26,3 +28,12 @@ def test_each_mutant_has_a_name_of_its_own_and_no_area_is_forgotten() -> None:
     assert [name for name, count in Counter(m.name for m in mutants).items() if count > 1] == []
     assert min(Counter(mutant.area for mutant in mutants).values()) >= 10
     assert len(mutants) > 100, "as the Makefile and CONTRIBUTING.md say"
+
+
+def test_a_suite_that_is_one_case_is_there(repository: Path) -> None:
+    """A case that got another name runs nothing, and a mutant of it would only count as broken."""
+    cases = {each for mutant in SOURCE for each in mutant.suite if "[" in each}
+    files = {each.split("::")[0] for each in cases}
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", *sorted(files)]
+    told = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    assert cases - set(told.stdout.splitlines()) == set()
