@@ -184,8 +184,9 @@ class MemoryTable:
         """The map as it is now, which later entries do not change."""
         return Snapshot(self._revision, list(self._items.items()), self._term)
 
-    def close(self) -> None:
-        """Do nothing, as no file is open."""
+    def close(self) -> int:
+        """Do nothing, as no file is open, and tell of no file."""
+        return 0
 
     def discard(self) -> None:
         if self.place is not None:

@@ -174,10 +174,8 @@ class RecordLog:
 
     # -- the start ------------------------------------------------------------------------------
 
-    def open(self, held: int = -1) -> list[int]:
+    def open(self) -> list[int]:
         """Open every segment; return the numbers of those that take no more records, in order.
-
-        Records with keys up to `held` are not missed if they are lost: they are elsewhere, too.
 
         Raises:
             ConfigError: another version wrote a file.
@@ -186,7 +184,7 @@ class RecordLog:
         mark = read_mark(self._disk, self._names.folder / MARK_NAME, self._form)
         if mark is not None:
             self.highest = mark.highest
-            self.durable = mark if mark.highest > held else None
+            self.durable = mark
         numbers = self._names.numbers(self._disk.names(self._names.folder))
         for number in numbers:
             self._open(number)

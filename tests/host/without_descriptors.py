@@ -19,8 +19,8 @@ import pytest
 from paxosblock.errors import NoSpaceError
 from paxosblock.host.descriptors import RESERVE, Reserve, opening, raise_limit, scarce
 from paxosblock.host.disk import OsDisk
-from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES, ElectionVote, VoteFile
+from tests.journal.records import begun_journal
 
 LIMIT = 256
 
@@ -93,7 +93,7 @@ async def test_a_vote_that_finds_no_descriptor_at_all_is_refused_and_given_later
 async def test_a_log_goes_on_in_a_new_file_though_no_descriptor_is_left(
     tmp_path: Path, descriptors: Descriptors
 ) -> None:
-    journal = Journal(OsDisk(), tmp_path, 1, segment_bytes=1)
+    journal = begun_journal(tmp_path, 1)
     RESERVE.keep(4)
     descriptors.take_all()
     for _ in range(3):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.journal.segment import (
     CRC,
     FIRST_OWN_KIND,
@@ -11,6 +14,7 @@ from paxosblock.journal.segment import (
     SegmentBounds,
     read_records,
 )
+from paxosblock.namenode.kv.journal import Journal
 
 SALT = slice(16, 24)
 """The place of the salt in the header of a segment."""
@@ -30,3 +34,21 @@ def payloads(data: bytes) -> list[range]:
         for each in records
         if each.kind >= FIRST_OWN_KIND
     ]
+
+
+def begun_journal(folder: Path, segment_bytes: int, disk: Disk | None = None) -> Journal:
+    """The catalog's journal in `folder`, which goes on after what is there."""
+    journal = Journal(disk or OsDisk(), folder, segment_bytes)
+    for _ in journal.replay():
+        pass
+    journal.begin()
+    return journal
+
+
+def entries_in(folder: Path, disk: Disk | None = None) -> list[tuple[int, bytes]]:
+    """Every entry that a start finds in the catalog's journal, and its index."""
+    journal = Journal(disk or OsDisk(), folder, 1)
+    try:
+        return [(index, bytes(payload)) for index, payload in journal.replay()]
+    finally:
+        journal.log.close()

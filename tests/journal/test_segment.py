@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from paxosblock.base.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError
-from paxosblock.host.disk import OsDisk
 from paxosblock.journal.segment import (
     FIRST_OWN_KIND,
     HEADER_BYTES,
@@ -24,8 +23,8 @@ from paxosblock.journal.segment import (
     decode_header,
     read_records,
 )
-from paxosblock.namenode.kv.journal import FORMAT, Journal, replay
-from tests.journal.records import encode_record
+from paxosblock.namenode.kv.journal import FORMAT
+from tests.journal.records import begun_journal, encode_record, entries_in
 
 SALT = b"saltsalt"
 KIND = FIRST_OWN_KIND
@@ -59,11 +58,11 @@ def test_the_worked_example_of_the_document_is_what_the_journal_reads_and_writes
     text = (repository / "paxosblock" / "namenode" / "KV.md").read_text()
     (dump,) = re.findall(r"payload `hi`.*?```text\n(.*?)```", text, re.DOTALL)
     monkeypatch.setattr("os.urandom", lambda size: SALT[:size])
-    journal = Journal(OsDisk(), tmp_path, 1, 1 << 20)
+    journal = begun_journal(tmp_path, 1 << 20)
     journal.append([b"hi"])
     (segment,) = tmp_path.glob("journal-*")
     assert segment.read_bytes() == bytes.fromhex(dump)
-    assert [bytes(entry) for _, entry in replay(OsDisk(), tmp_path, 0)] == [b"hi"]
+    assert entries_in(tmp_path) == [(1, b"hi")]
     journal.close()
 
 

@@ -1123,11 +1123,11 @@ SOURCE: tuple[Mutant, ...] = (
         "            self._mark.move(DurableTo(self.last, segment.end, max(self.highest, key)))\n",
         JOURNAL_CRASH_STATES,
     ),
-    _recovery(
+    _store(
         "a journal that ends before its mark is taken for a torn one",
-        "kv/journal.py",
-        "        segments = [*log.open(held=after), log.last]",
-        "        segments = [*log.open(held=1 << 60), log.last]",
+        "journal/record_log.py",
+        "            self.durable = mark\n",
+        "            self.durable = None\n",
         "tests/journal/test_catalog_mark.py",
     ),
     _recovery(

@@ -21,7 +21,8 @@ from paxosblock.journal.durable_mark import read_mark
 from paxosblock.journal.record_log import MARK_NAME
 from paxosblock.namenode.kv.append_file import LOOP_BYTES, Appending
 from paxosblock.namenode.kv.interface import Committed, Edit
-from paxosblock.namenode.kv.journal import FORMAT, Journal, replay
+from paxosblock.namenode.kv.journal import FORMAT, Journal
+from tests.journal.records import begun_journal, entries_in
 from tests.raft.alone import opened as opened_store
 
 SEGMENT_BYTES = 1000
@@ -72,7 +73,7 @@ async def opened(
     segment_bytes: int = SEGMENT_BYTES,
 ) -> AsyncIterator[Appending]:
     """A new journal in `folder`, which is closed at the end, unless a sync failed."""
-    journal = Journal(disk or OsDisk(), folder, 1, segment_bytes)
+    journal = begun_journal(folder, segment_bytes, disk)
     with ThreadPoolExecutor(1) as executor:
         appending = Appending(journal, executor, kernel)
         yield appending
@@ -89,7 +90,7 @@ def marked(folder: Path) -> int:
 
 def found(folder: Path) -> list[bytes]:
     """Return the entries that a start finds in the journal."""
-    return [bytes(payload) for _, payload in replay(OsDisk(), folder, 0)]
+    return [payload for _, payload in entries_in(folder)]
 
 
 async def test_what_the_kernel_synced_is_found_again_over_all_segments(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from paxosblock.errors import NoSpaceError, Outcome
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import Committed, Edit
-from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft import log
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import SimulatedDisk
+from tests.journal.records import begun_journal, entries_in
 from tests.raft.alone import alone
 from tests.waiting import wait_until_async
 
@@ -123,7 +123,7 @@ def test_a_segment_goes_on_as_it_was_when_the_next_one_finds_no_room_to_begin(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = SimulatedDisk()
-    journal = Journal(disk, FOLDER, 1, segment_bytes=100)
+    journal = begun_journal(FOLDER, 100, disk)
     journal.append([bytes(100)])
     (segment,) = (path for path in disk.files() if path.name.startswith("journal-"))
     disk.full = True
@@ -134,5 +134,5 @@ def test_a_segment_goes_on_as_it_was_when_the_next_one_finds_no_room_to_begin(
     journal.close()  # its last mark goes into the segment that is open
     data = disk.files()[segment]
     assert len(data) > size_bytes
-    assert [index for index, _ in replay(disk, FOLDER, 0)] == [1]
+    assert [index for index, _ in entries_in(FOLDER, disk)] == [1]
     assert "torn" not in caplog.text

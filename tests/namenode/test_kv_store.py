@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,9 +42,10 @@ from paxosblock.namenode.kv.table import Tables
 from paxosblock.namenode.raft.entry import RECORD_BYTES, Entry
 from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import Limits
+from tests.disks.cut_short import CutShort
 from tests.disks.faults import HELD, SYNCS, WRITES, Fault
 from tests.disks.simulated import SimulatedDisk
-from tests.journal.records import payloads
+from tests.journal.records import entries_in, payloads
 from tests.memory_table import MEMORY
 from tests.raft.alone import ADDRESS, alone, opened
 from tests.waiting import wait_until_async
@@ -367,14 +370,16 @@ async def test_a_start_removes_drafts(tmp_path: Path) -> None:
 
 
 async def test_a_flipped_byte_in_the_journal_is_refused_in_one_line(tmp_path: Path) -> None:
-    async with opened(tmp_path, limits=SMALL) as store:
+    folder = tmp_path / "killed"
+    async with opened(tmp_path / "member", limits=SMALL) as store:
         for number in range(60):
             await store.commit(put(b"%d" % number))
-    victim = max(tmp_path.glob("journal*"))
+        shutil.copytree(tmp_path / "member", folder)
+    victim = max(folder.glob("journal*"))
     data = bytearray(victim.read_bytes())
     data[payloads(bytes(data))[0].start] ^= 1
     victim.write_bytes(data)
-    store = alone(tmp_path)
+    store = alone(folder)
     with pytest.raises(CorruptionError, match=rf"^{victim} is damaged at offset \d+[^\n]*backup$"):
         await store.start()
     await store.close()
@@ -480,3 +485,38 @@ class StoreInMemoryAgainstModel(StoreAgainstModel):
 
 TestStoreInMemoryAgainstModel = StoreInMemoryAgainstModel.TestCase
 TestStoreInMemoryAgainstModel.settings = TestStoreAgainstModel.settings
+
+
+async def test_after_a_clean_stop_no_record_is_left_to_read(tmp_path: Path) -> None:
+    for stops in range(1, 4):
+        async with opened(tmp_path, limits=SMALL) as store:
+            for number in range(60):
+                await store.commit(put(b"%d" % number, b"%d" % stops))
+        assert entries_in(tmp_path) == []
+        assert len(list(tmp_path.glob("journal-*"))) == 1
+        async with opened(tmp_path) as store:
+            view = store.view()
+            assert {view.get(b"%d" % number).value for number in range(60)} == {b"%d" % stops}
+
+
+async def test_a_stop_that_is_cut_short_anywhere_loses_nothing(tmp_path: Path) -> None:
+    found = set()
+    for steps in range(200):
+        folder, disk, answered = tmp_path / f"{steps}", CutShort(steps), 0
+        store = alone(folder, disk, SMALL, ROCKS)
+        with suppress(StorageError, OutcomeUnknownError, UnavailableError):
+            try:
+                await store.start()
+                await store.wait_leadership()
+                for number in range(8):
+                    await store.commit(put(b"k", b"%d" % number))
+                    answered = number + 1
+            finally:
+                await store.close()
+        async with opened(folder) as again:
+            kept = again.view().get(b"k").value
+            assert int(kept or b"-1") in (answered - 1, answered)
+        found.add(disk.left < 0)
+        if disk.left >= 0:
+            break
+    assert found == {True, False}

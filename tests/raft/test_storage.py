@@ -13,14 +13,18 @@ import pytest
 
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.host.disk import OsDisk
+from paxosblock.journal.record_log import MARK_NAME
+from paxosblock.journal.segment import HEADER_BYTES
 from paxosblock.namenode.kv.codec import decode_edit, encode_edit
 from paxosblock.namenode.kv.interface import Committed, Edit, Versioned
+from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 from tests.disks.simulated import SimulatedDisk
+from tests.journal.records import entries_in, payloads
 from tests.memory_table import MEMORY, MemoryTable
 from tests.raft.rig import stream_of
 from tests.waiting import wait_until_async
@@ -272,7 +276,9 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
         assert work.opened.machine.get(b"k") == Versioned(b"29", 30)
 
 
-async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
+async def test_a_start_removes_what_the_snapshot_covers_and_reads_none_of_it(
+    tmp_path: Path,
+) -> None:
     """The crash came before it was removed."""
     machine = ReplicatedMachine(MemoryTable())
     async with opened_log(tmp_path) as work:
@@ -282,7 +288,11 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
             if index <= 30:
                 machine.apply(index, Edit(), 1)
         install(work.opened, machine)
-    before = len(list(tmp_path.glob("journal-*")))
+    segments = sorted(tmp_path.glob("journal-*"))
+    before = len(segments)
+    for path in [path for path in segments if int(path.name[-20:]) < 25]:
+        data = path.read_bytes()
+        path.write_bytes(data[: HEADER_BYTES + 80] + bytes(len(data) - HEADER_BYTES - 80))
     for _ in range(2):
         async with opened_log(tmp_path) as work:
             assert (work.log.base_index, work.log.last_log_index) == (30, 40)
@@ -324,22 +334,25 @@ async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
         assert (work.log.base_index, work.log.term_at(index), work.terms()) == (index, 3, [])
 
 
+@pytest.mark.parametrize("index", range(5, 18))
 async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_replaced(
-    tmp_path: Path,
+    tmp_path: Path, index: int
 ) -> None:
+    """Wherever a segment begins: the record of the table's entry may be the last one before it, and
+    it alone tells that those that follow do not continue the table."""
     machine = ReplicatedMachine(MemoryTable())
-    for index in range(1, 11):
-        machine.apply(index, Edit(), 3)
+    for each in range(1, index + 1):
+        machine.apply(each, Edit(), 3)
     async with opened_log(tmp_path) as work:
-        for _ in range(12):
+        for _ in range(18):
             work.log.append(entry(1))
-        await work.flushed()
+            await work.flushed()
         install(work.opened, machine)
     async with opened_log(tmp_path) as work:
-        assert (work.log.base_index, work.terms()) == (10, [])
+        assert (work.log.base_index, work.terms()) == (index, [])
         work.log.append(entry(4))
     async with opened_log(tmp_path) as work:
-        assert (work.log.base_index, work.terms()) == (10, [4])
+        assert (work.log.base_index, work.terms()) == (index, [4])
 
 
 def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
@@ -408,3 +421,48 @@ def test_opening_does_not_depend_on_what_a_crash_left_of_drafts(tmp_path: Path) 
     (tmp_path / f"db-{7:020d}.tmp").write_bytes(b"half")
     open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
     assert list(tmp_path.glob("*.tmp")) == []
+
+
+@pytest.mark.parametrize("applied", [2, 3])
+@pytest.mark.parametrize("known", [2, 3])
+def test_a_stop_keeps_records_of_entries_that_the_map_lacks_or_the_log_in_memory(
+    tmp_path: Path, applied: int, known: int
+) -> None:
+    """Three entries are durable; it knows of two or three of them, and has applied as many."""
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, ROCKS, alone=True)
+    opened.votes.write(ElectionVote(1, None))
+    for index in range(1, 4):
+        each = Entry(1, EntryKind.EDIT, put(b"k%d" % index, b"v"))
+        opened.journal.append([encode_entry(index, each)])
+        if index <= known:
+            opened.tail.entries.append(each)
+            opened.tail.positions.append(index)
+        if index <= applied:
+            opened.machine.apply_whole(index, each)
+    opened.close()
+    assert bool(entries_in(tmp_path)) is not (applied == known == 3)
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, ROCKS, alone=True)
+    assert (opened.machine.revision, len(opened.machine)) == (3, 3)
+    opened.close()
+
+
+def test_a_first_record_of_the_last_segment_that_was_torn_makes_none_before_it_needless(
+    tmp_path: Path,
+) -> None:
+    """Its head is whole, and zeros behind that would say that it is of an entry before all."""
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, ROCKS, alone=True)
+    opened.votes.write(ElectionVote(1, None))
+    for index in range(1, 5):
+        each = Entry(1, EntryKind.EDIT, put(b"k%d" % index, b"v"))
+        opened.journal.append([encode_entry(index, each)])
+        (last,) = sorted(tmp_path.glob("journal-*"))[-1:]
+        if index == 3:
+            opened.journal.log.begin_segment(0)
+    opened.close()
+    data = last.read_bytes()
+    ((begin, *_, end),) = payloads(data)
+    last.write_bytes(data[:begin] + bytes(end + 1 - begin))
+    (tmp_path / MARK_NAME).unlink()
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, ROCKS, alone=True)
+    assert (opened.machine.revision, len(opened.machine)) == (3, 3)
+    opened.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -64,56 +64,6 @@ class JournalNames:
         return highest + 1
 
 
-def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield (index, payload) of every entry later than `after`, in order, without a torn tail.
-
-    When this ends, all entries that it yielded are durable. A process may have died between write
-    and sync, and no reader may see an entry that is not durable yet.
-
-    Raises:
-        ConfigError: another version wrote a file.
-        CorruptionError: a segment is damaged, or one is missing.
-    """
-    names = JournalNames(folder)
-    check_log(disk, names, FORMAT)
-    firsts = names.numbers(disk.names(folder))
-    start = following = _last_through(firsts, after + 1)
-
-    def lost(number: int, offset: int, why: str) -> None:
-        if number >= start:  # all that earlier segments hold is in the table
-            durable = "" if log.durable is None else f" to {log.durable.highest}"
-            told = f"{why}: entries {following}{durable}, which had been durable, cannot be read"
-            raise CorruptionError(told, file=str(names.path(number)), offset=offset)
-
-    log = RecordLog(disk, names, FORMAT, None, lost)
-    try:
-        segments = [*log.open(held=after), log.last]  # but one that was only begun
-        start = following = _last_through(segments, after + 1)
-        if not start and (firsts or max(after, log.highest) > 0):
-            raise CorruptionError(
-                f"{folder}: the journal's entries from {after + 1} on are missing"
-            )
-        for number in segments[segments.index(start) :]:
-            if number > following:
-                lost(number, 0, f"entries {following} to {number - 1} are missing")
-            is_last = number == log.last
-            for record in log.last_records() if is_last else log.records_left(number):
-                for payload in _entries(record, names.path(number), following):
-                    if following > after:
-                        yield following, payload
-                    following += 1
-        if log.torn_bytes:
-            last = names.path(log.last)
-            _log.warning("%s: left out a torn tail of %d bytes", last, log.torn_bytes)
-    finally:
-        log.close()
-
-
-def _last_through(numbers: list[int], index: int) -> int:
-    """Return the last of the numbers that are not above `index`; 0: there is none."""
-    return max((number for number in numbers if number <= index), default=0)
-
-
 def _entries(record: LogRecord, path: Path, first: int) -> list[memoryview]:
     """Return the entries of a record; `first` is the index of the first one.
 
@@ -151,20 +101,97 @@ def check_formats(disk: Disk, folder: Path) -> None:
 class Journal:
     """Appends entries. A new segment begins at every start and after `segment_bytes`."""
 
-    def __init__(self, disk: Disk, folder: Path, next_index: int, segment_bytes: int) -> None:
-        """Begin a segment after the entries that `replay` found."""
+    def __init__(self, disk: Disk, folder: Path, segment_bytes: int) -> None:
+        """Name the files. First `replay` goes to its end, then comes `begin`."""
         self._disk = disk
         self._folder = folder
         self.segment_bytes = segment_bytes
-        self.next_index = next_index
+        self.next_index = 1
         """The index of the first entry that is not durable."""
-        # `replay` has refused a log that lost what is needed.
-        self.log = RecordLog(disk, JournalNames(folder), FORMAT, None, lambda *_: None)
-        self.log.open(held=next_index - 1)
-        for _ in self.log.last_records():
-            pass
-        self.log.highest = next_index - 1
-        self.log.begin_segment(segment_bytes)
+        self._start: int | None = None
+        """The segment from which on the entries are read, once that is known."""
+        self._losses: list[tuple[int, int, str]] = []
+        """Segment, offset and text of each loss that was met before it was known what is read."""
+        self.log = RecordLog(disk, JournalNames(folder), FORMAT, None, self._lost)
+
+    def replay(
+        self, begins_late_enough: Callable[[memoryview], bool] = lambda entry: False
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Yield (index, payload) of every entry, in order, without a torn tail.
+
+        When this ends, all entries that it yielded are durable. A process may have died between
+        write and sync, and no reader may see an entry that is not durable yet.
+
+        Args:
+            begins_late_enough: gets the first entry of a segment, the last one first, and says that
+                no entry before it is needed; then those are not read, and damage to them is none.
+
+        Raises:
+            ConfigError: another version wrote a file.
+            CorruptionError: a segment is damaged, or one is missing.
+        """
+        names = JournalNames(self._folder)
+        check_log(self._disk, names, FORMAT)
+        log = self.log
+        segments = [*log.open(), log.last]  # but one that was only begun
+        if not log.last and log.highest > 0:
+            told = f"{self._folder}: the journal's entries from 1 on are missing"
+            raise CorruptionError(told)
+        start = self._first_needed(segments, begins_late_enough)
+        self.next_index = max(1, start)
+        self._start = start
+        for loss in self._losses:
+            self._lost(*loss)
+        for number in segments[segments.index(start) :]:
+            if number > self.next_index:
+                missing = f"entries {self.next_index} to {number - 1} are missing"
+                self._lost(number, 0, missing)
+            for record in self._records(number):
+                for payload in _entries(record, names.path(number), self.next_index):
+                    yield self.next_index, payload
+                    self.next_index += 1
+        if log.torn_bytes:
+            last = names.path(log.last)
+            _log.warning("%s: left out a torn tail of %d bytes", last, log.torn_bytes)
+
+    def _first_needed(
+        self, segments: list[int], begins_late_enough: Callable[[memoryview], bool]
+    ) -> int:
+        """Return the last segment that begins late enough; the first one if none does.
+
+        It is read here as it is afterwards: a first record that is left out there, as the power
+        went while it was written, must not make earlier ones needless.
+        """
+        for number in reversed(segments[1:]):
+            first = next((each for each in self._records(number) if each.kind >= ENTRIES), None)
+            payload = None if first is None else first.payload
+            if payload is not None and begins_late_enough(payload[_LENGTH.size :]):
+                return number
+        return segments[0]
+
+    def _records(self, number: int) -> Iterator[LogRecord]:
+        log = self.log
+        return log.last_records() if number == log.last else log.records_left(number)
+
+    def _lost(self, number: int, offset: int, why: str) -> None:
+        start, durable = self._start, self.log.durable
+        if start is None:
+            self._losses.append((number, offset, why))
+        elif number >= start:
+            known = "" if durable is None else f" to {durable.highest}"
+            what = f"entries {self.next_index}{known}, which had been durable, cannot be read"
+            path = str(self.log.path(number))
+            raise CorruptionError(f"{why}: {what}", file=path, offset=offset)
+
+    def begin(self) -> None:
+        """Begin a segment after the entries that `replay` found.
+
+        Raises:
+            NoSpaceError: the disk has no room.
+            StorageError: as the disk says.
+        """
+        self.log.highest = self.next_index - 1
+        self.log.begin_segment(self.segment_bytes)
 
     def __repr__(self) -> str:
         segments = [*self.log.whole, self.log.last]
@@ -199,6 +226,11 @@ class Journal:
     def has_room(self) -> bool:
         """True if an append may succeed again after a NoSpaceError. Blocks."""
         return self._disk.room(self._folder).free_bytes >= ROOM_BYTES
+
+    def remove_all(self) -> None:
+        """Remove all entries, as they are durable elsewhere, too. Raises as `append`."""
+        self.log.begin_segment(0)
+        self.remove_through(self.next_index - 1)
 
     def remove_through(self, index: int) -> None:
         """Remove the segments that hold no entry later than `index`, except the open one.

@@ -283,16 +283,19 @@ class RocksTable:
         self._settle()
         return CheckpointCopy(self._revision, self._copy)
 
-    def close(self) -> None:
+    def close(self) -> int:
         # The journal has whatever cannot be flushed.
         steps = (
             (self._db.close,) if self._read_only else (self._settle, self._db.flush, self._db.close)
         )
+        durable = self._revision
         for step in steps:
             try:
                 step()
             except Exception as error:
+                durable = 0
                 _log.warning("%s", translated(self._path, error))
+        return durable
 
     def discard(self) -> None:
         self.close()

@@ -161,9 +161,10 @@ class StateMachine:
         """Return the copy, for another folder, of all that is applied by now."""
         return self._table.checkpoint()
 
-    def close(self) -> None:
-        """Release the table's files; blocks."""
-        self._table.close()
+    def close(self) -> int:
+        """Release the table's files; blocks. Return the entry after which the durable table is; 0
+        if that is not known."""
+        return self._table.close()
 
     def _conflict(self, precondition: Expect | ExpectEmpty) -> Conflict | None:
         if isinstance(precondition, Expect):  # nearly all are; `match` would take twice as long

@@ -144,8 +144,12 @@ class Table(Protocol):
     def checkpoint(self) -> CheckpointCopy:
         """Return the copy of all that is written by now."""
 
-    def close(self) -> None:
-        """Release the files; blocks. It need not make anything durable."""
+    def close(self) -> int:
+        """Release the files; blocks. It need not make anything durable.
+
+        Returns:
+            The entry after which the durable table is; 0 if that is not known.
+        """
 
     def discard(self) -> None:
         """Close and remove the files, as another table of the folder has taken over; blocks."""

@@ -24,7 +24,7 @@ from paxosblock.host.disk import Disk
 from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.append_file import Appending
 from paxosblock.namenode.kv.files import numbers
-from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.entry import (
     RECORD_BYTES,
     Entry,
@@ -66,6 +66,11 @@ class Tail:
     @property
     def last_index(self) -> int:
         return self.base_index + len(self.entries)
+
+    @property
+    def last_position(self) -> int:
+        """Return the position of the record of the last entry."""
+        return self.positions[-1] if self.positions else self.base_position
 
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry; None if it is not known here."""
@@ -424,17 +429,28 @@ def load_tail(
         CorruptionError: a segment is damaged or missing.
         StorageError: the disk refuses.
     """
-    firsts = numbers(disk.names(folder), _KIND)
-    last = firsts[0] - 1 if firsts else 0
-    tail = Tail(index, term, base_position=last)
-    for position, data in replay(disk, folder, last):
-        if (found := place_of(data)) is not None and found[0] <= min(index, tail.last_index + 1):
-            tail.reset(*found)  # the table has it, and what came after it is void
-        else:
-            _replay_record(folder, tail, position, decode_record(data))
-        last = position
-    journal = Journal(disk, folder, last + 1, segment_bytes)
-    _join(folder, tail, journal, index, term)
+    journal, tail = Journal(disk, folder, segment_bytes), Tail(index, term)
+
+    def has_entry_of_table(first: memoryview) -> bool:
+        """True if the record of the table's entry is this one or follows it: the records before it
+        are void, or in the table."""
+        place = place_of(first)
+        return place is not None and place[0] <= index
+
+    try:
+        for position, data in journal.replay(has_entry_of_table):
+            found = place_of(data)
+            if found is not None and found[0] <= min(index, tail.last_index + 1):
+                tail.reset(*found)  # the table has it, and what came after it is void
+            else:
+                _replay_record(folder, tail, position, decode_record(data))
+        journal.begin()
+        _join(folder, tail, journal, index, term)
+    except BaseException:
+        journal.log.close()
+        raise
+    if not tail.positions:
+        tail.base_position = journal.next_index - 1
     tail.unflushed_bytes = sum(RECORD_BYTES + len(entry.payload) for entry in tail.entries)
     return tail, journal
 

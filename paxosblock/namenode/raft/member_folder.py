@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -94,9 +94,15 @@ class OpenedFolder:
         return self.tables.receive(self.disk, self.folder)
 
     def close(self) -> None:
-        """Close the files and release the folder."""
+        """Close the files and release the folder. If the durable map has all that is in the log,
+        the records of the log are removed, so that the next start need not read them."""
+        flushed, tail, journal = self.machine.close(), self.tail, self.journal
+        is_all = 0 < flushed == tail.last_index and tail.last_position == journal.next_index - 1
+        if is_all and journal.log.guard.failure is None:
+            # A record that stays is in the way of nothing.
+            with suppress(NoSpaceError, StorageError):
+                journal.remove_all()
         self.journal.close()
-        self.machine.close()
         self.disk.close(self.lock)
 
 
