@@ -76,11 +76,13 @@ class Source:
     def nodes(self) -> tuple[ast.AST, ...]:
         return tuple(ast.walk(self.tree))
 
-    def comments(self) -> Iterator[tuple[int, str]]:
+    @cached_property
+    def comments(self) -> tuple[tuple[int, str], ...]:
         """Line numbers and texts of the comments; a `#` inside a string is none."""
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        return tuple(
+            (token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT
+        )
 
     def prose(self) -> Iterator[tuple[int, str]]:
         """Lines and texts of docstrings and comments, each on one line; comments on lines that
@@ -90,7 +92,7 @@ class Source:
                 case ast.Expr(value=ast.Constant(value=str(said))):
                     yield node.lineno, " ".join(said.split())
         begin, end, words = 0, -1, list[str]()
-        for line, comment in self.comments():
+        for line, comment in self.comments:
             if line != end + 1:
                 yield begin, " ".join(words)
                 begin, words = line, []
@@ -272,7 +274,7 @@ def test_a_silenced_warning_says_why() -> None:
     assert [
         f"{source.name}:{number}"
         for source in sources(*EVERYTHING)
-        for number, comment in source.comments()
+        for number, comment in source.comments
         if silence.search(comment) and not reasoned.search(comment)
     ] == []
 
