@@ -22,6 +22,7 @@ from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.journal.records import payloads
 from tests.raft.alone import LoneFolder
+from tests.shares import IN_SHARES, share
 
 FOLDER = Path("/member")
 LIMITS = Limits(segment_bytes=320, flush_bytes=400)
@@ -141,16 +142,17 @@ def test_the_workload_passes_through_restarts_snapshots_and_several_segments() -
     assert kinds == {"journal", "db", "durable", "vote"}
 
 
-def test_whichever_operation_the_power_cut_hits_nothing_acknowledged_is_lost() -> None:
+@IN_SHARES
+def test_whichever_operation_the_power_cut_hits_nothing_acknowledged_is_lost(every: int) -> None:
     chance = random.Random(1)
     states = 0
-    for workload in every_operation():
+    for workload in share(every_operation(), every):
         # Many a cut leaves what another one does.
         left = dict.fromkeys(frozenset(cut.items()) for cut in workload.disk.moment().tears(chance))
         for files in left:
             workload.check(dict(files))
         states += len(left)
-    assert states > 9_000
+    assert states > 14_000 / every
 
 
 def test_whichever_operation_the_process_dies_at_nothing_acknowledged_is_lost() -> None:
