@@ -36,10 +36,11 @@ main()
 """
 
 
-@pytest.fixture(params=["/d/../../escaped", "/d2/escaped", "/escaped", "/d/.."])
-def liar(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of a NameNode whose listing of /d shows one directory by another path."""
-    home = tmp_path / "nn"
+@pytest.fixture(scope="module", params=["/d/../../escaped", "/d2/escaped", "/escaped", "/d/.."])
+def liar(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a NameNode whose listing of /d shows one directory by another path. No test
+    changes anything there."""
+    home = tmp_path_factory.mktemp("liar") / "nn"
     words = ["namenode", "--path", str(home), "--listen", "127.0.0.1:0", request.param]
     process = subprocess.Popen([sys.executable, "-c", LIAR, *words], stderr=subprocess.DEVNULL)
     with killed_at_the_end(process):
