@@ -12,6 +12,7 @@ from paxosblock.namenode.kv.codec import decode_edit, encode_edit
 from paxosblock.namenode.kv.interface import Committed, Edit
 from paxosblock.namenode.raft import machine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
@@ -23,6 +24,7 @@ from paxosblock.namenode.raft.raft_messages import (
     PreVote,
     RequestVote,
 )
+from tests.memory_table import MemoryTable
 from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig, stream_after, stream_of
 
 
@@ -504,7 +506,9 @@ def test_nothing_is_applied_while_another_members_table_is_installed() -> None:
 
 
 def test_pieces_of_a_table_are_taken_once_in_order_and_of_the_latest_transfer() -> None:
-    data = stream_after(3)
+    machine = ReplicatedMachine(MemoryTable())
+    machine.apply(3, Edit(puts=((b"k", bytes(40)),)), 1)
+    data = stream_of(machine)
     with rig() as member:
         member.append([])
 
