@@ -678,9 +678,8 @@ async def test_what_is_left_in_the_other_folder_is_as_gone_as_the_replica_that_i
         await node.create()
         await node.write(2)
         await node.finalize(1, [name(0), name(1)])
-        if not again:
-            deleted = await _delete(node, disk, dead=dead)
-    if again:
+        deleted = None if again else await _delete(node, disk, dead=dead)
+    if deleted is None:
         async with running(FOLDER, disk=disk, holder=Holder()) as node:
             deleted = await _delete(node, disk, dead=dead)
     for files in deleted.states(STATES_PER_POINT, 1):
