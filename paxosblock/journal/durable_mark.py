@@ -75,13 +75,14 @@ class Watermark:
         self._file = disk.open(path)
 
     def move(self, at: DurableTo) -> None:
-        """Record that all up to `at` is durable; a power cut may undo the record."""
-        assert at > self.at, "what is durable stays so"
+        """Record that all up to `at`, which is later, is durable. A power cut may undo it."""
         self.at = at
+        body = _BODY.pack(self._magic, *at)
         # An older mark is true as well, and the log's next write meets the same error.
-        with suppress(NoSpaceError, StorageError):
-            body = _BODY.pack(self._magic, *at)
+        try:
             self._disk.write(self._file, body + _CRC.pack(crc32c(body)), 0)
+        except (NoSpaceError, StorageError):
+            return
 
     def keep(self) -> None:
         """Make the last record durable."""

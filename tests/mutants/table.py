@@ -1133,7 +1133,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "the database says of itself that it is the map after an earlier entry",
         "kv/rocks_table.py",
-        "        meta = Meta(_FORMAT, self._revision, self._keys, self._term)\n",
+        "        meta = Meta(_FORMAT, self.revision, self._keys, self.term)\n",
         "        meta = Meta(_FORMAT, self._settled[0], self._keys, self._term)\n",
         TABLES,
     ),
@@ -1196,7 +1196,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "what found no room on a full disk stays in the log of a member that is alone",
         "raft/log.py",
-        "        self._tail.cut_from(self._durable_index + 1)\n        self._queue.clear()\n",
+        "        self._tail.cut_from(self.durable_index + 1)\n        self._queue.clear()\n",
         "        self._queue.clear()\n",
         FULL_STORE,
     ),

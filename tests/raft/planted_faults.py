@@ -63,7 +63,7 @@ def followers_acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Any, first: int, entries: list[Any]) -> None:
         store(self, first, entries)
-        self.log._durable_index = self.log.last_log_index
+        self.log.durable_index = self.log.last_log_index
 
     patch.setattr(RaftFollower, "_store", hasty)
 
@@ -72,7 +72,7 @@ def leaders_count_themselves_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     update = RaftLeader.update_commit_index
 
     def hasty(self: Any) -> None:
-        self.log._durable_index = self.log.last_log_index
+        self.log.durable_index = self.log.last_log_index
         update(self)
 
     patch.setattr(RaftLeader, "update_commit_index", hasty)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 FILES_AND_CALLS: Final = {
-    "mkdirs": (39, 222),
+    "mkdirs": (39, 203),
     "stat": (20, 78),
     "chunk": (27, 329),
     "pread": (22, 139),

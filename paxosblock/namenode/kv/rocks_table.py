@@ -133,7 +133,7 @@ class RocksTable:
         except BaseException:
             self._db.close()
             raise
-        self._revision, self._term = self._settled = meta.revision, meta.term
+        self.revision, self.term = self._settled = meta.revision, meta.term
         self._keys = Counter(meta.keys)
         self._pending: Changes = {}
         """Changes of the entries since the last batch, which go into the next one."""
@@ -142,14 +142,6 @@ class RocksTable:
         self._gaps = EmptyRanges()
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
-
-    @property
-    def revision(self) -> int:
-        return self._revision
-
-    @property
-    def term(self) -> int:
-        return self._term
 
     def __len__(self) -> int:
         return self._keys.total()
@@ -230,7 +222,7 @@ class RocksTable:
         return self._keys[ord(first)]
 
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
-        assert index >= self._revision, "a table never goes back"
+        assert index >= self.revision, "a table never goes back"
         keys, young = self._keys, self._young
         try:
             for key, found in changes.items():
@@ -250,13 +242,13 @@ class RocksTable:
             self._miscounted = True
             raise
         self._pending |= changes
-        self._revision, self._term = index, term
+        self.revision, self.term = index, term
         if len(self._pending) >= SLICE_KEYS:
             self._settle()
 
     def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
         self._settle()
-        before, keys, batch = self._revision, self._keys.copy(), WriteBatch(raw_mode=True)
+        before, keys, batch = self.revision, self._keys.copy(), WriteBatch(raw_mode=True)
         greatest: dict[int, bytes] = {}
         for number, key in enumerate(sorted(changes), 1):  # as in `_settle`
             found = changes[key]
@@ -266,8 +258,8 @@ class RocksTable:
                 greatest[key[0]] = key
             if number % SLICE_KEYS == 0:
                 yield
-        assert self._revision == before < index, "entries are applied one after the other"
-        self._keys, self._revision, self._term = keys, index, term
+        assert self.revision == before < index, "entries are applied one after the other"
+        self._keys, self.revision, self.term = keys, index, term
         self._write(batch)
         # Dropping them is quicker than remembering each, and all of this is one turn.
         for cached in (self._young, self._old):
@@ -277,18 +269,18 @@ class RocksTable:
 
     def flush(self) -> Flush:
         self._settle()
-        return Flush(self._revision, self._flush)
+        return Flush(self.revision, self._flush)
 
     def checkpoint(self) -> CheckpointCopy:
         self._settle()
-        return CheckpointCopy(self._revision, self._copy)
+        return CheckpointCopy(self.revision, self._copy)
 
     def close(self) -> int:
         # The journal has whatever cannot be flushed.
         steps = (
             (self._db.close,) if self._read_only else (self._settle, self._db.flush, self._db.close)
         )
-        durable = self._revision
+        durable = self.revision
         for step in steps:
             try:
                 step()
@@ -344,7 +336,7 @@ class RocksTable:
         """Write the pending changes, so that scans and flushes have them."""
         if self._miscounted:
             raise StorageError(f"{self._path}: a change met damage: nothing more is written here")
-        if self._pending or (self._revision, self._term) != self._settled:
+        if self._pending or (self.revision, self.term) != self._settled:
             batch = WriteBatch(raw_mode=True)
             for key in sorted(self._pending):  # RocksDB takes half the time then
                 _add(batch, key, self._pending[key])
@@ -353,7 +345,7 @@ class RocksTable:
 
     def _write(self, batch: WriteBatch) -> None:
         """Write a batch that makes the database the map after entry `revision`."""
-        meta = Meta(_FORMAT, self._revision, self._keys, self._term)
+        meta = Meta(_FORMAT, self.revision, self._keys, self.term)
         batch.put(_META, _ENCODER.encode(meta))
         try:
             self._db.write(batch, self._unlogged)
@@ -363,7 +355,7 @@ class RocksTable:
                 # For lack of room, too: the log has the entry, so the table must have it.
                 told = StorageError(str(told))
             raise told from error
-        self._settled = self._revision, self._term
+        self._settled = self.revision, self.term
 
     def _sought(self, key: bytes) -> Versioned:
         found = self._pending.get(key) or self._old.get(key)

@@ -85,6 +85,8 @@ class RaftLeader(AnyRole, Leader):
         self._flushing = False
         self._successor: str | None = None
         self.noop_index = 0
+        self.ended = asyncio.Event()
+        """Set once this role has ended."""
 
     def __repr__(self) -> str:
         return f"RaftLeader(term={self._term}, pending={len(self.writes)})"
@@ -105,6 +107,7 @@ class RaftLeader(AnyRole, Leader):
     def stop(self) -> None:
         """End the role; writes that wait are answered that their outcome is unknown (L6)."""
         super().stop()
+        self.ended.set()
         writes, self.writes = self.writes, {}
         failure = self.state.server.failure
         why = (
@@ -337,7 +340,7 @@ class RaftLeader(AnyRole, Leader):
         if self._peers:
             durable = sorted([*self.log.match_index.values(), index])
             index = durable[(len(durable) - 1) // 2]
-        if index > self.log.commit_index and self.log.term_at(index) == self._term:
+        if index > self.log.commit_index and index >= self.noop_index > 0:
             self.state.commit(index)
             if self._peers:
                 self.reads.begin_soon()

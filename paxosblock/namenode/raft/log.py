@@ -88,13 +88,12 @@ class Tail:
 
     def drop_through(self, index: int) -> None:
         """Drop the entries up to `index`, which becomes the base."""
-        term = self.term_at(index)
-        assert term is not None, "the base's term is needed to check the entries after it"
         if (count := index - self.base_index) > 0:
+            # The base's term is needed to check the entries after it.
+            self.base_index, self.base_term = index, self.entries[count - 1].term
             self.base_position = self.positions[count - 1]
             del self.entries[:count]
             del self.positions[:count]
-            self.base_index, self.base_term = index, term
 
     def reset(self, index: int, term: int) -> None:
         """Drop all entries; the log begins after the entry at `index`."""
@@ -151,12 +150,15 @@ class RaftLog:
         self._arrived = asyncio.Event()
         self._next_position = journal.next_index
         self._durable_position = journal.next_index - 1
-        self._durable_index = tail.last_index
+        self.durable_index = tail.last_index
+        """The last entry up to which all are on stable storage as they are in memory."""
         self._removal: _Removal | None = None
-        self._bytes_written = tail.unflushed_bytes
+        self.bytes_written = tail.unflushed_bytes
+        """Bytes of records since the table that the start found; records that it found in the
+        journal count, whichever process wrote them."""
 
     def __repr__(self) -> str:
-        return f"RaftLog({self.base_index}..{self._durable_index}..{self.last_log_index})"
+        return f"RaftLog({self.base_index}..{self.durable_index}..{self.last_log_index})"
 
     @property
     def base_index(self) -> int:
@@ -166,17 +168,6 @@ class RaftLog:
     @property
     def last_log_index(self) -> int:
         return self._tail.last_index
-
-    @property
-    def durable_index(self) -> int:
-        """Return the last entry up to which all are on stable storage as they are in memory."""
-        return self._durable_index
-
-    @property
-    def bytes_written(self) -> int:
-        """Return the bytes of records since the table that the start found; records that it found
-        in the journal count, whichever process wrote them."""
-        return self._bytes_written
 
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry; None if it is compacted or not there yet."""
@@ -234,7 +225,7 @@ class RaftLog:
         """Drop the entries from `index` on. That is durable with the next entry at `index`: until
         then a restart brings them back, uncommitted as they were."""
         self._tail.cut_from(index)
-        self._durable_index = min(self._durable_index, index - 1)
+        self.durable_index = min(self.durable_index, index - 1)
 
     def reset(self, index: int, term: int) -> None:
         """Begin after the entry at `index`, as a durable table has replaced all entries.
@@ -247,7 +238,7 @@ class RaftLog:
             self._arrived.set()
         self._queue.append(encode_base(index, term))
         self._next_position += 1
-        self._durable_index = index
+        self.durable_index = index
         self._remove_through(through)
 
     def compact(self, index: int, keep_from: int) -> None:
@@ -261,7 +252,7 @@ class RaftLog:
         else:
             through = positions[covered] - 1 if covered < len(positions) else self._durable_position
         self._tail.drop_through(max(self.base_index, min(keep_from - 1, index)))
-        self._durable_index = max(self._durable_index, self.base_index)
+        self.durable_index = max(self.durable_index, self.base_index)
         self._remove_through(min(through, self._durable_position))
 
     def forget(self, index: int) -> None:
@@ -287,8 +278,9 @@ class RaftLog:
         try:
             while True:
                 if not batch:
-                    if not self._arrived.is_set():
-                        await self._something_to_do(on_full)
+                    if self._full:
+                        await self._room_or_records(on_full)
+                    await self._arrived.wait()
                     batch = self._take()
                     written = begin(batch) if batch else None
                 if written is not None:
@@ -305,7 +297,7 @@ class RaftLog:
                         await self._look_for_room(on_full)
                     self._durable_position += len(batch)
                     durable = bisect_right(tail.positions, self._durable_position)
-                    self._durable_index = tail.base_index + durable
+                    self.durable_index = tail.base_index + durable
                     # The next batch is on its way while this one is applied, which takes time.
                     removes = self._removal is not None  # which comes first, lest it waits for long
                     batch = self._take() if self._queue and not removes else []
@@ -321,20 +313,19 @@ class RaftLog:
         """Drop the entries that are not durable, as the disk has no room: no other member has heard
         of them, so it is certain that they never count."""
         self._full = True
-        self._tail.cut_from(self._durable_index + 1)
+        self._tail.cut_from(self.durable_index + 1)
         self._queue.clear()
         self._next_position = self._durable_position + 1
         if self._removal is not None:  # which may be what makes room
             self._removal = _Removal(self._removal.through, self._durable_position)
 
-    async def _something_to_do(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
-        """Return once there are records; meanwhile look whether a full disk has room again."""
+    async def _room_or_records(self, on_full: Callable[[NoSpaceError | None], None]) -> None:
+        """Return once there are records, or a full disk has room again."""
         while self._full and not self._arrived.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROOM_POLL_S):
                     await self._arrived.wait()
             await self._look_for_room(on_full)
-        await self._arrived.wait()
 
     async def _write_with_room(
         self,
@@ -409,7 +400,7 @@ class RaftLog:
             sizes = enumerate(accumulate(map(len, batch)), 1)
             count, size = next(found for found in sizes if found[1] >= FLUSH_BYTES)
             batch, self._queue = batch[:count], batch[count:]
-        self._bytes_written += size
+        self.bytes_written += size
         if not self._queue:
             self._arrived.clear()
         return batch

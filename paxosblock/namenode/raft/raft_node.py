@@ -192,7 +192,7 @@ class RaftNode(Node):
 
     async def _flush(self) -> None:
         try:
-            await self.log.flush(self.guarded(self._on_durable), self._on_full)
+            await self.log.flush(self._on_durable, self._on_full)
         except Exception as error:  # after any error the member can promise nothing any more
             self.fail(error)
 
@@ -249,8 +249,6 @@ class RaftNode(Node):
             self._transport.send(send.peer, send.message)
 
     def _send_held(self) -> None:
-        if not self._held:
-            return
         held, self._held = self._held, []
         term = self.hard_state.term
         for send in held:
@@ -373,9 +371,11 @@ class RaftNode(Node):
         self._waiters = waiting
 
     def _on_durable(self) -> None:
-        self._send_held()
-        self.state.state.on_durable()
-        self._flush_if_due()
+        if not self._stopped:
+            if self._held:
+                self._send_held()
+            self.state.state.on_durable()
+            self._flush_if_due()
 
     def _on_full(self, error: NoSpaceError | None) -> None:
         if error is None:

@@ -209,10 +209,9 @@ class ReplicatedStore:
         await node.wait_until(leads)
 
     async def wait_deposed(self) -> None:
-        node = self._open()
-        role = node.role
+        role = self._open().role
         if isinstance(role, RaftLeader):
-            await node.wait_until(lambda: node.role is not role)
+            await role.ended.wait()
 
     def failure(self) -> StorageError | None:
         return None if self._node is None else self._node.failure
