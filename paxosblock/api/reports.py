@@ -90,10 +90,13 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
-    """`register` asks the DataNode to register and report its blocks again."""
+    """`register` asks the DataNode to register and report its blocks again. `namenodes` is the list
+    of NameNodes, as it was after entry `namenodes_at` of the log; none of a cluster's only one."""
 
     register: bool
     report: bool = False
+    namenodes: tuple[str, ...] = ()
+    namenodes_at: int = 0
 
 
 class BlockRange(msgspec.Struct, frozen=True):

@@ -41,6 +41,10 @@ admin = DashGroup(
         "backup": CommandEntry("paxosblock.cli.backup", "Write the catalog to files in a folder."),
         "restore": CommandEntry("paxosblock.cli.backup", "Make a NameNode's folder from a backup."),
         "grow": CommandEntry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
+        "namenodes": CommandEntry(
+            "paxosblock.cli.namenodes_command",
+            "Show, add, remove or replace NameNodes, while all runs.",
+        ),
         "safemode": CommandEntry(
             "paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."
         ),

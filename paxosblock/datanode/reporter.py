@@ -29,6 +29,7 @@ from paxosblock.api.reports import (
     BlockReport,
     DeadReplica,
     Heartbeat,
+    HeartbeatAnswer,
     Register,
     ReportAnswer,
     StorageReport,
@@ -145,23 +146,48 @@ class Reporter:
     ) -> None:
         """Report from `start` on, under an incarnation that no other process has."""
         self.incarnation = uuid.uuid4().hex
-        sender = _Sender(node, self.incarnation, holdings, client, config, self._note_answer)
-        self._links = [_NameNodeLink(address, sender) for address in namenodes]
+        self._sender = _Sender(
+            node, self.incarnation, holdings, client, config, self._note_answer, self._follow
+        )
+        self._links = [_NameNodeLink(address, self._sender) for address in namenodes]
+        self._listed_at = 0
+        """The entry of the latest list of NameNodes that one of them told; 0: those that were named
+        to this node, as their list has not changed since they began."""
         self._holdings = holdings
         self._refused = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._here = ""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, address: str) -> None:
         """Begin to report; `address` is that of this node."""
-        self._tasks = [asyncio.create_task(link.run(address)) for link in self._links]
+        self._here = address
+        for link in self._links:
+            self._tasks[link.address] = asyncio.create_task(link.run(address))
 
     async def close(self) -> None:
         """Stop reporting."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    def _follow(self, answer: HeartbeatAnswer) -> None:
+        """Report to those NameNodes that are in the list, if it is a later one."""
+        if answer.namenodes_at <= self._listed_at or not self._tasks:
+            return
+        self._listed_at = answer.namenodes_at
+        known = {link.address for link in self._links}
+        if known == {*answer.namenodes}:
+            return
+        _log.warning("NameNodes are others now", extra=facts(namenodes=answer.namenodes))
+        for gone in known - {*answer.namenodes}:
+            self._tasks.pop(gone).cancel()
+        self._links = [link for link in self._links if link.address in answer.namenodes]
+        for address in answer.namenodes:
+            if address not in known:
+                link = _NameNodeLink(address, self._sender)
+                self._links.append(link)
+                self._tasks[address] = asyncio.create_task(link.run(self._here))
 
     async def wait_refusal(self) -> ConfigError:
         """Return why this node has no cluster, once no NameNode accepts it and one refuses it.
@@ -211,6 +237,8 @@ class _Sender:
     config: DataNodeConfig
     on_answer: Callable[[], bool]
     """Called after each call, answered or not; True if any NameNode accepts this process."""
+    on_list: Callable[[HeartbeatAnswer], None]
+    """Called with what a NameNode says of the list of them."""
 
 
 class _NameNodeLink:
@@ -223,7 +251,7 @@ class _NameNodeLink:
         self.taken_in = False
         """True if it accepted this process, and has not refused it since."""
         self.refusal: PaxosBlockError | None = None
-        self._on_answer = sender.on_answer
+        self._on_answer, self._on_list = sender.on_answer, sender.on_list
         self._node = sender.node
         self._incarnation = sender.incarnation
         self._holdings = sender.holdings
@@ -324,6 +352,7 @@ class _NameNodeLink:
         self._storages = await self._holdings.storages()
         beat = Heartbeat(self._node, self._incarnation, self._storages, self._holdings.open_count)
         answer = await self._call(HEARTBEAT, beat)
+        self._on_list(answer)
         if answer.report:
             self._ask_for_all()
         return not answer.register

@@ -47,12 +47,13 @@ from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.records import decode_entry, encode
 from paxosblock.namenode.kv.files import publish
-from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.interface import ABSENT, Versioned
 from paxosblock.namenode.kv.rocks_files import FileCheckpoint, FileReceiver
 from paxosblock.namenode.kv.rocks_table import ROCKS, check_apart
 from paxosblock.namenode.kv.table import Receiver, Table, pieces
 from paxosblock.namenode.raft.folder_admission import Lineage
 from paxosblock.namenode.raft.list_change import check_members
+from paxosblock.namenode.raft.machine import LIST_KEY
 from paxosblock.namenode.raft.member_folder import MEMBER
 from paxosblock.namenode.raft.new_member import FIRST_TERM, clear, make_of_catalog
 from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
@@ -208,9 +209,8 @@ def begin(found: Backup, table: Table) -> None:
     revision = table.revision + 1
     now = keys.pack_number(wall_clock_ms())
     values = {keys.SAFE_MODE: now, keys.RESTORED: now} | ids.skipped(table)
-    table.write(
-        revision, {key: Versioned(value, revision) for key, value in values.items()}, FIRST_TERM
-    )
+    changes = {key: Versioned(value, revision) for key, value in values.items()}
+    table.write(revision, {**changes, LIST_KEY: ABSENT}, FIRST_TERM)
     after = keys.BLOCKS[0]
     while page := tuple(islice(table.scan(after, keys.BLOCKS[1]), _BLOCKS_AT_ONCE)):
         changes = {key: Versioned(_brought_back(found.value), revision) for key, found in page}

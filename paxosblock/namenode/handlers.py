@@ -291,9 +291,9 @@ async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
     now_s = node.clock_s()
     cluster = node.catalog.cluster_id
     if not node.datanodes.heartbeat(request, now_s, cluster):
-        return HeartbeatAnswer(register=True)
+        return HeartbeatAnswer(True, False, *node.listed())
     report = node.datanodes.must_report(request.node, now_s)
-    return HeartbeatAnswer(register=False, report=report)
+    return HeartbeatAnswer(False, report, *node.listed())
 
 
 async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:

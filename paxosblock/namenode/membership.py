@@ -10,8 +10,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.api.namenode_list import ChangeNameNodes, NameNodesChange
 from paxosblock.config import NameNodeConfig
-from paxosblock.errors import ConfigError, StorageError
+from paxosblock.errors import ConfigError, InvalidRequestError, StorageError
 from paxosblock.host.disk import OF_A_VOLUME, OsDisk
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.backups import COMMAND as RESTORE
@@ -28,11 +29,15 @@ from paxosblock.namenode.raft.member_folder import (
     begin_newborn,
     check_member,
     check_owner,
+    name_in,
     read_lineage,
+    write_name,
 )
 from paxosblock.namenode.raft.new_member import clear, make_of_catalog
 from paxosblock.namenode.raft.options import check_raftos, options_of
+from paxosblock.namenode.raft.roster import address_of
 from paxosblock.namenode.raft.seed import Seeds, fetch_seed
+from paxosblock.namenode.raft.vote_file import ElectionVote
 
 EARLIER = "kv"
 """The part of a NameNode's folder in which an earlier version kept a cluster's only catalog."""
@@ -71,11 +76,13 @@ class LogPosition:
 class Engine:
     """A store that is not started yet, with what a NameNode needs of it beyond its interface.
 
-    `members` are all NameNodes, including this one; empty if it is alone.
+    `members` tells all NameNodes, including this one; none if it is alone.
     """
 
     store: KeyValueStore
-    members: tuple[str, ...]
+    members: Callable[[], tuple[str, ...]]
+    listed: Callable[[], tuple[tuple[str, ...], int]]
+    """Tells them as far as that is committed, and the entry of the log that has the list."""
     position: Callable[[], LogPosition]
     add_to: Callable[[web.Application], None]
     """Adds the routes by which members speak to each other."""
@@ -88,6 +95,10 @@ class Engine:
     """Adds the metrics of the engine."""
     checkpoint: Callable[[], Awaitable[Checkpoint]]
     """Copies the state that this member has applied."""
+    change: Callable[[ChangeNameNodes], Awaitable[NameNodesChange]]
+    """Adds another member, or removes one, a step each time."""
+    removed: Callable[[], Awaitable[None]]
+    """Returns once this member was removed."""
 
 
 def read_peers(
@@ -101,15 +112,15 @@ def read_peers(
     """Return the members of a cluster of several NameNodes.
 
     Raises:
-        ConfigError: `address` is not one of them, one is named twice, their number is even, or the
-            secret is missing, unreadable or readable by others.
+        ConfigError: `address` is not one of them, one is named twice, the number of a new cluster's
+            is even, or the secret is missing, unreadable or readable by others.
     """
-    if address not in members or len(set(members)) < len(members):
+    if (address not in members and not joins) or len(set(members)) < len(members):
         named = f"must name {address} and each NameNode once"
         raise ConfigError(f"--peers {','.join(members)}: {named}")
-    if len(members) == 1:
+    if members == (address,):
         raise ConfigError(f"--peers {address}: a cluster's only NameNode starts without it")
-    if len(members) % 2 == 0:
+    if len(members) % 2 == 0 and new_cluster:
         raise ConfigError(f"--peers: {len(members)} NameNodes; an odd number can lose as many")
     if new_cluster and joins:
         raise ConfigError("--new-cluster and --join: a cluster is new, or this one comes to it")
@@ -147,12 +158,29 @@ def _alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         revision = store.view().revision
         return LogPosition("alone", commit_index=revision, applied_index=revision)
 
+    async def refuse(asked: ChangeNameNodes) -> NameNodesChange:
+        raise InvalidRequestError(
+            "a cluster's only NameNode becomes the first of several with `paxosblock admin grow`,"
+            " while it is down"
+        )
+
     return Engine(
-        store, (), position, lambda app: None, _stay, _stay, lambda metrics: None, store.checkpoint
+        store,
+        tuple,
+        lambda: ((), 0),
+        position,
+        lambda app: None,
+        _stay,
+        _stay,
+        lambda metrics: None,
+        store.checkpoint,
+        refuse,
+        _for_ever,
     )
 
 
 def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
+    from paxosblock.namenode.raft.list_steps import ListChanges  # noqa: PLC0415 - raftos may be missing
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - raftos may be missing
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - raftos may be missing
 
@@ -164,8 +192,15 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         return await store.checkpoint()
 
     birth = Birth(folder, peers.address, peers.members, peers.secret, own)
-    seeds = Seeds(folder, peers.address, peers.members, peers.secret, checkpoint=checkpoint)
-    transport = HttpTransport(peers.address, peers.members, peers.secret, seeds.note)
+
+    def members() -> tuple[str, ...]:
+        return store.members
+
+    seeds = Seeds(folder, peers.address, members, peers.secret, checkpoint=checkpoint)
+    name = name_in(OsDisk(), folder, peers.address)
+    transport = HttpTransport(
+        name, peers.members, peers.secret, lambda peer: seeds.note(address_of(peer))
+    )
     store = ReplicatedStore(
         folder, peers.address, peers.members, transport, options=options_of(config)
     )
@@ -190,7 +225,20 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         await store.resign(RESIGN_S)
 
     report = partial(observe, store=store, transport=transport)
-    return Engine(store, peers.members, position, add_to, begin, resign, report, checkpoint)
+    change = ListChanges(store, seeds, transport).change
+    return Engine(
+        store,
+        members,
+        store.committed_list,
+        position,
+        add_to,
+        begin,
+        resign,
+        report,
+        checkpoint,
+        change,
+        store.wait_removed,
+    )
 
 
 async def join(folder: Path, peers: Peers) -> None:
@@ -217,12 +265,25 @@ async def join(folder: Path, peers: Peers) -> None:
         seed = await fetch_seed(
             peers.address, peers.members, peers.secret, newborn.token, receive=receive
         )
-        begin = partial(
-            make_of_catalog, disk, part, seed.receiver, members=peers.members, first=False
+        begin = partial(make_of_catalog, disk, part, seed.receiver, first=False)
+        if (admitted := seed.admitted) is None:
+            lineage = Lineage(seed.lineage, born=False)
+            await asyncio.to_thread(begin, members=peers.members, lineage=lineage)
+            return
+        await asyncio.to_thread(write_name, disk, part, admitted.name)
+        await asyncio.to_thread(
+            begin,
+            members=admitted.members,
+            lineage=Lineage(seed.lineage, born=admitted.born),
+            vote=ElectionVote(admitted.term, admitted.leader),
         )
-        await asyncio.to_thread(begin, lineage=Lineage(seed.lineage, born=False))
     finally:
         disk.close(lock)
+
+
+async def _for_ever() -> None:
+    """Wait: a cluster's only NameNode is never removed."""
+    await asyncio.Event().wait()
 
 
 async def _stay() -> None:

@@ -60,9 +60,12 @@ class NameNode:
         store: KeyValueStore,
         clock_s: Callable[[], float],
         acceptors: Callable[[DataNodes], Acceptors],
+        *,
+        listed: Callable[[], tuple[tuple[str, ...], int]] = lambda: ((), 0),
     ) -> None:
-        """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it."""
-        self._store = store
+        """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it;
+        `listed` tells the NameNodes by address, and the entry of the log that says so."""
+        self._store, self.listed = store, listed
         self.name, self.config = name, config
         self.clock_s = clock_s
         self._started_s = clock_s()

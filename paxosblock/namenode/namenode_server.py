@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import gc
 import logging
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.api.namenode_list import CHANGE_NAMENODES, ChangeNameNodes, NameNodesChange
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
@@ -118,7 +120,7 @@ async def running(
         client = await stack.enter_async_context(RpcClient(guard.access))
         clock_s = AwakeClock(asyncio.get_running_loop().time)
         reach = over_rpc(client, config.recovery_timeout_s)
-        node = NameNode(node_id, config, store, clock_s, reach)
+        node = NameNode(node_id, config, store, clock_s, reach, listed=engine.listed)
         stack.push_async_callback(node.close)
         stall = StallWatch(clock_s)
         stall.start()
@@ -127,7 +129,8 @@ async def running(
         # call of a client is refused with the reason.
         metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
-        Service(node, metrics, (*CALLS, _status_call(engine, guard.access))).add_to(router)
+        of_engine = _status_call(engine, guard.access), _changes(engine)
+        Service(node, metrics, (*CALLS, *of_engine)).add_to(router)
         if peers:
             guard.names.add([peers.address])
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
@@ -137,8 +140,17 @@ async def running(
         await node.start()
         stack.push_async_callback(engine.resign)
         publish_address(stack, path, address)
+        leaving = asyncio.create_task(_leave(engine, stop or asyncio.Event(), address))
+        stack.callback(leaving.cancel)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
         yield ServingNode(address, store.wait_failure)
+
+
+async def _leave(engine: Engine, stop: asyncio.Event, address: str) -> None:
+    """Let the process end, as one that has nothing left to do, once this NameNode was removed."""
+    await engine.removed()
+    sys.stderr.write(f"namenode: {address} was removed from the list of NameNodes: it ends\n")
+    stop.set()
 
 
 def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Application:
@@ -168,12 +180,12 @@ def _status_call(engine: Engine, access: Access) -> Call:
             node=node.name,
             role=position.role,
             serves=node.leadership.serves(),
-            leader=(engine.store.leader() or "") if engine.members else "",
+            leader=(engine.store.leader() or "") if engine.members() else "",
             term=position.term,
             commit_index=position.commit_index,
             applied_index=position.applied_index,
             lag=dict(position.lag),
-            members=engine.members,
+            members=engine.members(),
             datanodes=node.views.datanodes(),
             trouble=node.trouble,
             cluster=node.catalog.cluster_id,
@@ -183,6 +195,15 @@ def _status_call(engine: Engine, access: Access) -> Call:
         )
 
     return handled(NAMENODE_STATUS, answer, by=By.EVERY_MEMBER)
+
+
+def _changes(engine: Engine) -> Call:
+    """Return the call that changes the list of NameNodes."""
+
+    async def answer(_: NameNode, asked: ChangeNameNodes) -> NameNodesChange:
+        return await engine.change(asked)
+
+    return handled(CHANGE_NAMENODES, answer, by=By.LEADER)
 
 
 def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:

@@ -55,6 +55,7 @@ CHANGES: Final = {
 """Commands that change the files of a cluster, and the call by which each does."""
 NO_LIFE: Final = {
     "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
+    "admin namenodes": "the list of NameNodes changes: tests/services/test_namenodes_change.py",
     "admin restore": "asks no NameNode; lives do what it does: tests/lives/restoring.py",
     "spark compact": "writes and renames, as `fs put` and `fs mv`",
     "spark distcp": "writes and renames, as `fs put` and `fs mv`",

@@ -1224,8 +1224,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "nobody leads while a majority of disks is full",
         "raft/roles.py",
-        "        if server.damage is not None:\n            return\n        self._round",
-        "        if not server.may_lead:\n            return\n        self._round",
+        "        if server.damage is not None or not self.state.may_stand:\n",
+        "        if not (server.may_lead and self.state.may_stand):\n",
         FULL_MEMBER,
     ),
     _recovery(
@@ -1267,8 +1267,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a leader with a full disk does not look for one with room",
         "raft/leader.py",
-        "        return peer in self._full, -self.log.match_index[peer]\n",
-        "        return False, -self.log.match_index[peer]\n",
+        "        return peer in self._full, -self.log.match_index.get(peer, 0)\n",
+        "        return False, -self.log.match_index.get(peer, 0)\n",
         FULL_MEMBER,
     ),
     _recovery(

@@ -14,6 +14,7 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.machine import Slices
+from paxosblock.namenode.raft.member_folder import write_name
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.raft_messages import (
     Confirm,
@@ -22,11 +23,12 @@ from paxosblock.namenode.raft.raft_messages import (
     RequestVoteResponse,
 )
 from paxosblock.namenode.raft.raft_node import RaftNode
+from paxosblock.namenode.raft.roster import address_of
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.memory_table import MemoryReceiver, MemoryTable, open_memory
 from tests.raft.checks import Checker
-from tests.raft.lost_folders import Doors
+from tests.raft.lost_folders import FOLDER, Doors
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host, VirtualTimeLoop
 
@@ -76,6 +78,8 @@ class Member:
     disk: SimulatedDisk
     process: Process | None = None
     rate: float = 1.0
+    lost: bool = False
+    """Its folder is gone for good."""
 
     @property
     def up(self) -> bool:
@@ -114,6 +118,13 @@ class Members:
         self.network.on_send = self._watch
         self.every = {each: Member(each, SimulatedDisk()) for each in self.addresses}
 
+    def add(self, name: str) -> None:
+        """Know another server, which is in no list yet."""
+        disk = SimulatedDisk()
+        disk.make_folder(FOLDER)
+        write_name(disk, FOLDER, name)
+        self.every[name] = Member(name, disk)
+
     def up(self) -> list[Member]:
         return [each for each in self.every.values() if each.up]
 
@@ -122,12 +133,12 @@ class Members:
 
     def start(self, member: Member) -> None:
         """Begin a process; it is up when its folder is read."""
-        if member.process is None:
+        if member.process is None and not member.lost:
             host = Host(self.loop, random.Random(self.rng.random()), member.rate)
             transport = SimulatedTransport(self.network, member.address, host)
             store = ReplicatedStore(
-                Path("/member"),
-                member.address,
+                FOLDER,
+                address_of(member.address),
                 self.addresses,
                 transport,
                 options=self.options,

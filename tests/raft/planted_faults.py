@@ -25,6 +25,7 @@ from paxosblock.journal import record_log, segment
 from paxosblock.journal.durable_mark import DurableTo
 from paxosblock.journal.record_log import RecordLog, RecordPosition
 from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.raft import leader
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import RaftLog, _Removal
@@ -40,10 +41,16 @@ from paxosblock.namenode.raft.raft_messages import (
 from paxosblock.namenode.raft.raft_node import RaftNode
 from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
-from paxosblock.namenode.raft.roster import Roster
+from paxosblock.namenode.raft.roster import ListEntry, MemberLists, Roster, why_not_now
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 from tests.memory_table import MemoryReceiver, MemoryTable
-from tests.raft import test_audit_log, test_audit_votes, test_reads, test_storage
+from tests.raft import (
+    test_audit_log,
+    test_audit_votes,
+    test_list_entries,
+    test_reads,
+    test_storage,
+)
 from tests.raft.simulation import simulate
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -332,6 +339,46 @@ def the_mark_is_ahead_of_the_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordLog, "append", hasty)
 
 
+def lists_count_once_they_are_committed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftNode, "roster", property(lambda self: self.lists.committed.roster))
+
+
+def lists_change_before_an_entry_of_the_term(patch: pytest.MonkeyPatch) -> None:
+    def hasty(*lists: Any, **known: Any) -> str | None:
+        return why_not_now(*lists, **known | {"first_of_term": 0})
+
+    patch.setattr(leader, "why_not_now", hasty)
+
+
+def two_lists_are_under_way(patch: pytest.MonkeyPatch) -> None:
+    def hasty(lists: MemberLists, wanted: Roster, **known: Any) -> str | None:
+        return why_not_now(MemberLists(ListEntry(0, lists.newest.roster)), wanted, **known)
+
+    patch.setattr(leader, "why_not_now", hasty)
+
+
+def whoever_learns_is_counted(patch: pytest.MonkeyPatch) -> None:
+    follow = RaftLeader._follow_list
+
+    def generous(self: Any) -> None:
+        follow(self)
+        self._counted = tuple(self._peers)
+
+    patch.setattr(RaftLeader, "_follow_list", generous)
+
+
+def votes_of_all_are_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        RaftCandidate,
+        "on_receive_request_vote_response",
+        Candidate.on_receive_request_vote_response,
+    )
+
+
+def lists_that_are_cut_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemberLists, "cut_from", lambda self, index: None)
+
+
 def a_leader_leaves_its_callers_waiting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftLeader, "stop", Leader.stop)
 
@@ -368,9 +415,21 @@ FAULTS: tuple[Plant, ...] = (
     the_mark_is_not_asked,
     the_mark_is_ahead_of_the_sync,
     a_leader_leaves_its_callers_waiting,
+    lists_count_once_they_are_committed,
+    lists_change_before_an_entry_of_the_term,
+    two_lists_are_under_way,
+    whoever_learns_is_counted,
+    votes_of_all_are_counted,
+    lists_that_are_cut_stay,
 )
 
-DIRECTED: tuple[ModuleType, ...] = (test_audit_votes, test_audit_log, test_reads, test_storage)
+DIRECTED: tuple[ModuleType, ...] = (
+    test_audit_votes,
+    test_audit_log,
+    test_reads,
+    test_storage,
+    test_list_entries,
+)
 
 
 def directed_tests() -> list[Callable[[], None]]:

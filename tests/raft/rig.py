@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -79,6 +79,9 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[tuple[str, Message]] = []
         self.deliver: Deliver | None = None
+
+    def know(self, members: Collection[str]) -> None:
+        pass
 
     def start(self, deliver: Deliver) -> None:
         self.deliver = deliver

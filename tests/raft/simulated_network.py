@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from paxosblock.namenode.raft import raft_messages
@@ -81,6 +81,9 @@ class SimulatedTransport:
             self.host.call(sender, self.network.loop.call_soon, hear, sender, message)
 
         self.network.listeners[self.address] = arrive
+
+    def know(self, members: Collection[str]) -> None:
+        """Do nothing: everybody reaches everybody here."""
 
     def send(self, peer: str, message: Message) -> None:
         if not self.dead:

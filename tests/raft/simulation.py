@@ -13,6 +13,7 @@ from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
+from tests.raft.changing_lists import Operator, newest_list
 from tests.raft.checks import Checker
 from tests.raft.clients import Client, History
 from tests.raft.linearizability import UndecidedError, is_linearizable
@@ -29,8 +30,9 @@ PAUSE_S = 1.5
 FULL_DISKS_EVERY = 8
 DAMAGE_EVERY = 8
 LOST_EVERY = 8
-"""In one of so many seeds disks run full, too, tables are damaged, or folders are lost; the others
-run as they would without that fault."""
+CHANGED_EVERY = 8
+"""In one of so many seeds disks run full, too, tables are damaged, folders are lost, or the
+list of members changes; the others run as they would without that fault."""
 MESSAGES_MAX = 300_000
 RATES = (0.3, 0.7, 1.0, 1.0, 1.4, 3.0)
 """Rates at which a member's clock may go."""
@@ -111,6 +113,9 @@ class Simulation:
         self.checker: Checker = self.members.checker
         if loses:
             self.members.doors = doors(self.members, random.Random(f"{seed}/doors"))
+        self.operator: Operator | None = None
+        if faults and seed % CHANGED_EVERY == 1 and size > 2:
+            self.operator = Operator(self.members, random.Random(f"{seed}/operator"))
         self._set_clocks()
         self.history = History()
         slowest = self.rng.choice((0.001, 0.01, 0.03, 0.12))
@@ -124,8 +129,8 @@ class Simulation:
                 self.members.set_rate(member, self.rng.choice(RATES))
 
     async def run(self) -> Outcome:
-        for member in self.members.every.values():
-            self.members.start(member)
+        for address in self.members.addresses:
+            self.members.start(self.members.every[address])
         work = [self.loop.create_task(client.run(FAULTS_S)) for client in self._clients()]
         work.append(self.loop.create_task(self._watch()))
         if self.faults:
@@ -136,6 +141,8 @@ class Simulation:
             work.append(self.loop.create_task(self._damage_tables()))
         if self.members.doors is not None:
             work.append(self.loop.create_task(self._lose_folders(self.members.doors)))
+        if self.operator is not None:
+            work.append(self.loop.create_task(self.operator.run(FAULTS_S)))
         try:
             async with asyncio.timeout(FAULTS_S + PATIENCE_S):
                 await asyncio.gather(*work)
@@ -339,10 +346,18 @@ class Simulation:
             except PaxosBlockError:
                 return False
             await self.loop.pass_time(0.3)
-            views = [list(each.store.view().scan(b"", b"")) for each in self.members.up()]
-            everybody = len(views) == len(self.members.every)
-            return everybody and all(each == views[0] for each in views)
+            listed = self._listed()
+            there = [each for each in self.members.up() if each.address in listed]
+            views = [list(each.store.view().scan(b"", b"")) for each in there]
+            return len(views) == len(listed) and all(each == views[0] for each in views)
         return False
+
+    def _listed(self) -> list[str]:
+        """The members that must agree: those of the list, but for those whose folders are lost."""
+        if self.operator is None:
+            return list(self.members.every)
+        newest = newest_list([each.node for each in self.members.up()])
+        return [name for name in newest if not self.members.every[name].lost]
 
     def _check_history(self) -> None:
         for key, operations in self.history.operations.items():

@@ -12,10 +12,21 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.host.disk import OsDisk
+from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.folder_admission import Lineage, Newborn
-from paxosblock.namenode.raft.member_folder import check_member, make_member, write_newborn
+from paxosblock.namenode.raft.member_folder import (
+    check_member,
+    first_list,
+    make_member,
+    open_folder,
+    write_newborn,
+    write_removed,
+)
 from paxosblock.namenode.raft.options import options_of
+from paxosblock.namenode.raft.roster import ListEntry, Roster, encode_list
+from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
+from tests.raft.rig import Wire
 
 MEMBERS = ("n1:1", "n2:1", "n3:1")
 
@@ -106,22 +117,38 @@ def test_a_first_start_that_was_cut_short_can_be_repeated(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "changed", [("n1:1",), (*MEMBERS, "n4:1", "n5:1"), ("n1:1", "n2:1", "n4:1")]
 )
-def test_a_member_does_not_start_with_another_list_of_members(
-    tmp_path: Path, changed: tuple[str, ...]
+async def test_the_list_in_the_folder_counts_whatever_the_flag_says(
+    tmp_path: Path, changed: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     become_member(tmp_path)
-    check_member(tmp_path, "n1:1", MEMBERS[::-1], new_cluster=False)
-    with pytest.raises(ConfigError, match=f"of n1:1,n2:1,n3:1, not of {','.join(changed)}"):
-        check_member(tmp_path, "n1:1", changed, new_cluster=False)
+    check_member(tmp_path, "n1:1", changed, new_cluster=False)
+    store = ReplicatedStore(tmp_path, "n1:1", (*changed, "n9:1"), Wire())
+    await store.start()
+    assert sorted(store.members) == sorted(MEMBERS)
+    await store.close()
+    assert "but the NameNodes are n1:1,n2:1,n3:1: that is what counts" in caplog.text
 
 
-def test_without_the_list_in_its_folder_a_member_goes_by_the_new_one(tmp_path: Path) -> None:
-    """So docs/operations.md changes the members: by copies of the leader's folder without it."""
+async def test_without_the_list_in_its_folder_a_member_goes_by_the_new_one(
+    tmp_path: Path,
+) -> None:
+    """So docs/operations.md changes the members: by copies of the leader's folder without it. What
+    the log says of lists is older, and what it will say counts."""
     become_member(tmp_path)
     (tmp_path / "members").unlink()
-    check_member(tmp_path, "n1:1", ("n1:1",), new_cluster=False)
-    with pytest.raises(ConfigError, match="of n1:1, not of n1:1,n2:1,n3:1"):
-        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False)
+    new = ("n1:1", "n4:1", "n5:1")
+    check_member(tmp_path, "n1:1", new, new_cluster=False)
+    opened = open_folder(OsDisk(), tmp_path, 1 << 20)
+    for index in (1, 2):
+        opened.machine.apply_whole(index, Entry(0, EntryKind.MEMBERS, encode_list(Roster(MEMBERS))))
+    opened.tail.reset(2, 0)
+    assert first_list(opened) == ListEntry(2, Roster(new))
+    opened.machine.flush().write()
+    opened.close()
+    store = ReplicatedStore(tmp_path, "n1:1", new, Wire())
+    await store.start()
+    assert store.listed == ListEntry(2, Roster(new))
+    await store.close()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
@@ -154,3 +181,10 @@ def test_a_copy_of_another_members_folder_does_not_start(tmp_path: Path, born: b
     (copy / "owner").unlink()  # as the page of operations says
     found = check_member(copy, "n2:1", MEMBERS, new_cluster=False)
     assert found == check_member(original, "n1:1", MEMBERS, new_cluster=False)
+
+
+def test_one_that_was_removed_does_not_start_again(tmp_path: Path) -> None:
+    become_member(tmp_path)
+    write_removed(OsDisk(), tmp_path)
+    with pytest.raises(ConfigError, match="removed from the list: if it is to come back, empty it"):
+        check_member(tmp_path, "n1:1", MEMBERS, new_cluster=False)

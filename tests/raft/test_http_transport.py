@@ -217,11 +217,11 @@ async def answered(
 @pytest.mark.parametrize(
     ("said", "instead", "status"),
     [
-        (b"X-Raft-From: ", b"X-Raft-From: 10.0.0.9:1, ", 403),
+        (b"X-Raft-From: ", b"X-Raft-From: somewhere ", 403),
         (b"X-Raft-To: ", b"X-Raft-To: 10.0.0.9:1, ", 403),
         (b"Access-Nonce: ", b"Access-Nonce: short", 403),
         (b"Access-Nonce: ", b"Another: ", 403),
-        (b"Upgrade: paxosblock-raft/7", b"Upgrade: paxosblock-raft/6", 426),
+        (b"Upgrade: paxosblock-raft/8", b"Upgrade: paxosblock-raft/7", 426),
     ],
 )
 async def test_l22_a_caller_that_is_no_member_is_refused_and_counted(

@@ -16,6 +16,7 @@ from tests.raft import (
     test_audit_log,
     test_audit_votes,
     test_crash_states,
+    test_list_entries,
     test_reads,
     test_storage,
 )
@@ -108,6 +109,18 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
     faults.a_leader_leaves_its_callers_waiting: (
         test_audit_log.test_l6_a_leader_that_steps_down_leaves_nobody_waiting
     ),
+    faults.lists_count_once_they_are_committed: (
+        test_list_entries.test_a_list_counts_as_soon_as_it_is_appended
+    ),
+    faults.lists_change_before_an_entry_of_the_term: (
+        test_list_entries.test_no_list_is_changed_before_an_entry_of_the_term_is_committed
+    ),
+    faults.two_lists_are_under_way: (test_list_entries.test_one_change_is_under_way_at_a_time),
+    faults.whoever_learns_is_counted: (test_list_entries.test_what_a_learner_has_counts_nowhere),
+    faults.votes_of_all_are_counted: (
+        test_list_entries.test_votes_of_those_that_the_list_lacks_elect_nobody
+    ),
+    faults.lists_that_are_cut_stay: test_list_entries.test_a_list_that_is_cut_counts_no_more,
 }
 
 SEEN_BY_A_SEED: dict[Plant, int] = {
@@ -115,7 +128,7 @@ SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.compaction_forgets_too_much: 1,
     faults.followers_acknowledge_before_the_sync: 5,
     faults.followers_cut_without_a_conflict: 7,
-    faults.followers_claim_their_whole_log: 9,
+    faults.followers_claim_their_whole_log: 15,
     faults.followers_do_not_compare_terms: 6,
     faults.followers_commit_what_the_leader_did_not_send: 6,
     faults.checksums_are_not_checked: 41,

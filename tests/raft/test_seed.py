@@ -26,7 +26,7 @@ from paxosblock.namenode.raft.admissions_file import (
     read_admissions,
     write_admissions,
 )
-from paxosblock.namenode.raft.folder_admission import NOBODYS, Admissions, Lineage
+from paxosblock.namenode.raft.folder_admission import NOBODYS, Admissions, Admitted, Lineage
 from paxosblock.namenode.raft.http_transport import HttpTransport, key_of
 from paxosblock.namenode.raft.member_folder import (
     begin_newborn,
@@ -34,6 +34,7 @@ from paxosblock.namenode.raft.member_folder import (
     open_folder,
     read_lineage,
 )
+from paxosblock.namenode.raft.roster import name_of
 from paxosblock.namenode.raft.seed import SEED_PATH, Seed, Seeds, fetch_seed
 from tests.waiting import wait_until_async
 
@@ -108,7 +109,9 @@ class Giver:
             self.copies += 1
             return self.stream
 
-        self.seeds = Seeds(self.folder, self.address, self.members, SECRET, checkpoint=checkpoint)
+        self.seeds = Seeds(
+            self.folder, self.address, lambda: self.members, SECRET, checkpoint=checkpoint
+        )
         self.seeds.begin(self.lineage)
 
     def fetch(
@@ -271,11 +274,18 @@ async def test_who_does_not_know_the_secret_gets_nothing(giver: Giver, tmp_path:
             await join(tmp_path, giver.peers(OTHER_SECRET))
 
 
-async def test_a_stranger_gets_nothing(giver: Giver) -> None:
+async def test_one_that_is_in_no_list_waits_until_the_leader_adds_it(giver: Giver) -> None:
     async with giver.serving():
-        stranger = free_port()
-        with pytest.raises(ConfigError, match="only NameNodes of this cluster are answered"):
-            await giver.fetch(stranger)
+        other = free_port()
+        fetching = asyncio.ensure_future(giver.fetch(other))
+        await wait_until_async(lambda: giver.seeds.waits(other) or fetching.done())
+        assert giver.copies == 0
+        for token in ("of another folder", giver.seeds.waits(other)):
+            admitted = Admitted(name_of(other, token), giver.members, False, 7, giver.address)
+            giver.seeds.admit(other, admitted)
+        seed = await fetching
+        assert seed.admitted == admitted
+        assert giver.copies == 1
 
 
 async def test_a_cluster_whose_members_all_began_empty_lets_nobody_in(tmp_path: Path) -> None:

@@ -322,9 +322,6 @@ def test_who_asks_late_why_a_store_failed_is_told_and_not_refused() -> None:
         assert "the power is gone" in str(member.wait(member.store.wait_failure()))
 
 
-@pytest.mark.parametrize("members", [["b:1"], ["a:1", "a:1"]])
-def test_a_list_of_members_that_makes_no_sense_is_a_configuration_error(
-    tmp_path: Path, members: list[str]
-) -> None:
-    with pytest.raises(ConfigError, match="must be one of the members, each once"):
-        ReplicatedStore(tmp_path, "a:1", members, Wire())
+def test_a_list_of_members_that_makes_no_sense_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="each member is listed once"):
+        ReplicatedStore(tmp_path, "a:1", ["a:1", "a:1"], Wire())

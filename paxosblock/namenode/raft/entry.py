@@ -29,6 +29,8 @@ class EntryKind(enum.IntEnum):
     """No payload: a leader begins its term with such an entry, as only its own entries count."""
     EDIT = 1
     """An edit as `kv.codec` encodes it."""
+    MEMBERS = 2
+    """Another list of members, as `roster.encode_list` encodes it."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):

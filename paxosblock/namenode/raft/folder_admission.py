@@ -24,6 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 LOST: Final = "a NameNode that lost its folder gets it back as docs/operations.md says"
 
 _LINEAGE_DIGITS = 32
@@ -71,6 +73,21 @@ class Admissions:
 
     first: str
     tokens: Mapping[str, str]
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The leader's answer to an empty folder that joins a running cluster, beside the catalog.
+
+    The folder's `name` was in no list before. It goes by the list of `members` that counts, but
+    stands for no election until it is in one itself. Its vote in `term` is the leader's: so it
+    takes no message of an earlier term, and votes for no other in this one.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    born: bool
+    term: int
+    leader: str
 
 
 @dataclass(frozen=True, slots=True)

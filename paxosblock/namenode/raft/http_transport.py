@@ -13,7 +13,7 @@ import contextlib
 import hmac
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -33,6 +33,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.raft import raft_messages
 from paxosblock.namenode.raft.question import FROM, TO
 from paxosblock.namenode.raft.raft_messages import Deliver, Message
+from paxosblock.namenode.raft.roster import address_of
 from paxosblock.namenode.raft.secure_channel import Opener, Sealer
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import Access
@@ -42,7 +43,7 @@ from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.handshake import SECRET_BYTES_MIN
 from paxosblock.net.port.upgrade import Spoken, connect, split_address
 
-RAFT: Final = Spoken("/raft", "paxosblock-raft/7")
+RAFT: Final = Spoken("/raft", "paxosblock-raft/8")
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while this much is unsent; the engine repeats those that matter."""
 
@@ -85,7 +86,7 @@ class HttpTransport:
 
     def __init__(
         self,
-        address: str,
+        name: str,
         members: Sequence[str],
         secret: bytes,
         on_proven: Callable[[str], None] = lambda peer: None,
@@ -93,18 +94,19 @@ class HttpTransport:
         """Connect nothing before `start`.
 
         Args:
-            address: this NameNode's address.
-            members: the addresses of all NameNodes.
+            name: that of this NameNode (roster.py).
+            members: those of all NameNodes in its list.
             secret: the cluster's secret.
-            on_proven: is called with the address of another member that has proven itself.
+            on_proven: is called with the name of another member that has proven itself.
 
         Raises:
             ConfigError: the secret is too short.
         """
         check_secret(secret)
         self.counters = TransportCounters()
-        self.address, self.access = address, Access((secret,))
-        self._links = {peer: _PeerLink(self, peer) for peer in members if peer != address}
+        self.name, self.access = name, Access((secret,))
+        self._links = {peer: _PeerLink(self, peer) for peer in members if peer != name}
+        self._closing: set[asyncio.Task[None]] = set()
         self._receivers: set[_Receiver] = set()
         self._deliver: Deliver | None = None
         self._logged: set[str] = set()
@@ -112,7 +114,7 @@ class HttpTransport:
 
     def __repr__(self) -> str:
         up = [peer for peer, link in self._links.items() if link.up]
-        return f"HttpTransport({self.address}, connected to {up})"
+        return f"HttpTransport({self.name}, connected to {up})"
 
     def add_to(self, app: web.Application) -> None:
         """Add the route; messages that come before `start` are refused."""
@@ -128,14 +130,39 @@ class HttpTransport:
         for link in self._links.values():
             link.start()
 
+    def know(self, members: Collection[str]) -> None:
+        for peer in members:
+            if peer != self.name:
+                self._link(peer)
+        for peer in [each for each in self._links if each not in members]:
+            closing = asyncio.create_task(self._links.pop(peer).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def _link(self, peer: str) -> _PeerLink:
+        """Return the connection to a member. One that the list lacks gets answers, too: it may be
+        about to be added, or not have heard that it was removed."""
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = _PeerLink(self, peer)
+            if self._deliver is not None:
+                link.start()
+        return link
+
     def send(self, peer: str, message: Message) -> None:
-        if not self._links[peer].send(raft_messages.encode(message)):
+        if not self._link(peer).send(raft_messages.encode(message)):
             self.counters.messages_dropped += 1
+
+    @property
+    def callers(self) -> set[str]:
+        """The names of the members that are connected to this one, listed or not."""
+        return {receiver.caller for receiver in self._receivers if receiver.proven}
 
     async def close(self) -> None:
         self._deliver = None
         for link in self._links.values():
             await link.close()
+        await asyncio.gather(*self._closing)
         for receiver in tuple(self._receivers):
             receiver.abort()
 
@@ -143,8 +170,8 @@ class HttpTransport:
         caller, called = request.headers.get(FROM, ""), request.headers.get(TO, "")
         transport = request.transport
         if self._deliver is None or transport is None:
-            return upgrade_server.refusal(UnavailableError(f"{self.address} is not open yet"))
-        if caller not in self._links or called != self.address:
+            return upgrade_server.refusal(UnavailableError(f"{self.name} is not open yet"))
+        if not _is_name(caller) or caller == self.name or called != self.name:
             self.refuse_connection(f"{caller or request.remote} is no other member")
             return _not_for_others()
         if not upgrade_server.asks_for(RAFT, request):
@@ -183,18 +210,26 @@ class HttpTransport:
             if len(self._logged) >= REASONS_MAX:
                 self._logged.clear()
             self._logged.add(why)
-            _log.warning("%s refuses a connection: %s", self.address, why)
+            _log.warning("%s refuses a connection: %s", self.name, why)
 
     def forget(self, receiver: _Receiver) -> None:
         """Drop the receiver of a connection that is gone."""
         self._receivers.discard(receiver)
 
 
+def _is_name(caller: str) -> bool:
+    """True if the name has an address to which answers can be sent."""
+    host, _, port = address_of(caller).rpartition(":")
+    return bool(host) and port.isdecimal() and len(caller.split()) == 1
+
+
 class _Receiver(asyncio.Protocol):
     """The called end of a connection."""
 
     def __init__(self, owner: HttpTransport, caller: str, key: bytes) -> None:
-        self._owner, self._caller = owner, caller
+        self._owner, self.caller = owner, caller
+        self.proven = False
+        """True once the caller has shown that it is a member of this lineage."""
         self._opener = Opener(key)
         self.slot = Slot(None, "")
         """Its slot among the connections of clients, until the caller has proven to be a member."""
@@ -223,14 +258,15 @@ class _Receiver(asyncio.Protocol):
     def let_in(self, slot: Slot) -> None:
         """Take messages from now on: the caller is the member."""
         slot.release()
+        self.proven = True
         if self._patience is not None:
             self._patience.cancel()
-        self._owner.on_proven(self._caller)
+        self._owner.on_proven(self.caller)
 
     def refuse(self, _: str) -> None:
         """Count a caller that is not the member."""
         self._owner.refuse_connection(
-            f"one that claims to be {self._caller}: it does not know the cluster's secret"
+            f"one that claims to be {self.caller}: it does not know the cluster's secret"
         )
 
     # -- the connection ---------------------------------------------------------------------------
@@ -242,10 +278,10 @@ class _Receiver(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for body in self._opener.feed(data):
-                self._owner.received(self._caller, body)
+                self._owner.received(self.caller, body)
         except (ProtocolError, CorruptionError) as error:
             self._owner.counters.messages_malformed += 1
-            _log.warning("a message from %s is refused: %s", self._caller, error)
+            _log.warning("a message from %s is refused: %s", self.caller, error)
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -260,7 +296,7 @@ class _Receiver(asyncio.Protocol):
             self._transport.abort()
 
     def _give_up(self) -> None:
-        self._owner.refuse_connection(f"one that claims to be {self._caller}: it sends nothing")
+        self._owner.refuse_connection(f"one that claims to be {self.caller}: it sends nothing")
         self.abort()
 
 
@@ -336,14 +372,14 @@ class _PeerLink:
         """Connect, and return when the connection is lost."""
         owner, peer = self._owner, self._peer
         outgoing = await connect(
-            *split_address(peer),
+            *split_address(address_of(peer)),
             RAFT,
             _Outgoing,
             timeout_s=HANDSHAKE_S,
-            headers={FROM: owner.address, TO: peer},
+            headers={FROM: owner.name, TO: peer},
             tune=_tune,
             access=owner.access,
-            about=names_of(owner.address, peer),
+            about=names_of(owner.name, peer),
         )
         self._outgoing = outgoing
         try:

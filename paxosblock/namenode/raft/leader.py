@@ -36,8 +36,18 @@ from paxosblock.namenode.raft.raft_messages import (
 )
 from paxosblock.namenode.raft.reads import LeaderReads, refuse
 from paxosblock.namenode.raft.roles import AnyRole, prepare
+from paxosblock.namenode.raft.roster import Roster, address_of, encode_list, why_not_now
 from paxosblock.namenode.raft.state import RaftState
 from paxosblock.namenode.raft.transfers import Outgoing
+
+LEARNS_FOR_S = 30.0
+"""Seconds that a new member gets the log before it is added, unless that is asked for again."""
+
+LEAVES_FOR_S = 10.0
+"""Seconds that a removed member still gets the log, so that it hears that it was removed."""
+
+CAUGHT_UP_ENTRIES = 1024
+"""A new member may be added while it lacks no more: one or two messages bring them."""
 
 ROUNDS_KEPT = 64
 """A heartbeat round without a majority is forgotten after so many later ones (L16)."""
@@ -74,6 +84,11 @@ class RaftLeader(AnyRole, Leader):
         step_down = state.guarded(self._step_down)
         prepare(self.step_down_timer, step_down, self._options.election_min_s)
         self._peers = {peer: _Peer() for peer in state.cluster}
+        self._counted = state.cluster
+        """The others that are in the list: only they count."""
+        self._learners: dict[str, float] = {}
+        """Members that get the log, though they are not in the list yet, or no more, and the time
+        until which they do."""
         self._full: set[str] = set()
         """The others whose disks are full, as they last said."""
         self.writes: dict[int, Write] = {}
@@ -99,7 +114,7 @@ class RaftLeader(AnyRole, Leader):
     def start(self) -> None:
         """Begin the term with an empty entry, because only entries of this term count (L4)."""
         super().start()
-        if not self._peers:  # no other member waits for heartbeats, nor could one step in
+        if not self._counted:  # no other member waits for heartbeats, nor could one step in
             self.heartbeat_timer.stop()
             self.step_down_timer.stop()
         self.noop_index = self._append_nothing()
@@ -161,9 +176,13 @@ class RaftLeader(AnyRole, Leader):
         if (lack := self._lack_of_room() or server.refusal) is not None:
             raise NoSpaceError(lack.message, **lack.details)
         if server.full is not None:
-            raise UnavailableError(f"the disk of {self.id} is full: another member is to lead")
+            raise UnavailableError(
+                f"the disk of {address_of(self.id)} is full: another member is to lead"
+            )
         if self._successor is not None:
-            raise UnavailableError(f"leadership is being handed over to {self._successor}")
+            raise UnavailableError(
+                f"leadership is being handed over to {address_of(self._successor)}"
+            )
         if len(self.writes) >= self._options.pending_max:
             raise UnavailableError(f"{len(self.writes)} edits are pending already")
 
@@ -184,6 +203,77 @@ class RaftLeader(AnyRole, Leader):
             for peer in self._peers:
                 self._replicate(peer)
 
+    # -- the list of members --------------------------------------------------------------------
+
+    def teach(self, name: str) -> int | None:
+        """Send the log to a member before it is added, for a while, and count it nowhere.
+
+        Returns:
+            The entries that it lacks; None while it does not answer.
+        """
+        if name not in self._counted:
+            self._learners[name] = self.loop.time() + LEARNS_FOR_S
+            self._follow_list()
+        peer = self._peers[name]
+        if self.silent_s(name) > self._options.away_after_s / 2:
+            return None
+        lacks = self.log.last_log_index - self.log.match_index[name]
+        return max(1, lacks) if peer.transfer is not None else lacks
+
+    def silent_s(self, name: str) -> float:
+        """Return the seconds since another member was heard, infinite if it never was."""
+        peer = self._peers.get(name)
+        return float("inf") if peer is None else self.loop.time() - peer.heard_at
+
+    def change_list(self, wanted: Roster) -> asyncio.Future[Committed | Conflict]:
+        """Append the list that is `wanted`, which counts from now on; the future is done once it is
+        committed.
+
+        Raises:
+            UnavailableError: it may not be changed at this moment.
+            NoSpaceError: as `propose`.
+        """
+        self._refuse_if_hindered()
+        lists = self.state.server.lists
+        why = why_not_now(
+            lists,
+            wanted,
+            leader=self.id,
+            commit_index=self.log.commit_index,
+            first_of_term=self.noop_index,
+        )
+        if why is not None:
+            raise UnavailableError(why)
+        answer: asyncio.Future[Committed | Conflict] = self.loop.create_future()
+        entry = Entry(self._term, EntryKind.MEMBERS, encode_list(wanted))
+        index = self.log.append(entry)
+        self.writes[index] = answer, self.loop.time() + self._options.commit_timeout_s, Edit()
+        for leaver in set(self._counted) - set(wanted.voters):
+            self._learners[leaver] = self.loop.time() + LEAVES_FOR_S
+        self.state.server.list_appended(index, entry)
+        self._follow_list()
+        self._flush_soon()
+        return answer
+
+    def _follow_list(self) -> None:
+        """Send to the members of the list, and those that learn; count only the former."""
+        self._counted = self.state.cluster
+        log, now = self.log, self.loop.time()
+        self._learners = {
+            name: until_s
+            for name, until_s in self._learners.items()
+            if name not in self._counted and until_s > now
+        }
+        wanted = {*self._counted, *self._learners}
+        for peer in [each for each in self._peers if each not in wanted]:
+            _end_transfer(self._peers.pop(peer))
+            del log.next_index[peer], log.match_index[peer]
+            self._full.discard(peer)
+        for peer in (*self._counted, *self._learners):
+            if peer not in self._peers:
+                self._peers[peer] = _Peer()
+                log.next_index[peer], log.match_index[peer] = log.last_log_index + 1, 0
+
     def take_back(self, lack: NoSpaceError) -> None:
         """Refuse the writes whose entries the log of a member that is alone has taken back."""
         gone = [index for index in self.writes if index > self.log.last_log_index]
@@ -193,10 +283,10 @@ class RaftLeader(AnyRole, Leader):
         """Return why no majority can store anything for now; None if a majority can."""
         own = self.state.server.full
         full = self._full if own is None else {*self._full, self.id}
-        roomy = {self.id, *self._peers} - full
+        roomy = {self.id, *self._counted} - full
         if not full or self.state.roster.is_majority(roomy):
             return None
-        return majority_full(full) if self._full else own
+        return majority_full([address_of(each) for each in full]) if self._full else own
 
     def _expire(self) -> None:
         if self.writes and (lack := self._lack_of_room()) is not None:
@@ -213,12 +303,12 @@ class RaftLeader(AnyRole, Leader):
     def _why_late(self, index: int) -> str:
         """Return a text that names the members that entry `index` waits for."""
         waited = f"not committed within {self._options.commit_timeout_s} s, and may be later"
-        behind = [peer for peer in self._peers if self.log.match_index[peer] < index]
+        behind = [address_of(peer) for peer in self._counted if self.log.match_index[peer] < index]
         return f"{waited}: not stored by {', '.join(behind)}" if behind else waited
 
     def prefers(self, peer: str) -> tuple[bool, int]:
         """Return a rank that is lower for a member with room, then for one with a longer log."""
-        return peer in self._full, -self.log.match_index[peer]
+        return peer in self._full, -self.log.match_index.get(peer, 0)
 
     # -- replication ----------------------------------------------------------------------------
 
@@ -227,7 +317,8 @@ class RaftLeader(AnyRole, Leader):
         if not self.leads:
             return
         if destination is not None:
-            self._replicate(destination)
+            if destination in self._peers:  # it may have left meanwhile
+                self._replicate(destination)
             return
         for peer in self._peers:
             self._send_heartbeat(peer)
@@ -239,6 +330,8 @@ class RaftLeader(AnyRole, Leader):
         self._deadline = self.loop.time() + self._options.commit_timeout_s
         self.response_map.pop(self.request_id - ROUNDS_KEPT, None)
         self._expire()
+        if self._learners:
+            self._follow_list()
         self.reads.ask_again()
         for progress in self._peers.values():
             if self._away(progress):
@@ -295,9 +388,11 @@ class RaftLeader(AnyRole, Leader):
         """Change the answer so that raftos' bookkeeping of rounds, next_index and match_index comes
         out right, and hand it on."""
         said, peer, log = found.message, found.sender, self.log
-        if said.term != self._term:
-            return  # of an older term (L8)
+        if said.term != self._term or peer not in self._peers:
+            return  # of an older term (L8), or of a member that has left
         progress = self._peers[peer]
+        if peer in self._learners:  # it counts for no round
+            said = msgspec.structs.replace(said, request_id=0)
         progress.heard_at = self.loop.time()
         (self._full.add if said.full else self._full.discard)(peer)
         progress.in_flight.pop(said.sequence, None)
@@ -337,13 +432,18 @@ class RaftLeader(AnyRole, Leader):
         Entries of older terms are committed by the first entry of this term that follows them.
         """
         index = self.log.durable_index
-        if self._peers:
-            durable = sorted([*self.log.match_index.values(), index])
+        if self._counted:
+            match = self.log.match_index
+            durable = sorted([*[match[peer] for peer in self._counted], *self._own(index)])
             index = durable[(len(durable) - 1) // 2]
         if index > self.log.commit_index and index >= self.noop_index > 0:
             self.state.commit(index)
-            if self._peers:
+            if self._counted:
                 self.reads.begin_soon()
+
+    def _own(self, index: int) -> tuple[int, ...]:
+        """Return what this member has, unless the list lacks it, as its removal is under way."""
+        return (index,) if self.id in self.state.roster.voters else ()
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -357,8 +457,8 @@ class RaftLeader(AnyRole, Leader):
         """Ask members whether they are still in this term: a bare majority of those heard last, or
         `every` member that has not confirmed it yet."""
         message = Confirm(self._term, number)
-        heard = sorted(self._peers, key=lambda peer: -self._peers[peer].heard_at)
-        few = heard[: len(self.state.roster.voters) // 2]
+        heard = sorted(self._counted, key=lambda peer: -self._peers[peer].heard_at)
+        few = heard[: (len(self._counted) + 1) // 2]  # with this member more than half of all
         for peer in heard if every else few:
             if peer not in confirmed:
                 self.let_go(Send(peer, message))
@@ -366,7 +466,7 @@ class RaftLeader(AnyRole, Leader):
     @validate_term
     def on_receive_confirm_response(self, found: Received[ConfirmResponse]) -> None:
         """Count a member that was in this term when it was asked."""
-        if found.message.term == self._term:
+        if found.message.term == self._term and found.sender in self._peers:
             self._peers[found.sender].heard_at = self.loop.time()
             self.reads.confirmed(found.message.number, found.sender)
 
@@ -429,10 +529,10 @@ class RaftLeader(AnyRole, Leader):
         self, found: Received[InstallSnapshotResponse]
     ) -> None:
         """Send the next piece, or go on with entries."""
-        said, progress = found.message, self._peers[found.sender]
-        transfer = progress.transfer
-        if transfer is None or said.term != self._term:
+        said, progress = found.message, self._peers.get(found.sender)
+        if progress is None or progress.transfer is None or said.term != self._term:
             return
+        transfer = progress.transfer
         progress.heard_at = self.loop.time()
         if said.number != transfer.number:
             return
@@ -467,7 +567,7 @@ class RaftLeader(AnyRole, Leader):
         if not self.leads or successor is None:
             return
         # With a shorter log it could lose the election, or win it and drop writes under way.
-        if self.log.match_index[successor] == self.log.last_log_index:
+        if self.log.match_index.get(successor) == self.log.last_log_index:
             self.let_go(Send(successor, TimeoutNow(self._term)))
         self.loop.call_later(self._options.heartbeat_s, self._try_hand_over)
 

@@ -90,7 +90,7 @@ def grow(
         if OWNER in disk.names(folder):  # of an earlier life as one of several, at another address
             disk.remove(folder / OWNER)
             disk.sync_folder(folder)
-        write_members(disk, folder, members)
+        write_members(disk, folder, members, machine.revision)
         return Grown(len(machine), machine.revision)
     finally:
         opened.close()

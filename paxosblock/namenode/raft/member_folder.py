@@ -1,8 +1,11 @@
 """The folder of one member: its lock, vote and table, and the log after that. All calls block.
 
 folder/lock                     locked while a process has the folder open
-folder/members                  its format, and the addresses of all members, one in each line; none
-                                of a cluster's only one, which may move to another address
+folder/members                  its format, and the names of all members with which it began, one
+                                in each line; none of a cluster's only one, which may move to
+                                another address. An operator who changes the list by hand removes
+                                it: then `since=` says which entry the list counts after
+folder/removed                  of a member that was removed from the list: it starts no more
 folder/newborn                  of a folder that is on its way into a cluster (folder_admission.py)
 folder/lineage                  the name that the folders of the cluster share (folder_admission.py)
 folder/joined                   in a cluster that grew: whom this one let in, or heard of (seed.py)
@@ -45,6 +48,7 @@ from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.folder_admission import LOST, NOBODYS, Lineage, Newborn
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.roster import ListEntry, Roster, address_of
 from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
 MEMBER: Final = "raft"
@@ -56,8 +60,11 @@ NEWBORN: Final = "newborn"
 OWNER: Final = "owner"
 _BORN = "born"
 """The second line of the lineage of a cluster whose members all began empty."""
+REMOVED: Final = "removed"
 _MEMBERS = "members"
 _FORMAT = "format="
+_SINCE = "since="
+_UNKNOWN = "?"
 _KNOWN_FORMAT = 1
 
 
@@ -241,7 +248,13 @@ def check_member(
     try:
         if new_cluster:
             disk.make_folder(folder)
-        if vote_file.NAME not in _names(disk, folder):
+        names = _names(disk, folder)
+        if REMOVED in names:
+            raise ConfigError(
+                f"{folder} is that of a NameNode that was removed from the list: if it is to come"
+                " back, empty it, and start with --join"
+            )
+        if vote_file.NAME not in names:
             if not members:
                 _begin_alone(disk, folder)
                 return None
@@ -255,7 +268,7 @@ def check_member(
             )
         if members:
             check_owner(disk, folder, address)
-        _check_list(disk, folder, sorted(members))
+        _check_list(disk, folder, members)
     except PaxosBlockError:
         raise
     except OSError as error:
@@ -273,11 +286,23 @@ def check_owner(disk: Disk, folder: Path, address: str) -> None:
     """
     if OWNER not in disk.names(folder):
         write_lines(disk, folder / OWNER, [address])
-    known = ",".join(read_lines(disk, folder / OWNER))
+    known = address_of(",".join(read_lines(disk, folder / OWNER)))
     if known != address:
         raise ConfigError(
             f"{folder} is a copy of the folder of {known}, not that of {address}; {LOST}"
         )
+
+
+def name_in(disk: Disk, folder: Path, address: str) -> str:
+    """Return the name of the member at `address` whose folder this is. Raises as `read_lines`."""
+    if OWNER not in _names(disk, folder):
+        return address
+    return ",".join(read_lines(disk, folder / OWNER))
+
+
+def write_name(disk: Disk, folder: Path, name: str) -> None:
+    """Record durably the name of the member whose folder this is."""
+    write_lines(disk, folder / OWNER, [name])
 
 
 def _check_newborn(disk: Disk, folder: Path, address: str, *, new_cluster: bool) -> Newborn:
@@ -383,39 +408,62 @@ def read_lineage(disk: Disk, folder: Path) -> Lineage:
     return Lineage(name, born=_BORN in rest)
 
 
-def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
+def _check_list(disk: Disk, folder: Path, members: Sequence[str]) -> None:
+    """Raise ConfigError if the folder is that of a single NameNode, and this is one of several, or
+    the other way round. Of several it is the folder that says which (`first_list`)."""
     if _MEMBERS not in disk.names(folder):
-        write_members(disk, folder, members)
+        write_members(disk, folder, members, _UNKNOWN)
     known = read_members(disk, folder)
-    if known == members:
+    if bool(known) == bool(members):
         return
     if not known:
         raise ConfigError(
             f"{folder} is that of a cluster's only NameNode: `paxosblock admin grow` makes it the "
             "first of several"
         )
-    if not members:
-        raise ConfigError(f"{folder} is that of one of {','.join(known)}: start it with --peers")
-    raise ConfigError(
-        f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "
-        "docs/operations.md says how to change them: one by one would make two majorities"
-    )
+    raise ConfigError(f"{folder} is that of one of {','.join(known)}: start it with --peers")
 
 
-def write_members(disk: Disk, folder: Path, members: Sequence[str]) -> None:
-    """Record the list of members durably."""
-    write_lines(disk, folder / _MEMBERS, sorted(members))
+def write_members(disk: Disk, folder: Path, members: Sequence[str], since: int | str = 0) -> None:
+    """Record the list of members durably; any list of an entry up to `since` does not count."""
+    line = [f"{_SINCE}{since}"] if since else []
+    write_lines(disk, folder / _MEMBERS, [*sorted(members), *line])
 
 
 def read_members(disk: Disk, folder: Path) -> list[str]:
-    """Return the list of members in the folder, sorted; none of a cluster's only NameNode. Raises
-    as `read_lines`."""
-    return read_lines(disk, folder / _MEMBERS)
+    """Return the members with which the folder began, sorted; none of a cluster's only NameNode.
+    Raises as `read_lines`."""
+    lines = read_lines(disk, folder / _MEMBERS)
+    return [line for line in lines if not line.startswith(_SINCE)]
+
+
+def first_list(opened: OpenedFolder) -> ListEntry | None:
+    """Return the list with which an open folder began, and the entry after which it counts; None if
+    it has none, or is that of a cluster's only NameNode.
+
+    Raises:
+        ConfigError, CorruptionError, StorageError: it cannot be read, or written.
+    """
+    disk, folder, last = opened.disk, opened.folder, opened.tail.last_index
+    members = known_members(disk, folder)
+    if not members:
+        return None
+    line = next((each for each in read_lines(disk, folder / _MEMBERS) if _SINCE in each), "")
+    since = line.removeprefix(_SINCE) or "0"
+    if since == _UNKNOWN:  # removed by an operator: whatever the log says of lists is older
+        write_members(disk, folder, members, last)
+        since = str(last)
+    return ListEntry(int(since), Roster(tuple(members)))
 
 
 def known_members(disk: Disk, folder: Path) -> list[str]:
     """Return the same; none, too, if the folder has no list. Raises as `read_lines`."""
     return read_members(disk, folder) if _MEMBERS in disk.names(folder) else []
+
+
+def write_removed(disk: Disk, folder: Path) -> None:
+    """Record durably that the member whose folder this is was removed from the list."""
+    write_lines(disk, folder / REMOVED, [])
 
 
 def write_lines(disk: Disk, file: Path, lines: Sequence[str]) -> None:

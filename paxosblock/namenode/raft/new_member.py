@@ -55,6 +55,7 @@ def make_of_catalog(
     members: Sequence[str],
     lineage: Lineage,
     first: bool,
+    vote: ElectionVote | None = None,
     prepare: Callable[[Table], None] = lambda table: None,
 ) -> None:
     """Make a cleared folder that of a member; it is durable on return.
@@ -66,6 +67,7 @@ def make_of_catalog(
         members: the addresses of all members; none if it is the only one.
         lineage: the cluster's lineage.
         first: this member had the catalog first, and lets the others in.
+        vote: the member's; none in the term of the checkpoint if it is not given.
         prepare: changes durably what the checkpoint held; what it raises is raised.
 
     Raises:
@@ -82,7 +84,7 @@ def make_of_catalog(
             write_admissions(disk, folder, Admissions(UNNAMED, {}))
         _, journal = load_tail(disk, folder, table.revision, table.term, Limits().segment_bytes)
         journal.close()
-        make_member(disk, folder, members, lineage, ElectionVote(table.term, None))
+        make_member(disk, folder, members, lineage, vote or ElectionVote(table.term, None))
     finally:
         table.close()
 

@@ -6,7 +6,7 @@ the others are added. A message that does not fit its struct is refused before a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, Protocol, TypeVar
 
@@ -81,7 +81,8 @@ class AppendEntriesResponse(Message, frozen=True, tag=3, gc=False):
 
 
 class PreVote(Message, frozen=True, tag=4, gc=False):
-    """A follower asks whether an election has a chance; `full`: its disk is."""
+    """A follower asks whether an election has a chance; `full`: its disk is. `list_index` is the
+    entry of the list that it goes by."""
 
     type: ClassVar[str] = "pre_vote"
 
@@ -89,6 +90,7 @@ class PreVote(Message, frozen=True, tag=4, gc=False):
     last_log_index: Number
     last_log_term: Number
     full: bool = False
+    list_index: Number = 0
 
 
 class PreVoteResponse(Message, frozen=True, tag=5, gc=False):
@@ -170,6 +172,15 @@ class Outdated(Message, frozen=True, tag=13, gc=False):
     type: ClassVar[str] = "outdated"
 
 
+class Removed(Message, frozen=True, tag=14, gc=False):
+    """The member that asked for a pre-vote is not in the list of entry `list_index`, which is
+    committed, and later than its own."""
+
+    type: ClassVar[str] = "removed"
+
+    list_index: Number
+
+
 AnyMessage = (
     RequestVote
     | RequestVoteResponse
@@ -185,6 +196,7 @@ AnyMessage = (
     | ReadIndex
     | ReadIndexResponse
     | Outdated
+    | Removed
 )
 
 M_co = TypeVar("M_co", bound=Message, covariant=True)
@@ -225,6 +237,10 @@ class Transport(Protocol):
 
     def start(self, deliver: Deliver) -> None:
         """Begin to deliver the messages of the other members."""
+
+    def know(self, members: Collection[str]) -> None:
+        """Be connected to the members of these names, this one left out, and to no others that do
+        not ask for it."""
 
     def send(self, peer: str, message: Message) -> None:
         """Send without waiting. A message that cannot be sent is lost; the engine repeats it."""

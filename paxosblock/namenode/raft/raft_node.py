@@ -26,7 +26,7 @@ from paxosblock.host.disk import blamed
 from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
-from paxosblock.namenode.raft.entry import Entry
+from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.leader import RaftLeader, disk_full
 from paxosblock.namenode.raft.machine import ReplicatedMachine, Slices
 from paxosblock.namenode.raft.member_folder import OpenedFolder
@@ -38,7 +38,14 @@ from paxosblock.namenode.raft.raft_messages import (
     Transport,
 )
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
-from paxosblock.namenode.raft.roster import Roster
+from paxosblock.namenode.raft.roster import (
+    ListEntry,
+    MemberLists,
+    Roster,
+    address_of,
+    decode_list,
+    later_of,
+)
 from paxosblock.namenode.raft.state import RaftState
 from paxosblock.namenode.raft.transfers import Incoming
 
@@ -67,7 +74,7 @@ class RaftNode(Node):
     def __init__(
         self,
         name: str,
-        roster: Roster,
+        began_with: ListEntry,
         *,
         opened: OpenedFolder,
         transport: Transport,
@@ -77,10 +84,9 @@ class RaftNode(Node):
     ) -> None:
         """Replace raftos' constructor, which fails on every Python since 3.10 (P1).
 
-        `name` is that of this member in the `roster`; `opened` is its folder; `executor` has one
-        thread, for the journal.
-        """
-        self.name, self.roster = name, roster
+        `name` is that of this member; its folder, `opened`, `began_with` this list. `executor` has
+        one thread, for the journal."""
+        self.name = name
         self.loop = asyncio.get_running_loop()
         self.options, self.rng = options, rng
         self.counters = Counters()
@@ -96,9 +102,12 @@ class RaftNode(Node):
         self.loss: CorruptionError | None = None
         """Set once damage was found in the table of a member that is alone: no other has what was
         there, so it serves all else."""
-        self.is_alone = roster.is_majority((name,))
         self.machine: ReplicatedMachine = opened.machine
+        self.is_alone = began_with.roster.is_majority((name,))
+        self.left = asyncio.Event()
+        """Set once this member was removed from the list."""
         self.machine.watch(self.found_damage)
+        self.lists = self._lists_of(opened, began_with)
         self.hard_state = HardState(opened.votes, self.fail)
         kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
         found, lend = (opened.tail, opened.journal), opened.votes.lend
@@ -133,6 +142,7 @@ class RaftNode(Node):
         """Begin as a follower, whose roles are ready before the first message comes (L17)."""
         self._working = self.loop.create_task(self._flush())
         self.state.start()
+        self._transport.know(self.roster.voters)
         self._transport.start(self._deliver)
         if self.is_alone:
             self.guarded(self.state.state.start_election)()
@@ -216,8 +226,8 @@ class RaftNode(Node):
             return damage
         if self.damage is None:
             self.damage = damage.reworded(
-                f"the map of NameNode {self.name} is damaged, and is being fetched from the"
-                f" leader: {damage}"
+                f"the map of NameNode {address_of(self.name)} is damaged, and is being fetched from"
+                f" the leader: {damage}"
             )
             self.counters.tables_damaged += 1
             self.leading = None
@@ -231,6 +241,35 @@ class RaftNode(Node):
         self._wake()
 
     # -- messages -------------------------------------------------------------------------------
+
+    @property
+    def roster(self) -> Roster:
+        """Return the list of members that counts."""
+        return self.lists.newest.roster
+
+    def _lists_of(self, opened: OpenedFolder, began_with: ListEntry) -> MemberLists:
+        """Return the lists in the folder: that of its map, or what it began with, and those in the
+        log. A member that is alone never has another."""
+        found = began_with
+        if not self.is_alone:
+            # With a damaged map this member does not stand for election, so that no list is needed.
+            with contextlib.suppress(UnavailableError):
+                found = self.machine.members or began_with
+        lists = MemberLists(later_of(began_with, found))
+        for index, entry in enumerate(opened.tail.entries, opened.tail.base_index + 1):
+            if entry.kind is EntryKind.MEMBERS and index > lists.newest.index:
+                lists.append(index, decode_list(entry.payload))
+        return lists
+
+    def list_appended(self, index: int, entry: Entry) -> None:
+        """Go by the list of an entry that was appended to the log."""
+        self.lists.append(index, decode_list(entry.payload))
+        self._transport.know(self.roster.voters)
+
+    def removed(self) -> None:
+        """Stop for good, as this member was removed from the list."""
+        self.left.set()
+        self.stop()
 
     @property
     def cluster_count(self) -> int:
@@ -269,8 +308,16 @@ class RaftNode(Node):
         """Apply the entries up to `index`, which are committed now."""
         if index > self.log.commit_index:
             self.log.commit_index = index
+            if self.lists.is_changing:
+                self._commit_lists(index)
             if not self._applying:
                 self._apply()
+
+    def _commit_lists(self, index: int) -> None:
+        was_listed = self.name in self.lists.committed.roster.voters
+        self.lists.commit(index)
+        if was_listed and self.name not in self.lists.committed.roster.voters:
+            self.loop.call_soon(self.guarded(self.removed))  # once what is under way is done
 
     def _apply(self) -> None:
         """Apply the committed entries; if that takes long, let other tasks run in between."""
@@ -383,7 +430,7 @@ class RaftNode(Node):
             self.full = self.refusal = None
             self.loop.run_in_executor(self._executor, self._opened.votes.keep_room)
         elif self.full is None:
-            self.full = disk_full(self.name, self._opened.folder, error)
+            self.full = disk_full(address_of(self.name), self._opened.folder, error)
             _log.error("%s takes no changes: %s", self.name, self.full)
         role = self.role
         if self.full is not None and self.is_alone and isinstance(role, RaftLeader):
@@ -500,11 +547,14 @@ class RaftNode(Node):
     def _go_on_after(self, index: int, term: int) -> None:
         """Continue the log and the applying after entry `index`, up to which the table goes."""
         self.log.commit_index = max(self.log.commit_index, index)
+        found = self.machine.members or self.lists.committed
         if self.log.term_at(index) == term:
             # The entries after it continue the table, and may have been acknowledged: keep them.
             self.log.compact(index, index + 1)
         elif index > self.log.base_index:
             self.log.reset(index, term)
+        self.lists.install(found, self.log.last_log_index)
+        self._transport.know(self.roster.voters)
         if not self._applying:
             self._apply()
 

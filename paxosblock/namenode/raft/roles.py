@@ -13,7 +13,7 @@ from raftos.state import Candidate, Follower
 from raftos.timer import Timer
 
 from paxosblock.namenode.raft.contract import HardState, MemberLog, validate_term
-from paxosblock.namenode.raft.entry import Entry
+from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.raft_messages import (
     AppendEntries,
     AppendEntriesResponse,
@@ -27,6 +27,7 @@ from paxosblock.namenode.raft.raft_messages import (
     ReadIndex,
     ReadIndexResponse,
     Received,
+    Removed,
     RequestVote,
     RequestVoteResponse,
     Send,
@@ -82,6 +83,14 @@ class AnyRole:
 
     def on_receive_outdated(self, found: Received[Outdated]) -> None:
         """Do nothing more: the later term was taken over before any role saw the message."""
+
+    def on_receive_removed(self, found: Received[Removed]) -> None:
+        """Stop, if that list is later than the one that this member goes by, or is that one, which
+        it did not know to be committed."""
+        newest, index = self.state.server.lists.newest, found.message.list_index
+        same = index == newest.index and self.id not in newest.roster.voters
+        if self.state.may_stand and (same or index > newest.index):
+            self.state.server.removed()
 
     def on_applied(self) -> None:
         """Do nothing when further entries are applied, or the role has changed."""
@@ -158,18 +167,20 @@ class RaftFollower(Elector, Follower):
     def start_election(self) -> None:
         """Ask whether an election has a chance; the timer asks again if no majority says so.
 
-        A member whose table is damaged does not stand, as it could show nothing. One whose disk is
+        A member that is in no list yet does not stand, and one whose table is damaged does not
+        either, as it could show nothing. One whose disk is
         full does, and says so: its reads are better than none, and members with room come first.
         """
         server = self.state.server
         self.state.set_leader(None)
-        if server.damage is not None:
+        if server.damage is not None or not self.state.may_stand:
             return
         self._round = self.state.next_round()
         self._supporters = {self.id}
         log, full = self.log, server.full is not None
         last = log.last_log_index, log.last_log_term
-        self.state.tell_all(PreVote(self.storage.term, self._round, *last, full))
+        index = server.lists.newest.index
+        self.state.tell_all(PreVote(self.storage.term, self._round, *last, full, index))
         self._stand_if_supported()
 
     def on_receive_pre_vote_response(self, found: Received[PreVoteResponse]) -> None:
@@ -197,7 +208,8 @@ class RaftFollower(Elector, Follower):
 
     def on_receive_timeout_now(self, asked: Received[TimeoutNow]) -> None:
         """Stand at once, as the leader hands over, without asking whether it still lives."""
-        if asked.message.term == self.storage.term and self.state.server.may_lead:
+        may = self.state.server.may_lead and self.state.may_stand
+        if asked.message.term == self.storage.term and may:
             Follower.start_election(self)
 
     def _stand_if_supported(self) -> None:
@@ -288,8 +300,11 @@ class RaftFollower(Elector, Follower):
             if here is not None:
                 assert index > self.log.commit_index, "a committed entry is never replaced"
                 self.log.cut_from(index)
+                self.state.server.lists.cut_from(index)
             appended = self.log.append(entry)
             assert appended == index, "entries are stored without gaps"
+            if entry.kind is EntryKind.MEMBERS:
+                self.state.server.list_appended(index, entry)
 
     @validate_term
     def on_receive_confirm(self, asked: Received[Confirm]) -> None:
@@ -349,11 +364,17 @@ class RaftCandidate(Elector, Candidate):
         prepare(self.election_timer, state.guarded(self.start_election))
         self._voters: set[str] = set()
 
+    def start(self) -> None:
+        """Ask for votes; the own one counts only if this member is in the list."""
+        Candidate.start(self)
+        self.vote_count = int(self.id in self.state.roster.voters)
+
     @validate_term
     def on_receive_request_vote_response(self, found: Received[RequestVoteResponse]) -> None:
-        """Let raftos count a vote, once per voter (V4) and only in this term (V5)."""
-        said = found.message
-        in_this_term = said.term == self.storage.term
+        """Let raftos count a vote, once per voter (V4), only in this term (V5), and only of a
+        member that is in the list."""
+        said, voters = found.message, self.state.roster.voters
+        in_this_term = said.term == self.storage.term and found.sender in voters
         if in_this_term and said.vote_granted and found.sender not in self._voters:
             self._voters.add(found.sender)
             Candidate.on_receive_request_vote_response(self, found)

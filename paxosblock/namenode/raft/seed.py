@@ -1,7 +1,11 @@
 """The catalog with which a new member of a grown cluster begins: `GET /raft/seed` of the others.
 
     request   those of question.py; of the empty folder that asks X-Raft-Token, X-Raft-Members
-    answer    X-Raft-Lineage; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
+    answer    X-Raft-Lineage; X-Raft-Admitted (JSON, folder_admission.py) of one that is added to a
+              running cluster; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
+
+To a running cluster the member that leads adds another (`admin namenodes add`): it gives its
+catalog to the empty folder at that address, under a name that was never a member's.
 
 Only the member that had the catalog first gives it, to one folder of each other member, once all of
 them have asked: it writes the folder's token down before (folder_admission.py). A member with
@@ -21,8 +25,10 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
+from paxosblock.base.encoding import json_decoder
 from paxosblock.base.units import KIB
 from paxosblock.errors import (
     AccessDeniedError,
@@ -41,6 +47,7 @@ from paxosblock.namenode.raft.folder_admission import (
     LOST,
     NOBODYS,
     AdmissionRefused,
+    Admitted,
     Elsewhere,
     FolderStatus,
     Lineage,
@@ -48,9 +55,11 @@ from paxosblock.namenode.raft.folder_admission import (
     may_join,
 )
 from paxosblock.namenode.raft.question import Question
+from paxosblock.namenode.raft.roster import name_of
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.http_server import slot_of
 
+ADD: Final = "paxosblock admin namenodes add"
 SEED_PATH: Final = "/raft/seed"
 JOIN_WITHIN_S: Final = 30.0
 """Seconds that a new member looks for another that has the catalog."""
@@ -61,6 +70,10 @@ _EARLY: Final = 425
 _PIECE_BYTES = 256 * KIB
 _TAG_BYTES = 32
 _LINEAGE, _TOKEN, _MEMBERS = "X-Raft-Lineage", "X-Raft-Token", "X-Raft-Members"
+_ADMITTED: Final = "X-Raft-Admitted"
+_ADMITTED_DECODER = json_decoder(Admitted)
+WAITS_FOR_S: Final = 3.0
+"""Seconds after its last question that an empty folder counts as one that waits."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,20 +85,42 @@ class Seeds:
         self,
         folder: Path,
         address: str,
-        members: Sequence[str],
+        members: Callable[[], Sequence[str]],
         secret: bytes,
         *,
         checkpoint: Callable[[], Awaitable[Checkpoint]],
     ) -> None:
-        """Give away the result of `checkpoint`; `folder` is this member's."""
+        """Give away the result of `checkpoint`; `folder` is this member's. `members` tells the
+        addresses in its list."""
         self._folder, self._address, self._secret = folder, address, secret
-        self._members = tuple(sorted(members))
+        self._list = members
+        self._waiting: dict[str, float] = {}
+        self._admitted: dict[str, Admitted] = {}
+        """The folders that get the catalog, by address."""
         self._asking: dict[str, FolderStatus] = {}
         self._lineage = NOBODYS
         self._checkpoint = checkpoint
         self._disk = OsDisk()
         self._heard: dict[str, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return tuple(sorted(self._list()))
+
+    @property
+    def lineage(self) -> Lineage:
+        """That of this member; `NOBODYS` before `begin`."""
+        return self._lineage
+
+    def waits(self, address: str) -> str:
+        """Return the token of the empty folder that waits at `address`; "" if none does."""
+        since_s = asyncio.get_running_loop().time() - self._waiting.get(address, float("-inf"))
+        return self._asking[address].token if since_s < WAITS_FOR_S else ""
+
+    def admit(self, address: str, admitted: Admitted) -> None:
+        """Give the catalog to the empty folder that waits at `address`."""
+        self._admitted[address] = admitted
 
     def begin(self, lineage: Lineage) -> None:
         """Give from now on, as a member of this lineage. Blocks.
@@ -121,15 +156,12 @@ class Seeds:
             write_admissions(self._disk, self._folder, replace(known, tokens=tokens))
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
-        others = frozenset(self._members) - {self._address}
         headers = request.headers
         said = FolderStatus(
             tuple(headers.get(_MEMBERS, "").split(",")), token=headers.get(_TOKEN, "")
         )
         try:
-            question = Question.heard(
-                _purpose(said), headers, self._secret, called=self._address, callers=others
-            )
+            question = Question.heard(_purpose(said), headers, self._secret, called=self._address)
         except AccessDeniedError as error:
             return _refusal(403, str(error))
         try:
@@ -139,19 +171,25 @@ class Seeds:
         if not self._lineage.name:
             return _refusal(503, f"{self._address} is no member yet")
         self._asking[question.caller] = said
-        if (refused := await self._let_in(question.caller, said.token)) is not None:
-            return refused
+        self._waiting[question.caller] = asyncio.get_running_loop().time()
+        admitted = self._admitted.get(question.caller)
+        if admitted is None or admitted.name != name_of(question.caller, said.token):
+            admitted = None
+            if (refused := await self._let_in(question.caller, said.token)) is not None:
+                return refused
         try:
             checkpoint = await self._checkpoint()
         except PaxosBlockError as error:
             return _refusal(503, f"{self._address} cannot give it now: {error}")
         try:
-            return await self._send(request, question, checkpoint)
+            return await self._send(request, question, checkpoint, admitted)
         finally:
             await asyncio.to_thread(checkpoint.close)
 
     async def _let_in(self, caller: str, token: str) -> web.Response | None:
         """Return None once it is durable that the folder with this token was let in."""
+        if caller not in self._members:
+            return _refusal(_EARLY, f"{caller} waits for `{ADD} {caller}`")
         async with self._writing:
             admissions = await asyncio.to_thread(read_admissions, self._disk, self._folder)
             answer = may_join(
@@ -176,12 +214,19 @@ class Seeds:
         return None
 
     async def _send(
-        self, request: web.Request, question: Question, checkpoint: Checkpoint
+        self,
+        request: web.Request,
+        question: Question,
+        checkpoint: Checkpoint,
+        admitted: Admitted | None,
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={_LINEAGE: self._lineage.name})
+        about = "" if admitted is None else msgspec.json.encode(admitted).decode()
+        if about:
+            response.headers[_ADMITTED] = about
         response.content_length = checkpoint.size_bytes + _TAG_BYTES
         await response.prepare(request)
-        tag = question.tag(self._secret, self._lineage.name)
+        tag = question.tag(self._secret, f"{self._lineage.name}{about}")
         unread = pieces(checkpoint, _PIECE_BYTES)
         while piece := await asyncio.to_thread(next, unread, b""):
             tag.update(piece)
@@ -193,10 +238,12 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """The draft that a member's checkpoint was written to, and the lineage of its cluster."""
+    """The draft that a member's checkpoint was written to, and the lineage of its cluster;
+    `admitted` if that is running."""
 
     lineage: str
     receiver: Receiver
+    admitted: Admitted | None = None
 
 
 async def fetch_seed(
@@ -270,8 +317,8 @@ async def _fetch(
             return Waits((await found.text()).strip())
         if found.status != 200:
             raise _refused(question, found.status, (await found.text()).strip())
-        lineage = found.headers.get(_LINEAGE, "")
-        tag = question.tag(secret, lineage)
+        lineage, admitted = found.headers.get(_LINEAGE, ""), found.headers.get(_ADMITTED, "")
+        tag = question.tag(secret, f"{lineage}{admitted}")
         left = (found.content_length or 0) - _TAG_BYTES
         receiver = await asyncio.to_thread(receive)
         while left > 0 and (piece := await found.content.read(min(left, _PIECE_BYTES))):
@@ -284,7 +331,7 @@ async def _fetch(
         proof = await found.content.read()
     if left or not lineage or not hmac.compare_digest(tag.digest(), proof):
         raise ProtocolError(_changed(question))
-    return Seed(lineage, receiver)
+    return Seed(lineage, receiver, _ADMITTED_DECODER.decode(admitted) if admitted else None)
 
 
 def _changed(question: Question) -> str:

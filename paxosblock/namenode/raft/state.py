@@ -15,6 +15,7 @@ from raftos.state import Candidate, Follower, Leader, State
 
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, message_of
+from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.raft_messages import (
@@ -25,9 +26,11 @@ from paxosblock.namenode.raft.raft_messages import (
     PreVote,
     PreVoteResponse,
     Received,
+    Removed,
+    RequestVote,
     Send,
 )
-from paxosblock.namenode.raft.roster import Roster
+from paxosblock.namenode.raft.roster import MemberLists, Roster
 
 T = TypeVar("T")
 
@@ -64,8 +67,18 @@ class Server(Protocol):
     """Set once it has stopped because of its disk."""
 
     @property
+    def lists(self) -> MemberLists:
+        """Return the lists of members in the log."""
+
+    @property
     def roster(self) -> Roster:
-        """Return the members."""
+        """Return the newest of them."""
+
+    def list_appended(self, index: int, entry: Entry) -> None:
+        """Go by the list of an entry that was appended to the log."""
+
+    def removed(self) -> None:
+        """Stop for good, as this member was removed from the list."""
 
     @property
     def incoming(self) -> Taker:
@@ -158,9 +171,15 @@ class RaftState(State):
     # -- dispatch -------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message) -> None:
-        """Act on a message; change the role *before* raftos dispatches it (L18)."""
-        if sender not in self.cluster:
-            self.refuse(f"a message from {sender}, which is no other member")
+        """Act on a message; change the role *before* raftos dispatches it (L18).
+
+        The sender need not be in the list here: the transport knows members by their lineage, and a
+        leader may have been added by an entry that this member has still to get. But a member that
+        the list lacks may not have been told that it was removed, and ends no leader's term.
+        """
+        stands = isinstance(message, RequestVote) and sender not in self.roster.voters
+        if stands and (self._is_a(Leader) or self.hears_leader()):
+            self.refuse(f"a request to vote for {sender}, which the list lacks")
             return
         # No member has elected the sender of a pre-vote, so its term is no reason to follow.
         if message.term > self.storage.term and not isinstance(message, PreVote):
@@ -240,8 +259,21 @@ class RaftState(State):
         self._rounds += 1
         return self._rounds
 
+    @property
+    def may_stand(self) -> bool:
+        """True if this member is in the list, or its removal is not committed as far as it knows:
+        it may be the only one that has the log of a majority. One that is yet to be added only
+        listens."""
+        lists = self.server.lists
+        return self.id in (*lists.newest.roster.voters, *lists.committed.roster.voters)
+
     def answer_pre_vote(self, asked: Received[PreVote], granted: bool) -> None:
-        """Tell the sender whether it has this member's support."""
+        """Tell the sender whether it has this member's support; or that it was removed."""
+        committed = self.server.lists.committed
+        later = committed.index >= asked.message.list_index
+        if later and asked.sender not in committed.roster.voters:
+            self.carry_out(Send(asked.sender, Removed(self.storage.term, committed.index)))
+            return
         answer = PreVoteResponse(self.storage.term, asked.message.round, granted)
         self.carry_out(Send(asked.sender, answer))
 

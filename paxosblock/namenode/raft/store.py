@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from paxosblock.errors import (
@@ -29,12 +29,20 @@ from paxosblock.namenode.kv.state_machine import UnopenedView
 from paxosblock.namenode.kv.table import Checkpoint, Tables
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.member_folder import OpenedFolder, open_folder
+from paxosblock.namenode.raft.member_folder import (
+    OpenedFolder,
+    first_list,
+    name_in,
+    open_folder,
+    write_removed,
+)
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.raft_messages import Deliver, Message, Transport
 from paxosblock.namenode.raft.raft_node import Counters, RaftNode
 from paxosblock.namenode.raft.roles import RaftFollower
-from paxosblock.namenode.raft.roster import Roster
+from paxosblock.namenode.raft.roster import ListEntry, Roster, address_of
+
+_log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
 """Seconds that closing waits for what is pending."""
@@ -44,6 +52,9 @@ GIVE_WAY_S = 2.0
 
 class _NoTransport:
     """`Transport` of a member that is alone: nothing comes, and nothing is sent."""
+
+    def know(self, members: Collection[str]) -> None:
+        """Do nothing."""
 
     def start(self, deliver: Deliver) -> None:
         """Do nothing."""
@@ -71,9 +82,9 @@ class Status:
 
 
 class ReplicatedStore:
-    """A durable `KeyValueStore` on an odd number of members, which survives the loss of a minority.
+    """A durable `KeyValueStore` on several members, which survives the loss of a minority.
 
-    Members are known by their addresses (host:port); the list is the same on all of them.
+    Members are known by their names (roster.py), and to callers by their addresses (host:port).
     """
 
     def __init__(
@@ -90,15 +101,22 @@ class ReplicatedStore:
     ) -> None:
         """Name the folder; nothing happens before `start`.
 
-        `transport` carries messages to the other members; a group of one needs none. `tables` opens
-        the map.
+        Args:
+            folder: that of this member.
+            address: its own.
+            members: the list of an empty folder; another one has its own.
+            transport: carries messages to the other members; a group of one needs none.
+            options: times and sizes.
+            disk: has the folder.
+            rng: draws time-outs.
+            tables: opens the map.
 
         Raises:
-            ConfigError: `address` is not one of `members`, or a member is listed twice.
+            ConfigError: a member is listed twice.
         """
-        if address not in members or len(set(members)) != len(members):
-            raise ConfigError(f"{address} must be one of the members, each once: {list(members)}")
-        self._folder, self._address, self._members = folder, address, tuple(members)
+        if len(set(members)) != len(members):
+            raise ConfigError(f"each member is listed once: {list(members)}")
+        self._folder, self._address, self._given = folder, address, tuple(members)
         self._transport = transport or _NoTransport()
         self._options = options or Options()
         self._disk = disk or OsDisk()
@@ -116,37 +134,43 @@ class ReplicatedStore:
     async def start(self) -> None:
         assert self._node is None, "a store is started once"
         loop = asyncio.get_running_loop()
-        segment_bytes = self._options.limits.segment_bytes
-        opening = loop.run_in_executor(
-            self._thread,
-            partial(
-                open_folder,
-                self._disk,
-                self._folder,
-                segment_bytes,
-                self._tables,
-                alone=len(self._members) == 1,
-            ),
-        )
         try:
-            opened: OpenedFolder = await opening
+            opened, name, first = await loop.run_in_executor(self._thread, self._open_folder)
         except NoSpaceError as error:
             raise NoSpaceError(f"{self._folder}: {error}") from error
         except StorageError as error:
             raise StorageError(blamed(self._folder, error)) from error
         self._machine = opened.machine
         self._node = RaftNode(
-            self._address,
-            Roster(self._members),
+            name,
+            first,
             opened=opened,
             transport=self._transport,
             executor=self._thread,
             options=self._options,
             rng=self._rng,
         )
+        if {*map(address_of, self._given)} != {*self.members}:
+            _log.warning(
+                "--peers names %s, but the NameNodes are %s: that is what counts",
+                ",".join(map(address_of, self._given)),
+                ",".join(self.members),
+            )
         await self._node.start()
         if not self._node.is_alone:
             self._giving_way = loop.create_task(self._give_way(self._node))
+
+    def _open_folder(self) -> tuple[OpenedFolder, str, ListEntry]:
+        """Return the folder, the name of its member, and the list with which it began. Blocks."""
+        segment_bytes = self._options.limits.segment_bytes
+        alone = len(self._given) == 1
+        opened = open_folder(self._disk, self._folder, segment_bytes, self._tables, alone=alone)
+        try:
+            first = first_list(opened) or ListEntry(0, Roster(self._given))
+            return opened, name_in(self._disk, self._folder, self._address), first
+        except BaseException:
+            opened.close()
+            raise
 
     async def close(self) -> None:
         if not self._closed:
@@ -197,7 +221,8 @@ class ReplicatedStore:
         return self._node is not None and isinstance(self._node.role, RaftLeader)
 
     def leader(self) -> str | None:
-        return None if self._node is None else self._node.state.known_leader()
+        known = None if self._node is None else self._node.state.known_leader()
+        return None if known is None else address_of(known)
 
     async def wait_leadership(self) -> None:
         node = self._open()
@@ -239,9 +264,10 @@ class ReplicatedStore:
             DeadlineError: `successor` did not take over within `timeout_s`, so this member goes on.
         """
         node, leader = self._open(), self._leader()
-        if successor == self._address or successor not in self._members:
-            raise InvalidRequestError(f"{successor} is no other member of {list(self._members)}")
-        leader.hand_over(successor)
+        name = self.roster.at(successor)
+        if name is None or name == node.name:
+            raise InvalidRequestError(f"{successor} is no other member of {list(self.members)}")
+        leader.hand_over(name)
         try:
             async with asyncio.timeout(timeout_s):
                 await node.wait_until(lambda: node.role is not leader)
@@ -257,12 +283,106 @@ class ReplicatedStore:
         `timeout_s` to take over.
         """
         role = self._node.role if self._node is not None else None
-        others = [each for each in self._members if each != self._address]
+        others = self.roster.others("" if self._node is None else self._node.name)
         for successor in sorted(others, key=role.prefers) if isinstance(role, RaftLeader) else ():
             with contextlib.suppress(PaxosBlockError):
-                await self.hand_over(successor, timeout_s)
+                await self.hand_over(address_of(successor), timeout_s)
                 return True
         return not self.is_leader()
+
+    # -- the list of members --------------------------------------------------------------------
+
+    @property
+    def listed(self) -> ListEntry:
+        """The list that counts here, committed or not."""
+        if self._node is None:
+            return ListEntry(0, Roster(self._given))
+        return self._node.lists.newest
+
+    @property
+    def roster(self) -> Roster:
+        """The members in that list, by name."""
+        return self.listed.roster
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Their addresses."""
+        return tuple(map(address_of, self.roster.voters))
+
+    def committed_list(self) -> tuple[tuple[str, ...], int]:
+        """Return the addresses in the last list that is known here to be committed, and the index
+        of its entry."""
+        found = self._open().lists.committed
+        return tuple(map(address_of, found.roster.voters)), found.index
+
+    def term_led(self) -> tuple[int, str]:
+        """Return the term in which this member leads, and its name.
+
+        Raises:
+            UnavailableError: it does not lead.
+        """
+        leader = self._leader()
+        return self._open().hard_state.term, leader.id
+
+    def silent(self) -> tuple[str, ...]:
+        """Return the addresses of the members that this leader does not hear; none if it does not
+        lead."""
+        node = self._open()
+        role = node.role
+        if not isinstance(role, RaftLeader):
+            return ()
+        return self._silent_of(self.roster, role)
+
+    def _silent_of(self, roster: Roster, leader: RaftLeader) -> tuple[str, ...]:
+        patience_s = self._options.away_after_s / 2
+        others = roster.others(leader.id)
+        return tuple(address_of(each) for each in others if leader.silent_s(each) >= patience_s)
+
+    async def wait_list(self) -> None:
+        """Return once the list that counts here is committed.
+
+        Raises:
+            UnavailableError: this member does not lead any more.
+        """
+        node, leader = self._open(), self._leader()
+        await node.wait_until(lambda: node.role is not leader or not node.lists.is_changing)
+        self._leader()
+
+    def teach(self, name: str) -> int | None:
+        """Send the log to a new member, until that is not asked for again.
+
+        Returns:
+            The entries that it lacks; None while it does not answer.
+
+        Raises:
+            UnavailableError: this member does not lead.
+        """
+        return self._leader().teach(name)
+
+    async def change_list(self, wanted: Roster) -> None:
+        """Replace the list by one that has one member more, or less; it is committed on return.
+
+        Raises:
+            InvalidRequestError: too few of the `wanted` ones are there to commit anything; or this
+                member is not among them.
+            UnavailableError: it does not lead, or the list cannot be changed at this moment.
+            OutcomeUnknownError: whether the list is that one shows when the next leader begins.
+            NoSpaceError: as `commit`.
+        """
+        leader = self._leader()
+        silent = self._silent_of(wanted, leader)
+        there = {each for each in wanted.voters if address_of(each) not in silent}
+        if not wanted.is_majority(there):
+            raise InvalidRequestError(
+                f"nothing was changed: too few of {','.join(map(address_of, wanted.voters))} would"
+                f" be left to go on, as these do not answer: {', '.join(silent)}"
+            )
+        await leader.change_list(wanted)
+
+    async def wait_removed(self) -> None:
+        """Return once this member was removed from the list, and its folder says so."""
+        await self._open().left.wait()
+        await asyncio.to_thread(write_removed, self._disk, self._folder)
 
     async def _give_way(self, node: RaftNode) -> None:
         """Let another member lead whenever this one leads with a full disk; while no other can,
@@ -294,7 +414,10 @@ class ReplicatedStore:
         role, log = node.role, node.log
         lag = {}
         if isinstance(role, RaftLeader):
-            lag = {peer: log.last_log_index - match for peer, match in log.match_index.items()}
+            lag = {
+                address_of(peer): log.last_log_index - match
+                for peer, match in log.match_index.items()
+            }
         return Status(
             type(role).__name__.removeprefix("Raft").lower() if role else "stopped",
             node.hard_state.term,

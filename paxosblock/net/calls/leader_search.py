@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from paxosblock.api.methods import Method, Once
-from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.base.jitter import JITTER
 from paxosblock.errors import (
     DeadlineError,
@@ -50,6 +50,9 @@ leads.
 
 LOOKS_EVERY_S: Final = 0.15
 """Seconds until the others are asked again while none of them leads."""
+
+LIST_EVERY_S: Final = 10.0
+"""Seconds between two questions for the list of NameNodes, of a client that makes calls."""
 
 ALIVE_FOR_S: Final = 1.0
 """Seconds that a NameNode that reported its state may take, and that the others may take to report
@@ -102,12 +105,15 @@ class LeaderSearch:
         A single call may take `timeout_s`, all tries of a request together `retry_for_s`, also
         where no process listens: a NameNode may be starting.
         """
-        self._addresses = tuple(addresses)
+        self._addresses = self._given = tuple(addresses)
         self._shell = shell
         self._timeout_s = timeout_s
         self.retry_for_s = retry_for_s
         self._leads = self._addresses[0]
         self._shows = JITTER.choice(self._addresses)
+        self._look: Call[NameNodeStatus] | None = None
+        """A question for the list of NameNodes that is under way."""
+        self._look_next_s = 0.0
         self.closed = False
         """Set to True to refuse every further try."""
 
@@ -131,7 +137,12 @@ class LeaderSearch:
         shell = self._shell
         patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
         # A request that is never repeated may still take as long as any call.
-        until_s = shell.now_s() + (patience_s or self._timeout_s)
+        now_s = shell.now_s()
+        until_s = now_s + (patience_s or self._timeout_s)
+        if not self._look_next_s:
+            self._look_next_s = now_s + LIST_EVERY_S
+        elif now_s >= self._look_next_s:
+            self._learn_list(now_s)
         pauses = pauses_s(LONGEST_PAUSE_S)
         gravest: PaxosBlockError | None = None
         while not self.closed:
@@ -151,6 +162,17 @@ class LeaderSearch:
         if gravest is not None and gravest.outcome is Outcome.UNKNOWN:
             raise gravest from gravest.__cause__
         raise InvalidRequestError("the client is closed")
+
+    def _learn_list(self, now_s: float) -> None:
+        """Ask the one that leads for the list of NameNodes, which may change while they run, and
+        take over what it answered the last time."""
+        look, self._look_next_s = self._look, now_s + LIST_EVERY_S
+        if look is not None and (status := _heard(look)) is not None and status.members:
+            # Those that we were given come last: they may have gone, or be other names of the same.
+            self._addresses = tuple(dict.fromkeys((*status.members, *self._given)))
+        request = NameNodeStatusRequest()
+        self._look = self._shell.ask(self._leads, NAMENODE_STATUS, request, self._timeout_s)
+        self._look.add_done_callback(_heard)  # else its failure would be called lost
 
     async def _ask_each(self, method: Method[Q, A], make: Callable[[], Q], until_s: float) -> A:
         """Ask every NameNode once, beginning with the one that answered last.
@@ -252,7 +274,7 @@ async def _serving(shell: Shell, addresses: Sequence[str], timeout_s: float) -> 
 def _heard(call: Call[A]) -> A | None:
     """Return the answer; None if there is none yet, or it is an error."""
     with suppress(PaxosBlockError):
-        return call.result() if call.done() else None
+        return call.result() if call.done() and not call.cancelled() else None
     return None
 
 

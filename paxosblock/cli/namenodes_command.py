@@ -1,0 +1,196 @@
+"""`paxosblock admin namenodes`: the list of NameNodes, changed while the cluster runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+import msgspec
+
+from paxosblock.api.namenode_list import (
+    CHANGE_NAMENODES,
+    ChangeNameNodes,
+    ChangeStep,
+    NameNodesChange,
+)
+from paxosblock.cli.group import Verb
+from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.text import counted
+from paxosblock.errors import DeadlineError, InvalidRequestError, Outcome
+
+ASKS_EVERY_S: Final = 0.5
+
+
+def _checked(_: click.Context, __: click.Parameter, written: str) -> str:
+    from paxosblock.client.names.url import cluster_addresses
+
+    addresses = cluster_addresses(written)
+    if len(addresses) != 1:
+        raise click.BadParameter(f"{written!r} is not the address of one NameNode")
+    return addresses[0]
+
+
+@click.command("list", cls=Verb)
+@click.pass_obj
+def show(invocation: Invocation) -> None:
+    """Show the NameNodes of the cluster, and those that the leader does not hear.
+
+    \b
+      $ paxosblock admin namenodes list
+      nn1:9870  leads
+      nn2:9870
+      nn3:9870  does not answer
+    """
+    _say(invocation, invocation.call(CHANGE_NAMENODES, ChangeNameNodes()))
+
+
+@click.command(cls=Verb)
+@click.argument("address", callback=_checked)
+@click.pass_obj
+def add(invocation: Invocation, address: str) -> None:
+    """Add a NameNode, which waits at ADDRESS with an empty folder, while the cluster runs.
+
+    \b
+      $ paxosblock namenode --path /srv/nn --listen nn4:9870 --secret-file secret \\
+          --peers nn1:9870,nn2:9870,nn3:9870 --join
+      $ paxosblock admin namenodes add nn4:9870
+      nn1:9870  leads
+      nn2:9870
+      nn3:9870
+      nn4:9870
+
+    It fetches the catalog and the log first, and counts only when it has caught up: then the list
+    changes in one step. You may interrupt this at any point, and run it again. With an even number
+    of NameNodes no more of them may fail than with one less, so go on to an odd one.
+
+    Afterwards start it without --join, and name it to DataNodes and clients that start later.
+    Those that run learn of it by themselves.
+    """
+    now = _until_done(invocation, ChangeNameNodes(add=address))
+    _tell_even(invocation, now)
+    _say(invocation, now)
+
+
+@click.command(cls=Verb)
+@click.argument("address", callback=_checked)
+@click.pass_obj
+def remove(invocation: Invocation, address: str) -> None:
+    """Remove the NameNode at ADDRESS, whether it answers or not, while the cluster runs.
+
+    \b
+      $ paxosblock admin namenodes remove nn3:9870
+      nn1:9870  leads
+      nn2:9870
+      nn4:9870
+
+    Its process ends, with exit code 0 and one line, as soon as it hears of it, and does not start
+    with that folder again. If it leads, another one does first. Nothing is changed when too few of
+    those that would be left answer.
+    """
+    _say(invocation, _until_done(invocation, ChangeNameNodes(remove=address)))
+
+
+@click.command(cls=Verb)
+@click.argument("old", callback=_checked)
+@click.argument("new", callback=_checked)
+@click.pass_obj
+def replace(invocation: Invocation, old: str, new: str) -> None:
+    """Replace the NameNode at OLD by one that waits at NEW with an empty folder.
+
+    \b
+      $ paxosblock admin namenodes replace nn3:9870 nn4:9870
+      nn1:9870  leads
+      nn2:9870
+      nn4:9870
+
+    This is how a NameNode that lost its folder comes back, at another address or at its own: it is
+    removed, and the empty folder is added as another member. If OLD answers, NEW is added first.
+    You may interrupt this at any point, and run it again.
+    """
+    now = invocation.call(CHANGE_NAMENODES, ChangeNameNodes())
+    if old not in now.members and new not in now.members:
+        raise InvalidRequestError(
+            f"neither {old} nor {new} is a NameNode of this cluster: {', '.join(now.members)} are"
+        )
+    if new == old or (old in now.silent and new not in now.members):
+        _until_done(invocation, ChangeNameNodes(remove=old))
+        _until_done(invocation, ChangeNameNodes(add=new))
+    else:
+        _until_done(invocation, ChangeNameNodes(add=new))
+        _until_done(invocation, ChangeNameNodes(remove=old))
+    _say(invocation, invocation.call(CHANGE_NAMENODES, ChangeNameNodes()))
+
+
+def _until_done(invocation: Invocation, asked: ChangeNameNodes) -> NameNodesChange:
+    """Ask until the change is done, and say on standard error how far it is.
+
+    Raises:
+        DeadlineError: within --timeout nothing went on.
+    """
+    changed, seen, since_s = False, "", time.monotonic()
+    while True:
+        now = invocation.call(CHANGE_NAMENODES, asked)
+        changed = changed or now.changed
+        if now.step is ChangeStep.DONE:
+            return msgspec.structs.replace(now, changed=changed)
+        if (text := _described(asked.add, now)) != seen:
+            seen, since_s = text, time.monotonic()
+            line = f"{invocation.verb}: {text}"
+            click.echo(msgspec.json.encode(now) if invocation.json else line, err=True)
+        if time.monotonic() - since_s >= invocation.timeout_s:
+            raise DeadlineError(f"nothing was changed: {text}").with_outcome(Outcome.NEVER)
+        time.sleep(ASKS_EVERY_S)
+
+
+def _described(address: str, now: NameNodesChange) -> str:
+    if now.step is ChangeStep.ABSENT:
+        return (
+            f"no NameNode waits at {address}: start it with an empty folder, --join and"
+            f" --peers {','.join(now.members)}"
+        )
+    if now.lacks is None:
+        return f"{address} fetches the catalog"
+    return f"{address} catches up: it lacks {counted(now.lacks, 'entry', 'entries')}"
+
+
+def _tell_even(invocation: Invocation, now: NameNodesChange) -> None:
+    """Say that one more would help, if their number is even."""
+    if len(now.members) % 2 == 0:
+        many = len(now.members)
+        text = f"{many} NameNodes: no more of them may fail than of {many - 1}; add another one"
+        click.echo(f"{invocation.verb}: {text}", err=True)
+
+
+def _say(invocation: Invocation, now: NameNodesChange) -> None:
+    width = max(map(len, now.members), default=0)
+    for address in now.members:
+        what = "leads" if address == now.leader else ""
+        what = "does not answer" if address in now.silent else what
+        silent = address in now.silent
+        fact = {"namenode": address, "leads": address == now.leader, "silent": silent}
+        invocation.say(f"{address:<{width}}  {what}".rstrip(), fact)
+
+
+class _ListedFirst(click.Group):
+    """Shows the list if it is asked for nothing else."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take no argument for `list`."""
+        return super().parse_args(ctx, args or ["list"])
+
+
+namenodes = _ListedFirst(
+    "namenodes",
+    short_help="Show, add, remove or replace NameNodes while the cluster runs.",
+    help="""Show or change the list of NameNodes, while the cluster runs and whichever leads.
+
+    \b
+      $ paxosblock admin namenodes
+      nn1:9870  leads
+      nn2:9870
+      nn3:9870  does not answer
+      $ paxosblock admin namenodes replace nn3:9870 nn4:9870
+    """,
+    commands={"list": show, "add": add, "remove": remove, "replace": replace},
+)

@@ -1,0 +1,141 @@
+"""NameNodes are added, removed and replaced while the cluster runs, with real processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cli.main import run
+from paxosblock.local.cluster import HeldPorts
+from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, NodeKind
+from paxosblock.local.node_process import Node
+from tests.services.conftest import QUICK
+from tests.services.content import content
+from tests.waiting import wait_until
+
+
+class Editor:
+    """Makes directories, one after the other, and remembers those that were acknowledged."""
+
+    def __init__(self, fs: Client) -> None:
+        self._fs = fs
+        self.made: list[str] = []
+        self.failure: BaseException | None = None
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                name = f"/d{len(self.made):05}"
+                self._fs.mkdirs(name)
+                self.made.append(name)
+        except BaseException as error:
+            self.failure = error
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._ends.set()
+            self._thread.join()
+
+    def goes_on(self) -> None:
+        """Wait until ten more were made."""
+        many = len(self.made) + 10
+        wait_until(lambda: self.failure is not None or len(self.made) >= many)
+        assert self.failure is None
+
+
+class Newcomer(Node):
+    """A NameNode with an empty folder, which joins those that are named."""
+
+    def __init__(self, cluster: LocalCluster, number: int, address: str) -> None:
+        self.peers: Sequence[str] = cluster.addresses
+        self.joins = True
+
+        def command(member: NodeEntry) -> list[str]:
+            words = cluster.command(member)
+            words[words.index("--peers") + 1] = ",".join(self.peers)
+            words = [word for word in words if word != "--new-cluster"]
+            return [*words, "--join"] if self.joins else words
+
+        entry = NodeEntry(NodeKind.NAMENODE, f"namenode-{number}", address)
+        super().__init__(ClusterFolder(cluster.path), entry, command)
+
+
+def read(fs: Client, path: str) -> bytes:
+    with fs.open(path) as found:
+        return found.read()
+
+
+def namenodes(peers: Sequence[str], *verb: str) -> int:
+    return run(["--namenodes", ",".join(peers), "admin", "namenodes", *verb, "--timeout", "20s"])
+
+
+def listed(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    assert namenodes(peers, "list", "--json") == 0
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line)["namenode"] for line in lines]
+
+
+def test_a_lost_one_is_replaced_and_then_all_others_while_edits_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports = HeldPorts()
+    with LocalCluster(2, 3, tmp_path) as cluster, Client(cluster.url, QUICK) as fs:
+        first = cluster.addresses
+        data = content("kept", 0, 100_000)
+        with fs.create("/kept", replication=2) as out:
+            out.write(data)
+        new = [Newcomer(cluster, 3 + n, ports.hold("127.0.0.1:0")) for n in range(3)]
+        editor = Editor(fs)
+        try:
+            with editor.at_work():
+                editor.goes_on()
+                lost = next(each for each in cluster.namenodes if each is not cluster.leader)
+                lost.kill()
+                shutil.rmtree(lost.volumes[0])
+                ports.release()
+                new[0].launch()
+                assert namenodes(first, "replace", lost.address, new[0].address) == 0
+                now = listed(first, capsys)
+                assert sorted(now) == sorted({*first, new[0].address} - {lost.address})
+                editor.goes_on()
+                old = [each for each in cluster.namenodes if each is not lost]
+                for leaver, newcomer in zip(old, new[1:], strict=True):
+                    newcomer.peers = now
+                    newcomer.launch()
+                    assert namenodes(now, "add", newcomer.address) == 0
+                    assert namenodes(now, "remove", leaver.address) == 0
+                    wait_until(lambda leaver=leaver: not leaver.alive)  # type: ignore[misc]  # typed by its default
+                    assert leaver.exit_code == 0
+                    assert "was removed from the list of NameNodes" in leaver.log_tail()
+                    now = listed([newcomer.address], capsys)
+                    editor.goes_on()
+                assert sorted(now) == sorted(each.address for each in new)
+            assert editor.failure is None
+            with Client(f"paxosblock://{now[0]}", QUICK) as other:
+                assert read(other, "/kept") == data
+                there = {Path(each.path).name for each in other.ls("/")}
+                assert [name for name in editor.made if name[1:] not in there] == []
+                with other.create("/more", replication=2) as out:
+                    out.write(data)
+                assert read(other, "/more") == data
+            refused = Node(ClusterFolder(cluster.path), old[0].member, cluster.command)
+            refused.launch()
+            wait_until(lambda: not refused.alive)
+            assert "was removed from the list: if it is to come back" in refused.log_tail()
+        finally:
+            for each in new:
+                each.kill()
