@@ -34,7 +34,7 @@ class ChangeStep(enum.Enum):
 class NameNodesChange(msgspec.Struct, frozen=True):
     """The list of NameNodes by address, those that the leader does not hear, and how far the change
     is. `lacks` counts entries that the new one has still to store, None before it has the catalog.
-    `changed`: this call made the change.
+    `waiting` are those that could be added now.
     """
 
     members: tuple[str, ...]
@@ -42,7 +42,7 @@ class NameNodesChange(msgspec.Struct, frozen=True):
     silent: tuple[str, ...] = ()
     step: ChangeStep = ChangeStep.DONE
     lacks: int | None = None
-    changed: bool = False
+    waiting: tuple[str, ...] = ()
 
 
 CHANGE_NAMENODES = Method("change_namenodes", ChangeNameNodes, NameNodesChange)

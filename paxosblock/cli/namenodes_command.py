@@ -34,15 +34,17 @@ def _checked(_: click.Context, __: click.Parameter, written: str) -> str:
 @click.command("list", cls=Verb)
 @click.pass_obj
 def show(invocation: Invocation) -> None:
-    """Show the NameNodes of the cluster, and those that the leader does not hear.
+    """Show the NameNodes of the cluster, those that the leader does not hear, and those that wait
+    to be added.
 
     \b
       $ paxosblock admin namenodes list
       nn1:9870  leads
       nn2:9870
       nn3:9870  does not answer
+      nn4:9870  waits to be added
     """
-    _say(invocation, invocation.call(CHANGE_NAMENODES, ChangeNameNodes()))
+    _say(invocation, _now(invocation))
 
 
 @click.command(cls=Verb)
@@ -67,6 +69,8 @@ def add(invocation: Invocation, address: str) -> None:
     Afterwards start it without --join, and name it to DataNodes and clients that start later.
     Those that run learn of it by themselves.
     """
+    if address in _now(invocation).members:
+        click.echo(f"{invocation.verb}: {address} is a NameNode of this cluster already", err=True)
     now = _until_done(invocation, ChangeNameNodes(add=address))
     _tell_even(invocation, now)
     _say(invocation, now)
@@ -88,6 +92,12 @@ def remove(invocation: Invocation, address: str) -> None:
     with that folder again. If it leads, another one does first. Nothing is changed when too few of
     those that would be left answer.
     """
+    now = _now(invocation)
+    if address not in now.members:
+        raise InvalidRequestError(
+            f"nothing was changed: {address} is no NameNode of this cluster:"
+            f" {', '.join(now.members)} are"
+        )
     _say(invocation, _until_done(invocation, ChangeNameNodes(remove=address)))
 
 
@@ -105,21 +115,41 @@ def replace(invocation: Invocation, old: str, new: str) -> None:
       nn4:9870
 
     This is how a NameNode that lost its folder comes back, at another address or at its own: it is
-    removed, and the empty folder is added as another member. If OLD answers, NEW is added first.
-    You may interrupt this at any point, and run it again.
+    removed, and the empty folder is added as another member. If OLD answers, NEW is added first;
+    else OLD is removed as soon as NEW waits. You may interrupt this at any point, and run it again.
     """
-    now = invocation.call(CHANGE_NAMENODES, ChangeNameNodes())
+    now = _now(invocation)
     if old not in now.members and new not in now.members:
         raise InvalidRequestError(
             f"neither {old} nor {new} is a NameNode of this cluster: {', '.join(now.members)} are"
         )
     if new == old or (old in now.silent and new not in now.members):
+        if new != old:
+            _until_it_waits(invocation, new)
         _until_done(invocation, ChangeNameNodes(remove=old))
         _until_done(invocation, ChangeNameNodes(add=new))
     else:
         _until_done(invocation, ChangeNameNodes(add=new))
         _until_done(invocation, ChangeNameNodes(remove=old))
-    _say(invocation, invocation.call(CHANGE_NAMENODES, ChangeNameNodes()))
+    _say(invocation, _now(invocation))
+
+
+def _now(invocation: Invocation) -> NameNodesChange:
+    return invocation.call(CHANGE_NAMENODES, ChangeNameNodes())
+
+
+def _until_it_waits(invocation: Invocation, address: str) -> None:
+    """Wait until a NameNode waits at the address, so that none is removed for one that never comes.
+
+    Raises:
+        DeadlineError: none does within --timeout.
+    """
+    until_s = time.monotonic() + invocation.timeout_s
+    while address not in (now := _now(invocation)).waiting:
+        if time.monotonic() >= until_s:
+            text = _described(address, msgspec.structs.replace(now, step=ChangeStep.ABSENT))
+            raise DeadlineError(f"nothing was changed: {text}").with_outcome(Outcome.NEVER)
+        time.sleep(ASKS_EVERY_S)
 
 
 def _until_done(invocation: Invocation, asked: ChangeNameNodes) -> NameNodesChange:
@@ -128,12 +158,11 @@ def _until_done(invocation: Invocation, asked: ChangeNameNodes) -> NameNodesChan
     Raises:
         DeadlineError: within --timeout nothing went on.
     """
-    changed, seen, since_s = False, "", time.monotonic()
+    seen, since_s = "", time.monotonic()
     while True:
         now = invocation.call(CHANGE_NAMENODES, asked)
-        changed = changed or now.changed
         if now.step is ChangeStep.DONE:
-            return msgspec.structs.replace(now, changed=changed)
+            return now
         if (text := _described(asked.add, now)) != seen:
             seen, since_s = text, time.monotonic()
             line = f"{invocation.verb}: {text}"
@@ -163,12 +192,16 @@ def _tell_even(invocation: Invocation, now: NameNodesChange) -> None:
 
 
 def _say(invocation: Invocation, now: NameNodesChange) -> None:
-    width = max(map(len, now.members), default=0)
-    for address in now.members:
-        what = "leads" if address == now.leader else ""
-        what = "does not answer" if address in now.silent else what
-        silent = address in now.silent
-        fact = {"namenode": address, "leads": address == now.leader, "silent": silent}
+    width = max(map(len, (*now.members, *now.waiting)), default=0)
+    for address in (*now.members, *now.waiting):
+        leads, silent, waits = (
+            address == now.leader,
+            address in now.silent,
+            address not in now.members,
+        )
+        what = "does not answer" if silent else "leads" if leads else ""
+        what = "waits to be added" if waits else what
+        fact = {"namenode": address, "leads": leads, "silent": silent, "waits": waits}
         invocation.say(f"{address:<{width}}  {what}".rstrip(), fact)
 
 

@@ -279,6 +279,33 @@ async def test_a_namenode_that_is_down_keeps_nobody_waiting_and_is_told_when_it_
             assert [found.state.block for found in report.replicas] == [BLOCK]
 
 
+async def test_a_node_reports_to_the_namenodes_of_the_latest_list_and_to_no_other(
+    tmp_path: Path,
+) -> None:
+    async with (
+        namenode() as (stays, first),
+        namenode() as (leaves, second),
+        namenode() as (comes, third),
+        reporting(tmp_path, first, second) as node,
+    ):
+        await create(node)
+        await leaves.hears(Heartbeat)
+        listed = HeartbeatAnswer(register=False, namenodes=(first, third), namenodes_at=7)
+        stays.answer = listed
+        report = await comes.hears(BlockReport, is_full)
+        assert [found.state.block for found in report.replicas] == [BLOCK]
+        leaves.heard.clear()
+        # One that has not heard of that list yet tells an earlier one.
+        earlier = HeartbeatAnswer(register=False, namenodes=(first, second), namenodes_at=6)
+        stays.answer = comes.answer = earlier
+        stays.heard.clear()
+        comes.heard.clear()
+        await stays.hears(Heartbeat)
+        await comes.hears(Heartbeat)
+        await comes.hears(Heartbeat, lambda beat: beat is not comes.all(Heartbeat)[0])
+        assert leaves.heard == []
+
+
 async def test_a_change_that_was_not_heard_is_told_again(tmp_path: Path) -> None:
     async with namenode() as (listener, address), reporting(tmp_path, address) as node:
         await listener.hears(Heartbeat)

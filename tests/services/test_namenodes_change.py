@@ -78,15 +78,24 @@ def read(fs: Client, path: str) -> bytes:
         return found.read()
 
 
-def namenodes(peers: Sequence[str], *verb: str) -> int:
-    return run(["--namenodes", ",".join(peers), "admin", "namenodes", *verb, "--timeout", "20s"])
+def namenodes(peers: Sequence[str], *verb: str, timeout: str = "20s") -> int:
+    named = ["--namenodes", ",".join(peers), "--timeout", timeout]
+    return run([*named, "admin", "namenodes", *verb])
 
 
 def listed(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
     capsys.readouterr()
     assert namenodes(peers, "list", "--json") == 0
     lines = capsys.readouterr().out.splitlines()
-    return [json.loads(line)["namenode"] for line in lines]
+    found = [json.loads(line) for line in lines]
+    return [each["namenode"] for each in found if not each["waits"]]
+
+
+def silent(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    assert namenodes(peers, "list", "--json") == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [each["namenode"] for each in found if each["silent"]]
 
 
 def test_a_lost_one_is_replaced_and_then_all_others_while_edits_go_on(
@@ -139,3 +148,44 @@ def test_a_lost_one_is_replaced_and_then_all_others_while_edits_go_on(
         finally:
             for each in new:
                 each.kill()
+
+
+def test_what_would_be_a_mistake_is_refused_in_one_line_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(1, 3, tmp_path) as cluster:
+        all_of = cluster.addresses
+        lost = next(each for each in cluster.namenodes if each is not cluster.leader)
+
+        def refused(*verb: str) -> str:
+            capsys.readouterr()
+            assert namenodes(all_of, *verb, timeout="2s") == 1
+            (line,) = capsys.readouterr().err.splitlines()[-1:]
+            return line
+
+        strangers = "127.0.0.1:1", "127.0.0.1:2"
+        assert "is no NameNode of this cluster" in refused("remove", strangers[0])
+        assert "neither 127.0.0.1:1 nor 127.0.0.1:2" in refused("replace", *strangers)
+        assert "no NameNode waits at 127.0.0.1:1" in refused("add", strangers[0])
+        lost.kill()
+        wait_until(lambda: lost.address in silent(all_of, capsys))
+        # It is not removed for one that does not come.
+        assert "no NameNode waits at 127.0.0.1:1" in refused("replace", lost.address, strangers[0])
+        other = next(each for each in cluster.namenodes if each not in (lost, cluster.leader))
+        assert "would be left to go on" in refused("remove", other.address)
+        assert sorted(listed(all_of, capsys)) == sorted(all_of)
+        assert namenodes(all_of, "add", all_of[0]) == 0
+        assert "is a NameNode of this cluster already" in capsys.readouterr().err
+
+
+def test_two_namenodes_have_to_stay_and_a_single_one_is_told_how_it_grows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(1, 3, tmp_path / "three") as cluster:
+        leaver, other = [each for each in cluster.namenodes if each is not cluster.leader]
+        assert namenodes(cluster.addresses, "remove", leaver.address) == 0
+        assert namenodes(cluster.addresses, "remove", other.address) == 1
+        assert "2 have to stay" in capsys.readouterr().err
+    with LocalCluster(1, 1, tmp_path / "one") as cluster:
+        assert namenodes(cluster.addresses, "add", "127.0.0.1:1") == 1
+        assert "paxosblock admin grow" in capsys.readouterr().err

@@ -59,14 +59,14 @@ class ListChanges:
         if lacks is None or lacks > CAUGHT_UP_ENTRIES:
             return self._answer(ChangeStep.LEARNING, lacks)
         await self.store.change_list(self.store.roster.with_one(name))
-        return self._answer(ChangeStep.DONE, changed=True)
+        return self._answer(ChangeStep.DONE)
 
     def _newcomer(self, address: str) -> str | None:
         """Return the name of the new member: one that has the catalog, and is
         connected, or an empty folder that waits, which may fetch it now."""
-        for name in self.transport.callers:
-            if address_of(name) == address:
-                return name
+        learning = self._learning().get(address)
+        if learning is not None:
+            return learning
         token = self.seeds.waits(address)
         if not token:
             return None
@@ -75,6 +75,18 @@ class ListChanges:
         born = self.seeds.lineage.born
         self.seeds.admit(address, Admitted(name, members, born, term, leader))
         return name
+
+    def _learning(self) -> dict[str, str]:
+        """Return the names, by address, of those that have the catalog and are not in the list.
+
+        The first members have no token in their names: of these it is one that was removed.
+        """
+        listed = self.store.roster.voters
+        return {
+            address_of(name): name
+            for name in self.transport.callers
+            if name not in listed and name != address_of(name)
+        }
 
     async def _remove(self, address: str) -> NameNodesChange:
         roster = self.store.roster
@@ -90,21 +102,21 @@ class ListChanges:
             await self.store.resign(RESIGN_S)
             raise UnavailableError(f"{address} is to be removed: another NameNode is to lead first")
         await self.store.change_list(roster.without(name))
-        return self._answer(ChangeStep.DONE, changed=True)
+        return self._answer(ChangeStep.DONE)
 
     async def _settled(self) -> NameNodesChange:
         """Answer that the list is as it was asked for, once that is committed."""
         await self.store.wait_list()
         return self._answer(ChangeStep.DONE)
 
-    def _answer(
-        self, step: ChangeStep, lacks: int | None = None, *, changed: bool = False
-    ) -> NameNodesChange:
+    def _answer(self, step: ChangeStep, lacks: int | None = None) -> NameNodesChange:
+        members = self.store.members
+        waiting = {*self.seeds.waiting(), *self._learning()} - {*members}
         return NameNodesChange(
-            self.store.members,
+            members,
             self.store.leader() or "",
             self.store.silent(),
             step,
             lacks,
-            changed,
+            tuple(sorted(waiting)),
         )

@@ -118,6 +118,10 @@ class Seeds:
         since_s = asyncio.get_running_loop().time() - self._waiting.get(address, float("-inf"))
         return self._asking[address].token if since_s < WAITS_FOR_S else ""
 
+    def waiting(self) -> list[str]:
+        """Return the addresses at which an empty folder waits."""
+        return [address for address in self._waiting if self.waits(address)]
+
     def admit(self, address: str, admitted: Admitted) -> None:
         """Give the catalog to the empty folder that waits at `address`."""
         self._admitted[address] = admitted
