@@ -414,7 +414,10 @@ THREE = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
         (("--new-cluster",), "--advertise, --new-cluster and --join go with --peers"),
         (("--join",), "--advertise, --new-cluster and --join go with --peers"),
         (
-            ("--peers", "127.0.0.1:1,127.0.0.1:2", "--listen", "127.0.0.1:1"),
+            (
+                *("--peers", "127.0.0.1:1,127.0.0.1:2", "--listen", "127.0.0.1:1"),
+                "--new-cluster",
+            ),
             "2 NameNodes; an odd number",
         ),
         (
