@@ -68,7 +68,8 @@ class Node:
     @property
     def exit_code(self) -> int | None:
         """The exit code of the process that this object started, negative for a signal."""
-        return None if self._child is None else self._child.exit_code()
+        # One that has ended need not be reaped yet: its other threads may still be ending.
+        return None if self._child is None else self._child.exit_code(wait=not self.alive)
 
     @property
     def log(self) -> Path:
