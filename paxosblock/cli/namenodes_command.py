@@ -209,8 +209,9 @@ class _ListedFirst(click.Group):
     """Shows the list if it is asked for nothing else."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take no argument for `list`."""
-        return super().parse_args(ctx, args or ["list"])
+        """Take no verb for `list`, also before its options."""
+        no_verb = not args or (args[0].startswith("-") and args[0] != "--help")
+        return super().parse_args(ctx, ["list", *args] if no_verb else args)
 
 
 namenodes = _ListedFirst(

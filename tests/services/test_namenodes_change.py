@@ -93,7 +93,7 @@ def listed(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str
 
 def silent(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
     capsys.readouterr()
-    assert namenodes(peers, "list", "--json") == 0
+    assert namenodes(peers, "--json") == 0  # without a verb it lists
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return [each["namenode"] for each in found if each["silent"]]
 
