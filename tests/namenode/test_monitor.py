@@ -377,16 +377,22 @@ async def test_sources_and_targets_get_no_more_copies_than_they_may(scene: Scene
         await scene.close()
 
 
-async def test_a_copy_is_given_up_when_another_process_takes_the_place_of_the_one_asked(
-    scene: Scene,
-) -> None:
-    """The one asked never answers: its machine lost power, so that no reset came of its end."""
+async def copy_without_answer(scene: Scene) -> tuple[BlockRecord, StorageId]:
+    """Begin the copy of a block that lost a member, to a storage that never answers."""
     (record,) = await blocks_of_three(scene)
     target = StorageId(stranger(record))
     scene.network.hung.add(target)
     await silent(scene, LOST_S, record.members[0])
     await scene.node.monitor.turn()
     await wait_until_async(lambda: copied_to(scene, record) == [target])
+    return record, target
+
+
+async def test_a_copy_is_given_up_when_another_process_takes_the_place_of_the_one_asked(
+    scene: Scene,
+) -> None:
+    """The one asked never answers: its machine lost power, so that no reset came of its end."""
+    record, target = await copy_without_answer(scene)
     await scene.register(target)
     assert len(scene.node.copies) == 1, "it is the same process"
     scene.network.hung.clear()
@@ -398,12 +404,7 @@ async def test_a_copy_is_given_up_when_another_process_takes_the_place_of_the_on
 
 
 async def test_a_copy_is_given_up_when_the_datanode_that_was_asked_is_dead(scene: Scene) -> None:
-    (record,) = await blocks_of_three(scene)
-    target = StorageId(stranger(record))
-    scene.network.hung.add(target)
-    await silent(scene, LOST_S, record.members[0])
-    await scene.node.monitor.turn()
-    await wait_until_async(lambda: copied_to(scene, record) == [target])
+    record, target = await copy_without_answer(scene)
     await silent(scene, scene.node.config.datanode_dead_after_s, record.members[0], target)
     await scene.node.monitor.turn()
     await wait_until_async(lambda: len(scene.node.copies) == 0)
