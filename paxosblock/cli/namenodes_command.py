@@ -17,7 +17,7 @@ from paxosblock.api.namenode_list import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.text import counted
-from paxosblock.errors import DeadlineError, InvalidRequestError, Outcome
+from paxosblock.errors import DeadlineError, InvalidRequestError, Outcome, PaxosBlockError
 
 ASKS_EVERY_S: Final = 0.5
 
@@ -119,7 +119,8 @@ def replace(invocation: Invocation, old: str, new: str) -> None:
     else OLD is removed as soon as NEW waits. You may interrupt this at any point, and run it again.
     """
     now = _now(invocation)
-    if old not in now.members and new not in now.members:
+    # One that was interrupted between its two changes has removed OLD, and NEW waits.
+    if old not in now.members and new not in (*now.members, *now.waiting):
         raise InvalidRequestError(
             f"neither {old} nor {new} is a NameNode of this cluster: {', '.join(now.members)} are"
         )
@@ -147,8 +148,7 @@ def _until_it_waits(invocation: Invocation, address: str) -> None:
     until_s = time.monotonic() + invocation.timeout_s
     while address not in (now := _now(invocation)).waiting:
         if time.monotonic() >= until_s:
-            text = _described(address, msgspec.structs.replace(now, step=ChangeStep.ABSENT))
-            raise DeadlineError(f"nothing was changed: {text}").with_outcome(Outcome.NEVER)
+            raise _nothing_changed(_absent(address, now))
         time.sleep(ASKS_EVERY_S)
 
 
@@ -168,16 +168,24 @@ def _until_done(invocation: Invocation, asked: ChangeNameNodes) -> NameNodesChan
             line = f"{invocation.verb}: {text}"
             click.echo(msgspec.json.encode(now) if invocation.json else line, err=True)
         if time.monotonic() - since_s >= invocation.timeout_s:
-            raise DeadlineError(f"nothing was changed: {text}").with_outcome(Outcome.NEVER)
+            raise _nothing_changed(text)
         time.sleep(ASKS_EVERY_S)
+
+
+def _nothing_changed(why: str) -> PaxosBlockError:
+    return DeadlineError(f"nothing was changed: {why}").with_outcome(Outcome.NEVER)
+
+
+def _absent(address: str, now: NameNodesChange) -> str:
+    return (
+        f"no NameNode waits at {address}: start it with an empty folder, --join and"
+        f" --peers {','.join(now.members)}"
+    )
 
 
 def _described(address: str, now: NameNodesChange) -> str:
     if now.step is ChangeStep.ABSENT:
-        return (
-            f"no NameNode waits at {address}: start it with an empty folder, --join and"
-            f" --peers {','.join(now.members)}"
-        )
+        return _absent(address, now)
     if now.lacks is None:
         return f"{address} fetches the catalog"
     return f"{address} catches up: it lacks {counted(now.lacks, 'entry', 'entries')}"

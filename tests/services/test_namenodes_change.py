@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,19 +84,22 @@ def namenodes(peers: Sequence[str], *verb: str, timeout: str = "20s") -> int:
     return run([*named, "admin", "namenodes", *verb])
 
 
-def listed(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+def told(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     capsys.readouterr()
-    assert namenodes(peers, "list", "--json") == 0
-    lines = capsys.readouterr().out.splitlines()
-    found = [json.loads(line) for line in lines]
-    return [each["namenode"] for each in found if not each["waits"]]
+    assert namenodes(peers, "--json") == 0  # without a verb it lists
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def listed(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [each["namenode"] for each in told(peers, capsys) if not each["waits"]]
+
+
+def waiting(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [each["namenode"] for each in told(peers, capsys) if each["waits"]]
 
 
 def silent(peers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    capsys.readouterr()
-    assert namenodes(peers, "--json") == 0  # without a verb it lists
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return [each["namenode"] for each in found if each["silent"]]
+    return [each["namenode"] for each in told(peers, capsys) if each["silent"]]
 
 
 def test_a_lost_one_is_replaced_and_then_all_others_while_edits_go_on(
@@ -176,6 +180,26 @@ def test_what_would_be_a_mistake_is_refused_in_one_line_and_changes_nothing(
         assert sorted(listed(all_of, capsys)) == sorted(all_of)
         assert namenodes(all_of, "add", all_of[0]) == 0
         assert "is a NameNode of this cluster already" in capsys.readouterr().err
+
+
+def test_a_replacement_that_ended_between_its_two_changes_is_finished_by_the_same_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports = HeldPorts()
+    with LocalCluster(1, 3, tmp_path) as cluster:
+        new = Newcomer(cluster, 3, ports.hold("127.0.0.1:0"))
+        lost = next(each for each in cluster.namenodes if each is not cluster.leader)
+        lost.kill()
+        ports.release()
+        new.launch()
+        try:
+            assert namenodes(cluster.addresses, "remove", lost.address) == 0
+            wait_until(lambda: new.address in waiting(cluster.addresses, capsys))
+            assert namenodes(cluster.addresses, "replace", lost.address, new.address) == 0
+            wanted = {*cluster.addresses, new.address} - {lost.address}
+            assert sorted(listed(cluster.addresses, capsys)) == sorted(wanted)
+        finally:
+            new.kill()
 
 
 def test_two_namenodes_have_to_stay_and_a_single_one_is_told_how_it_grows(
