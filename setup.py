@@ -31,13 +31,19 @@ a wheel."""
 
 
 class BuildWithRaftos(build_py):
-    """Copies the modules of the package, and those of raftos beside them."""
+    """Copies the modules of the package with its documents, and those of raftos beside them."""
 
     def run(self) -> None:
-        """Copy; an editable install takes what its environment has."""
+        """Copy; an editable install takes what its environment and the checkout have."""
         super().run()
+        if self.editable_mode:
+            return
+        documents = Path(self.build_lib, "paxosblock", "documents")
+        documents.mkdir(exist_ok=True)
+        for page in sorted((ROOT / "docs").glob("*.md")):
+            (documents / page.name).write_bytes(page.read_bytes())
         source = os.environ.get("RAFTOS")
-        if source and not self.editable_mode:
+        if source:
             target = Path(self.build_lib, "raftos")
             target.mkdir(exist_ok=True)
             for name, data in raftos_files(Path(source)).items():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sys
 from typing import Final, NoReturn
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -18,6 +20,7 @@ none by importing. With Python's 700 it looks 200 times, a quarter of the time o
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    _open_what_is_closed()
     gc.set_threshold(COMMAND_YOUNG_MAX)
     from paxosblock.cli.main import main as run_and_exit  # noqa: PLC0415 - see above
 
@@ -27,6 +30,21 @@ def main() -> NoReturn:
         run_and_exit()
     finally:
         gc.freeze()  # spares the interpreter a last look through everything
+
+
+def _open_what_is_closed() -> None:
+    """Give a process that was started without standard input or output (`>&-`) one in which
+    reading or writing is an error of the system, and which no socket or file gets instead.
+    """
+    for descriptor, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest that is free
+    # Python has None for each that was closed.
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", 1, closefd=False)
 
 
 if __name__ == "__main__":

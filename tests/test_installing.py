@@ -56,6 +56,7 @@ def checkout(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         shutil.copytree(
             repository / package, copy / package, ignore=shutil.ignore_patterns("__pycache__")
         )
+    shutil.copytree(repository / "docs", copy / "docs")
     for path in repository.iterdir():
         if path.is_symlink():
             (copy / path.name).write_text(str(path.readlink()))
@@ -104,6 +105,7 @@ def test_a_wheel_of_a_checkout_without_links_has_every_module_and_nothing_else(
         if path.suffix == ".py" or path.name in DATA
     }
     members = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    expected |= {f"paxosblock/documents/{page.name}" for page in (repository / "docs").glob("*.md")}
     assert members == expected
 
 
@@ -141,6 +143,15 @@ def test_the_command_of_a_wheel_runs_and_offers_nothing_that_only_a_checkout_has
     out = run("-m", "paxosblock", "--help", cwd=tmp_path, PYTHONPATH=str(installed))
     assert "\n  cluster " in out
     assert "\n  demo " not in out
+
+
+def test_the_documents_of_a_wheel_are_shown(
+    installed: Path, repository: Path, tmp_path: Path
+) -> None:
+    shown = run("-m", "paxosblock", "help", "operations", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert shown == (repository / "docs" / "operations.md").read_text()
+    listed = run("-m", "paxosblock", "help", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert re.search(r"^operations +Operations$", listed, re.MULTILINE)
 
 
 def test_the_benchmarks_of_a_wheel_are_said_to_be_in_the_repository(

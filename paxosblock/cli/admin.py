@@ -21,8 +21,9 @@ from paxosblock.cli.descriptions import (
     describe_datanode,
     describe_replication,
     describe_scrubbing,
+    name_and_place,
 )
-from paxosblock.cli.group import CommandEntry, DashGroup, Verb
+from paxosblock.cli.group import CommandEntry, DashGroup, Verb, common_options
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.safemode import describe_safe_mode
 from paxosblock.cli.text import counted
@@ -34,6 +35,7 @@ _LEAVING_NODES = "paxosblock.cli.decommissioning"
 
 admin = DashGroup(
     "admin",
+    params=common_options(),
     short_help="Look after a cluster: report, safemode, balancer, decommission, fsck.",
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
@@ -75,7 +77,7 @@ def report(invocation: Invocation) -> None:
       NameNode  127.0.0.1:9871  follower  term 3, commit 4711, applied 4711, 0 entries behind
       NameNode  127.0.0.1:9872  does not answer, 12 entries behind
       Replicas  3 blocks wait for a copy, 2 are being copied
-      DataNode  127.0.0.1:9873  live, 14 blocks, 1.2 G used, 80 G free of 99 G, heard 0.4 s ago
+      DataNode  datanode-0 at 127.0.0.1:9873  live, 14 blocks, 1.2 G used, 80 G free of 99 G ...
       12 files (1 being written), 14 blocks, 0 being recovered
 
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
@@ -120,11 +122,11 @@ def report(invocation: Invocation) -> None:
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
         text = ", ".join([describe_datanode(datanode), describe_scrubbing(datanode), heard, *plans])
         fact = msgspec.to_builtins(datanode) | {"leaving": is_to}
-        invocation.say(f"DataNode  {datanode.address:<15}  {text}", fact)
+        invocation.say(f"DataNode  {name_and_place(datanode)}  {text}", fact)
         invocation.failures += datanode.state != "live" and is_to is None
     for is_to in leaves.values():
         text = f"not heard of, {describe_progress(is_to)}"
-        invocation.say(f"DataNode  {is_to.status.address:<15}  {text}", {"leaving": is_to})
+        invocation.say(f"DataNode  {name_and_place(is_to.status)}  {text}", {"leaving": is_to})
     invocation.say(f"{describe_cluster(seen)}, {seen.recoveries} being recovered", seen)
 
 

@@ -17,7 +17,7 @@ from paxosblock.base.units import parse_rate
 from paxosblock.cli.group import Verb, read_option
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.progress_bar import progress_bar
-from paxosblock.cli.text import counted, human_size
+from paxosblock.cli.text import LEAST_SHARE, counted, human_size, percent
 from paxosblock.errors import PaxosBlockError
 
 ASKS_EVERY_S: Final = 0.5
@@ -132,8 +132,5 @@ def _watch(invocation: Invocation, request: Balance, moved: _Moved) -> BalanceSt
 
 
 def _describe_evenness(status: BalanceStatus) -> str:
-    storages = counted(status.storages, "storage")
-    return (
-        f"the use of {storages} is within {status.furthest * 100:.2g} % of the mean, "
-        f"{status.mean * 100:.3g} %"
-    )
+    storages, within = counted(status.storages, "storage"), max(status.furthest, LEAST_SHARE)
+    return f"the use of {storages} is within {percent(within)} of the mean, {percent(status.mean)}"

@@ -8,7 +8,7 @@ import click
 
 from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.descriptions import describe_cluster, describe_datanode
-from paxosblock.cli.group import CommandEntry, DashGroup, LocalVerb
+from paxosblock.cli.group import CommandEntry, DashGroup, LocalVerb, output_options
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.client.names.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
@@ -21,6 +21,7 @@ NAMENODES = ("1", "3", "5")
 
 cluster = DashGroup(
     "cluster",
+    params=output_options(),
     short_help="Run a cluster on this machine: up, down, status, restart, env.",
     help="""Run a cluster on this machine: one process for each node.
 
@@ -98,7 +99,8 @@ def up(
 
     With --namenodes 3 the cluster goes on when any one node is lost, even a NameNode. A folder
     remembers its nodes and their ports. If the cluster runs already, the nodes that are down are
-    started and the others left alone. Returns when every node is ready.
+    started and the others left alone. Returns when every node is ready; what takes two seconds is
+    told on standard error.
 
     To a stopped cluster of one NameNode you can add two, which copy its catalog:
 
@@ -121,6 +123,7 @@ def up(
         racks=racks,
         die_with_parent=False,
     )
+    local.while_waiting(invocation.tell_missing)
     if local.alive:
         local.start_missing()
     else:
@@ -174,6 +177,7 @@ def restart(invocation: Invocation, path: str, names: tuple[str, ...]) -> None:
     Returns when every running NameNode counts the running DataNodes as live.
     """
     local = LocalCluster.at(path)
+    local.while_waiting(invocation.tell_missing)
     nodes = {node.name: node for node in local.nodes}
 
     def again(name: str) -> None:
@@ -219,7 +223,8 @@ def status(invocation: Invocation, path: str) -> None:
       datanode-0    up   127.0.0.1:9871    process 4712  live, 14 blocks, 1.2 G used, 80 G free ...
       ...
 
-    For a node that is down, the last line of its log is shown. Exit code 1 when a node is down,
+    For a node that is down it says why: the node's own last words, or that it ended without any, as
+    by SIGKILL. Exit code 1 when a node is down,
     when a NameNode's disk is full, or when the NameNode that leads does not count a DataNode as
     live.
     """
@@ -231,12 +236,12 @@ def status(invocation: Invocation, path: str) -> None:
     for node in local.nodes:
         if node.member.role is NodeKind.NAMENODE:
             standing = standings.get(node.name)
-            text = _describe_namenode(standing, seen) or _last_log_line(node)
+            text = _describe_namenode(standing, seen) if node.alive else node.why_down
             _tell(invocation, node, standing, text)
             invocation.failures += standing is None or bool(standing.trouble)
         else:
             report = reports.get(node.address)
-            text = describe_datanode(report) if report and node.alive else _last_log_line(node)
+            text = describe_datanode(report) if report and node.alive else node.why_down
             _tell(invocation, node, report, text)
             serves = node.alive and report is not None and report.state == "live"
             invocation.failures += not serves
@@ -253,12 +258,6 @@ def _tell(
     line = f"{node.name:<13} {'up' if pid else 'down':<4} {node.address:<17} {process}  {text}"
     fact = {"name": node.name, "address": node.address, "process": pid, "report": report}
     invocation.say(line.rstrip(), fact)
-
-
-def _last_log_line(node: Node) -> str:
-    """Return the last line of a node's log, which says why it has ended."""
-    lines = [] if node.alive else node.log_tail().splitlines()
-    return lines[-1] if lines else ""
 
 
 def _describe_namenode(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:

@@ -20,6 +20,7 @@ from paxosblock.api.care import (
     LeavingRequest,
     SetAdminState,
 )
+from paxosblock.cli.descriptions import name_and_place
 from paxosblock.cli.group import Verb, seconds
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.progress_bar import count_bar
@@ -107,7 +108,7 @@ def recommission(invocation: Invocation, nodes: tuple[str, ...]) -> None:
 
     def take_back(written: str) -> None:
         status = _set(invocation, written, AdminState.IN_SERVICE, 0)
-        invocation.say(f"{_name(status)} is in service", status)
+        invocation.say(f"{name_and_place(status)} is in service", status)
 
     invocation.for_each(nodes, take_back)
 
@@ -127,7 +128,7 @@ def leaving(invocation: Invocation) -> None:
     """
     nodes = invocation.call(LEAVING, LeavingRequest()).nodes
     for node in nodes:
-        invocation.say(f"{_name(node.status)}: {describe_progress(node)}", node)
+        invocation.say(f"{name_and_place(node.status)}: {describe_progress(node)}", node)
         for block in node.held_up:
             invocation.say(f"  {describe_hold_up(node, block)}")
     if not nodes:
@@ -168,7 +169,9 @@ def _let_leave(
     def leave(written: str) -> None:
         status = _set(invocation, written, admin, for_s)
         what = "is in maintenance" if status.until_ms else "is to leave"
-        invocation.say(f"{_name(status)} {what}{_until(status)}: no new block goes there", status)
+        invocation.say(
+            f"{name_and_place(status)} {what}{_until(status)}: no new block goes there", status
+        )
         asked.append(status)
 
     invocation.for_each(nodes, leave)
@@ -212,10 +215,6 @@ def _until_done(invocation: Invocation, status: AdminStatus) -> Iterator[Leaving
 
 def _set(invocation: Invocation, written: str, admin: AdminState, for_s: float) -> AdminStatus:
     return invocation.call_once(SET_ADMIN_STATE, SetAdminState(written, admin, for_s))
-
-
-def _name(status: AdminStatus) -> str:
-    return f"{status.node} at {status.address}"
 
 
 def _until(status: AdminStatus) -> str:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import time
 
+from paxosblock.api.care import AdminStatus
 from paxosblock.api.status import ClusterStatus, NodeStatus, ReplicationStatus
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.cli.text import counted, human_size
+
+
+def name_and_place(node: NodeStatus | AdminStatus) -> str:
+    """Return the two names of a DataNode: commands take both."""
+    return f"{node.node} at {node.address}"
 
 
 def describe_datanode(report: NodeStatus) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from paxosblock.cli.group import CommandEntry, DashGroup
+from paxosblock.cli.group import CommandEntry, DashGroup, common_options
 
 _NAMES = "paxosblock.cli.fs_names"
 _BYTES = "paxosblock.cli.fs_bytes"
 
 fs = DashGroup(
     "fs",
+    params=common_options(),
     short_help="Files, with the verbs and flags of `hdfs dfs`.",
     help="""Files, with the verbs, flags and output of `hdfs dfs`.
 

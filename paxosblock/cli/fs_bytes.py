@@ -30,7 +30,7 @@ from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress_bar import Advance, progress_bar
 from paxosblock.client.names.walk import base_name, join
-from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
+from paxosblock.errors import IsDirectoryError, LeaseError, NotFoundError, PaxosBlockError
 from paxosblock.host.user import current_user
 from paxosblock.protocol.types import Durability
 
@@ -187,13 +187,13 @@ def _published(
     directly: bool,
 ) -> Iterator[FileWriter]:
     """Yield a file to write. It becomes `wanted`, or vanishes if writing fails."""
-    path = wanted if directly else wanted + COPYING
-    replaces = force or not directly
-    out = invocation.client.create(path, overwrite=replaces, parent_must_exist=True, **how)
+    how = {"parent_must_exist": True, **how}
     if directly:
-        with out:
+        with invocation.client.create(wanted, overwrite=force, **how) as out:
             yield out
         return
+    path = wanted + COPYING
+    out = _begun(invocation.client, path, how)
     ours = out.status.file_id  # not a file that another put has begun since
     try:
         with out:
@@ -205,6 +205,17 @@ def _published(
         with contextlib.suppress(PaxosBlockError):
             invocation.client.transact([Delete(path, file_id=ours)])
         raise
+
+
+def _begun(client: Client, path: str, how: dict[str, Any]) -> FileWriter:
+    """Begin the file that gets its name at the end. What another put has begun there goes, as with
+    hdfs: one that was killed keeps its lease for a minute, and one at work ends with an error.
+    """
+    try:
+        return client.create(path, overwrite=True, **how)
+    except LeaseError:
+        client.delete(path)
+        return client.create(path, overwrite=True, **how)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:

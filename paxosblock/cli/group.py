@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,6 +18,9 @@ from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import ConfigError, PaxosBlockError
 
 T = TypeVar("T")
+
+TERMINATE: Final = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that tell a program to end; the second says that its terminal is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +81,47 @@ class DashGroup(LazyGroup):
     """Takes its commands with a leading dash too, as `hdfs dfs -ls` writes them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Strip the dash of the command; such a group has no options but --help."""
-        if args and args[0].startswith("-") and args[0][1:2].isalpha():
-            args = [args[0][1:], *args[1:]]
+        """Strip the dash of the command; the options of such a group begin with two."""
+        for place, word in enumerate(args):
+            if word in self.entries:
+                break
+            if word.startswith("-") and word[1:2].isalpha():
+                args = [*args[:place], word[1:], *args[place + 1 :]]
+                break
         return super().parse_args(ctx, args)
 
 
 class ReaderLeftError(Exception):
     """The reader of our output is gone, as in `cat | head`. (click would exit with 1 for EPIPE.)"""
+
+
+class TerminatedError(BaseException):
+    """This process was told to end, by SIGTERM or because its terminal is gone: what was begun is
+    taken back, as at Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+@contextlib.contextmanager
+def _ending_like_ctrl_c() -> Iterator[None]:
+    """Raise TerminatedError where such a signal comes, unless the process ignores it."""
+
+    def end(number: int, _: object) -> None:
+        raise TerminatedError(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where no signal is handled
+        return
+    usual = [number for number in TERMINATE if signal.getsignal(number) is signal.SIG_DFL]
+    for number in usual:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in usual:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Verb(click.Command):
@@ -104,7 +143,8 @@ class Verb(click.Command):
         invocation.verb = ctx.info_name or ""
         try:
             invocation.check_environment()
-            result = super().invoke(ctx)
+            with _ending_like_ctrl_c():
+                result = super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderLeftError from error
         except (PaxosBlockError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -48,6 +49,8 @@ _CONTROL: Final = (*range(0x20), *range(0x7F, 0xA0))
 _ORDERS: Final = (0x61C, *range(0x200E, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Characters that turn the order of those beside them, or begin a line: "exe.txt" may be "txt.exe".
 """
+_METHOD_AND_VERB: Final = ("take_over ends that", "'paxosblock fs recover-lease' ends that")
+"""The method of Python that errors name, and what does the same here."""
 _VISIBLE: Final = {number: ascii(chr(number))[1:-1] for number in (*_CONTROL, *_ORDERS)}
 
 
@@ -177,6 +180,12 @@ class Invocation:
             fact = {"verb": self.verb, "waiting": text, "timeout_s": self.timeout_s}
             line = f"{self.verb}: {text} (--timeout {format_duration(self.timeout_s)})"
             click.echo(msgspec.json.encode(fact) if self.json else line, err=True)
+
+    def tell_missing(self, what: str) -> None:
+        """Say on standard error what the command still waits for."""
+        fact = {"verb": self.verb, "waiting": what}
+        line = f"{self.verb}: waiting: {what}"
+        click.echo(msgspec.json.encode(fact) if self.json else line, err=True)
 
     @cached_property
     def _namenodes(self) -> BlockingNameNodes:
@@ -341,8 +350,10 @@ def path_of(error: PaxosBlockError | OSError) -> str | None:
 def reason_of(error: PaxosBlockError | OSError) -> str:
     """Return the reason in one line, without the quoted path with which errors about one begin."""
     if not isinstance(error, PaxosBlockError):
+        if error.errno == errno.EBADF:
+            return "standard input or output is closed"  # `>&-`; the files that we open are open
         return (error.strerror or str(error)).lower()
     path, text = path_of(error) or "", str(error)
     for written in (path, path.encode("unicode_escape").decode()):  # as a NameNode quotes it
         text = text.removeprefix(f"'{written}': ")
-    return " ".join(text.split())
+    return " ".join(text.split()).replace(*_METHOD_AND_VERB)

@@ -14,8 +14,14 @@ from typing import NoReturn
 import click
 
 from paxosblock.base.settings import did_you_mean
-from paxosblock.cli.group import CommandEntry, LazyGroup, ReaderLeftError, common_options
-from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.group import (
+    CommandEntry,
+    LazyGroup,
+    ReaderLeftError,
+    TerminatedError,
+    common_options,
+)
+from paxosblock.cli.invocation import Invocation, reason_of
 
 ENTRIES = {
     "cluster": CommandEntry(
@@ -30,6 +36,7 @@ ENTRIES = {
     ),
     "spark": CommandEntry("paxosblock.cli.spark_command", "Jobs on Spark: distcp, fsck, compact."),
     "explain": CommandEntry("paxosblock.cli.explain", "Show a block's votes, replica by replica."),
+    "help": CommandEntry("paxosblock.cli.documents", "Show the documents, such as operations."),
     "setup": CommandEntry(
         "paxosblock.cli.setup", "Install what pip does not: raft, secrets, man pages."
     ),
@@ -106,6 +113,8 @@ def run(arguments: Sequence[str]) -> int:
         result = root.main(list(arguments), "paxosblock", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
+    except TerminatedError as error:
+        return 128 + error.signal
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
@@ -115,12 +124,22 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT
     except (ReaderLeftError, BrokenPipeError):
-        # Buffered output must not fail again at exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        # About the help, or about the last of the output of a verb, which may have told it.
+        _drop_output()
+        if not invocation.failures:
+            click.echo(f"{invocation.verb or 'paxosblock'}: {reason_of(error)}", err=True)
+        return 1
     except Exception as error:
         return _tell_bug(invocation, error)
+
+
+def _drop_output() -> None:
+    """Let buffered output go nowhere, so that it does not fail again at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage_line(error: click.UsageError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import click
 
 from paxosblock.base.rack import DEFAULT_RACK, is_rack
-from paxosblock.cli.group import LocalVerb
+from paxosblock.cli.group import TERMINATE, LocalVerb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.upgrading import (
     check_upgrade_options,
@@ -40,7 +41,8 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="A TOML file of settings. PAXOSBLOCK_<SECTION>_<NAME> in the environment wins. "
             "max_connections, max_connections_per_address, request_head_timeout, "
-            "request_stall_timeout and request_memory bound what a flood may cost: docs/cli.md.",
+            "request_stall_timeout and request_memory bound what a flood may cost: "
+            "paxosblock help cli.",
         ),
         click.option(
             "--insecure",
@@ -290,6 +292,8 @@ def _default_name(listen: str, folder: Path) -> str:
 def _set_up(name: str, log_level: str, die_with: int | None) -> None:
     """Prepare the process, before everything else."""
     os.umask(0o077)  # what a node keeps is its own, the files of a database, too
+    for number in TERMINATE:  # until it serves, a signal ends it where it is, as a crash would
+        signal.signal(number, signal.SIG_DFL)
     if die_with is not None:
         from paxosblock.host.process import die_with as end_with
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from paxosblock.cli.group import CommandEntry, LazyGroup, LocalVerb
+from paxosblock.cli.group import CommandEntry, LazyGroup, LocalVerb, output_options
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.raft.options import INSTALL, RAFTOS, check_raftos
@@ -19,6 +19,7 @@ from paxosblock.net.port.access import make_secret
 
 setup = LazyGroup(
     "setup",
+    params=output_options(),
     short_help="Install what pip does not: raft, secrets, completion, man.",
     help="Install what pip does not.",
     entries={
@@ -44,7 +45,7 @@ def secret(invocation: Invocation, *, file: Path) -> None:
 
     The nodes of the cluster, and all programs that call them, need the same file: copy it to each
     machine. A FILE that is there stays as it is. To change the secret of a cluster, write a new one
-    to another file, and add its line to the old one (docs/operations.md).
+    to another file, and add its line to the old one (paxosblock help operations).
     """
     try:
         make_secret(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,17 +89,31 @@ def man(invocation: Invocation, *, folder: Path | None) -> None:
       $ paxosblock setup man
       38 manual pages: ~/.local/share/man/man1; try: man paxosblock
 
-    They go where `man` looks for a user's pages, or to the folder that --to names.
+    They go where `man` looks, or to the folder that --to names: beside a folder of PATH, which is
+    ~/.local/bin or the one of this Python's environment. If neither is in PATH, a line says what to
+    put into MANPATH.
     """
     from paxosblock.cli.main import root
 
-    folder = folder or _user_folder("XDG_DATA_HOME", ".local/share") / "man" / "man1"
+    found = None if folder else _manual_of_path()
+    usual = _user_folder("XDG_DATA_HOME", ".local/share") / "man"
+    folder = folder or (found or usual) / "man1"
     count = 0
     for context in _commands(click.Context(root, info_name=NAME)):
         _write(folder / f"{context.command_path.replace(' ', '-')}.1", page(context))
         count += 1
-    text = f"{count} manual pages: {folder}; try: man {NAME}"
+    set_path = "" if found else f"MANPATH={folder.parent}: "  # behind the colon: the usual ones
+    text = f"{count} manual pages: {folder}; try: {set_path}man {NAME}"
     invocation.say(text, {"pages": count, "folder": str(folder)})
+
+
+def _manual_of_path() -> Path | None:
+    """Return a folder of this user in which `man` looks because a folder of PATH is beside it."""
+    in_path = os.environ.get("PATH", "").split(os.pathsep)
+    for beside in (Path.home() / ".local", Path(sys.prefix)):
+        if str(beside / "bin") in in_path and os.access(beside, os.W_OK):
+            return beside / "share" / "man"
+    return None
 
 
 def page(context: click.Context) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paxosblock.cli.fs_names import status_of
-from paxosblock.cli.group import CommandEntry, DashGroup, Verb
+from paxosblock.cli.group import CommandEntry, DashGroup, Verb, common_options
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.progress_bar import progress_bar
 from paxosblock.cli.spark_reports import compact_lines, copy_lines, fsck_lines
@@ -27,6 +27,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 spark = DashGroup(
     "spark",
+    params=common_options(),
     short_help="Jobs on Spark: distcp, fsck, compact.",
     help="""Jobs that Spark spreads over its executors.
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 _UNITS: Final = "KMGTPE"
+LEAST_SHARE: Final = 0.001
+"""Of less people do not say how much it is."""
 
 
 def human_size(size_bytes: int) -> str:
@@ -15,6 +17,13 @@ def human_size(size_bytes: int) -> str:
     power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
     number = f"{size_bytes / 1024**power:.1f}".removesuffix(".0")
     return f"{number} {_UNITS[power - 1]}"
+
+
+def percent(share: float) -> str:
+    """Return a share as people say it: "61 %", "4.6 %", "less than 0.1 %"."""
+    if 0 < share < LEAST_SHARE:
+        return "less than 0.1 %"
+    return f"{share * 100:.1f}".removesuffix(".0") + " %"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

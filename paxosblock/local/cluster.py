@@ -16,7 +16,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -105,6 +105,7 @@ class LocalCluster:
         self.nodes = tuple(
             Node(self._folder, member, self.command) for member in self._membership.members
         )
+        self._tell_waiting: Callable[[str], None] | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
@@ -195,6 +196,12 @@ class LocalCluster:
         """True if any of its nodes runs."""
         return any(node.alive for node in self.nodes)
 
+    def while_waiting(self, tell: Callable[[str], None]) -> None:
+        """Call `tell` with what is missing whenever a start has waited for it for two seconds."""
+        self._tell_waiting = tell
+        for node in self.nodes:
+            node.tell_waiting = tell
+
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start all nodes; return when every NameNode has heard of every DataNode.
 
@@ -273,7 +280,7 @@ class LocalCluster:
             found[:] = [leader] if (leader := self.leader) is not None else []
             return bool(found)
 
-        wait_until(serves, timeout_s, "no NameNode leads")
+        wait_until(serves, timeout_s, "no NameNode leads", self._tell_waiting)
         return found[0]
 
     def wait_registered(
@@ -292,6 +299,7 @@ class LocalCluster:
             lambda: all(wanted <= self._live_at(node) for node in self.namenodes if node.alive),
             timeout_s,
             f"the NameNodes do not know all of {', '.join(sorted(wanted))}",
+            self._tell_waiting,
         )
 
     def command(self, member: NodeEntry) -> list[str]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +35,11 @@ from paxosblock.host.process import ProcessId
 
 KNOWN_VERSION: Final = 1
 """The version of `cluster.json`."""
+
+_LOGGED: Final = re.compile(
+    r"(?P<time>\d{4}-\S+Z) (?P<level>debug|info|warning|error|critical) \S+ (?P<message>.*)"
+)
+"""A line of a node's log (host/logs.py)."""
 
 Settings = Mapping[str, Mapping[str, str | int]]
 """Settings by section and name as in the TOML file: `{"namenode": {"lease_soft_limit": "2s"}}`."""
@@ -243,6 +249,18 @@ def last_words(log: Path, start: int = 0) -> str:
         file.seek(max(start, file.seek(0, os.SEEK_END) - 4 * KIB))
         return file.read().decode(errors="replace").strip()
     return ""
+
+
+def why_ended(last_line: str) -> str:
+    """Return why a node has ended whose log ends with this line."""
+    logged = _LOGGED.match(last_line)
+    if logged is None:  # nodes say the reason for their end on standard error, as commands do
+        return last_line
+    if logged["message"].endswith(" closes"):
+        return "was stopped"
+    if logged["level"] == "error":
+        return last_line
+    return f"ended without a word, as by SIGKILL or for want of memory, after {logged['time']}"
 
 
 def _toml(settings: Settings) -> str:

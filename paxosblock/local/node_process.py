@@ -11,11 +11,12 @@ from typing import ClassVar, Final
 
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
 from paxosblock.host.process import Child, identify, spawn
-from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, last_words
+from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, last_words, why_ended
 from paxosblock.net.calls import control
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
+SILENT_FOR_S: Final = 2.0
 _POLL_FIRST_S: Final = 0.005
 _POLL_MOST_S: Final = 0.05
 _POLL_GROWTH: Final = 1.2
@@ -40,6 +41,8 @@ class Node:
         self._child: Child | None = None
         self._process = folder.read_process(member.name)
         self._log_start = 0
+        self.tell_waiting: Callable[[str], None] | None = None
+        """Hears what `start` waits for, once that takes two seconds."""
 
     def __repr__(self) -> str:
         state = "not running" if self.pid is None else f"process {self.pid}"
@@ -106,7 +109,8 @@ class Node:
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the process that was launched answers; raises as `start`."""
-        wait_until(self._ready, timeout_s, f"{self.name} is not ready, see {self.log}")
+        missing = f"{self.name} is not ready, see {self.log}"
+        wait_until(self._ready, timeout_s, missing, self.tell_waiting)
         self.member = replace(self.member, listen=self._real_address())
 
     def kill(self) -> None:
@@ -144,6 +148,12 @@ class Node:
         return last_words(self.log, self._log_start)
 
     @property
+    def why_down(self) -> str:
+        """The reason for which its latest process has ended, as its log tells; "" while it runs."""
+        lines = [] if self.alive else self.log_tail().splitlines()
+        return why_ended(lines[-1]) if lines else ""
+
+    @property
     def _address_file(self) -> Path:
         """Return the file in the first volume, or in the first one that the node could open."""
         files = [volume / _ADDRESS_FILE for volume in self.volumes]
@@ -177,11 +187,22 @@ class Node:
         return True
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
-    """Return once `condition` holds; raise DeadlineError with `otherwise` after `timeout_s`."""
-    deadline, pause_s = time.monotonic() + timeout_s, _POLL_FIRST_S
+def wait_until(
+    condition: Callable[[], bool],
+    timeout_s: float,
+    otherwise: str,
+    tell: Callable[[str], None] | None = None,
+) -> None:
+    """Return once `condition` holds; raise DeadlineError with `otherwise` after `timeout_s`, and
+    `tell` that before, once, if it takes two seconds.
+    """
+    begun, pause_s = time.monotonic(), _POLL_FIRST_S
     while not condition():
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - begun
+        if waited_s > timeout_s:
             raise DeadlineError(f"{otherwise} (after {timeout_s:g} s)")
+        if tell is not None and waited_s > SILENT_FOR_S:
+            tell(otherwise)
+            tell = None
         time.sleep(pause_s)
         pause_s = min(pause_s * _POLL_GROWTH, _POLL_MOST_S)

@@ -28,7 +28,7 @@ class Result:
 
 
 Paxosblock = Callable[..., Result]
-CtrlC = Callable[[subprocess.Popen[Any]], None]
+CtrlC = Callable[..., None]
 _numbers = itertools.count()
 
 
@@ -48,17 +48,18 @@ def paxosblock(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def ctrl_c() -> Iterator[CtrlC]:
-    """Press Ctrl-C for a process that the test has started: `ctrl_c(process)`.
+    """Press Ctrl-C for a process that the test has started: `ctrl_c(process)`, or send another
+    signal: `ctrl_c(process, signal.SIGTERM)`.
 
     What runs in the background of a shell without job control ignores it, and so does what that
     starts: not here.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def press(process: subprocess.Popen[Any]) -> None:
+    def press(process: subprocess.Popen[Any], number: signal.Signals = signal.SIGINT) -> None:
         # Python does not hear a signal that comes on the last step before it waits for the system.
         wait_until(lambda: sleeps(process.pid), what="the process to wait for something")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
 
     yield press
     signal.signal(signal.SIGINT, before)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import LocalCluster
+from paxosblock.local.cluster_folder import why_ended
 from paxosblock.net.calls.control import healthy
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
@@ -69,11 +70,49 @@ def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) ->
     LocalCluster.at(home).datanodes[1].kill()
     status = paxosblock("cluster", "status", "--path", home)
     assert status.code == 1
-    assert status.out.splitlines()[2].startswith("datanode-1    down 127.0.0.1:")
+    line = status.out.splitlines()[2]
+    assert line.startswith("datanode-1    down 127.0.0.1:")
+    assert "  ended without a word, as by SIGKILL or for want of memory, after 20" in line
     LocalCluster.at(home).namenode.kill()
     status = paxosblock("cluster", "status", "--path", home)
     assert status.code == 1
     assert [line.split()[1] for line in status.out.splitlines()] == ["down", "up", "down"]
+
+
+@pytest.mark.parametrize(
+    ("last_line", "why"),
+    [
+        ("2026-11-27T10:52:20.453Z info datanode-0 DataNode closes", "was stopped"),
+        ("datanode: /disk1: no space left on device", None),
+        ("MemoryError", None),
+        ("2026-11-27T10:52:20.453Z error namenode-0 opening failed path=/a", None),
+        (
+            "2026-11-27T10:52:20.453Z warning datanode-0 all NameNodes are away",
+            "ended without a word, as by SIGKILL or for want of memory, after "
+            "2026-11-27T10:52:20.453Z",
+        ),
+    ],
+)
+def test_the_end_of_a_log_tells_why_its_node_has_ended(last_line: str, why: str | None) -> None:
+    assert why_ended(last_line) == (why or last_line)
+
+
+def test_up_says_what_it_waits_for(paxosblock: Paxosblock, home: Path) -> None:
+    up = ("cluster", "up", "--path", str(home), "--base-port", "0", "--datanodes", "1")
+    assert paxosblock(*up).code == 0
+    namenode = LocalCluster.at(home).namenode
+    namenode.pause()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "paxosblock", *up], stderr=subprocess.PIPE, text=True
+        )
+        with process:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "up: waiting: no NameNode leads\n"
+            namenode.resume()
+            assert process.wait(30) == 0
+    finally:
+        namenode.resume()
 
 
 def test_status_shows_which_of_three_namenodes_leads(paxosblock: Paxosblock, home: Path) -> None:

@@ -178,18 +178,28 @@ def test_put_directly_can_be_followed_while_it_grows(
     assert process.returncode == 0
 
 
-def test_a_second_put_to_the_same_place_does_not_end_the_first(
-    *, cluster: LocalCluster, client: Client, fs: Paxosblock, folder: str, local: Path
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_put_takes_the_place_of_one_that_was_killed_or_is_at_work(
+    *, killed: bool, cluster: LocalCluster, client: Client, fs: Paxosblock, folder: str, local: Path
 ) -> None:
     with started(cluster, "put", "-", f"{folder}/a") as process:
         assert process.stdin is not None
+        assert process.stderr is not None
         process.stdin.write(b"first")
         process.stdin.flush()
         wait_until(lambda: client.exists(f"{folder}/a{COPYING}"), what="the copy to begin")
-        assert fs("put", local, f"{folder}/a").code == 1
-        process.stdin.close()
-        assert process.wait(30) == 0
-    assert read(client, f"{folder}/a") == b"first"
+        if killed:
+            process.kill()
+            process.wait(30)
+        second = fs("put", local, f"{folder}/a")
+        assert (second.code, second.err) == (0, "")
+        if not killed:
+            process.stdin.close()
+            assert process.wait(30) == 1
+            (line,) = process.stderr.read().splitlines()
+            assert line.startswith(f"put: '{folder}/a{COPYING}': ".encode())
+    assert read(client, f"{folder}/a") == DATA
+    assert [entry.path for entry in client.ls(folder)] == [f"{folder}/a"]
 
 
 def test_a_put_that_fails_leaves_alone_what_another_has_begun_since(
@@ -228,8 +238,9 @@ def test_a_put_whose_cluster_goes_waits_for_it_once() -> None:
         assert process.returncode == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_put_leaves_nothing(
-    cluster: LocalCluster, client: Client, folder: str, ctrl_c: CtrlC
+    cluster: LocalCluster, client: Client, folder: str, ctrl_c: CtrlC, number: signal.Signals
 ) -> None:
     with started(cluster, "put", "-", f"{folder}/a") as process:
         assert process.stdin is not None
@@ -237,8 +248,8 @@ def test_an_interrupted_put_leaves_nothing(
         process.stdin.flush()
         wait_until(lambda: client.exists(f"{folder}/a{COPYING}"), what="the copy to begin")
         assert not client.exists(f"{folder}/a")
-        ctrl_c(process)
-        assert process.wait(30) == 130
+        ctrl_c(process, number)
+        assert process.wait(30) == 128 + number
         assert process.stderr is not None
         assert process.stderr.read().strip() == b""
     assert client.ls(folder) == []

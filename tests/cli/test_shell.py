@@ -73,8 +73,9 @@ def test_a_shell_that_nobody_knows_is_told(
 
 
 def test_every_command_has_a_manual_page_with_the_text_of_its_help(
-    paxosblock: Paxosblock, home: Path
+    paxosblock: Paxosblock, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert paxosblock("setup", "man").code == 0
     folder = home / ".local/share/man/man1"
     pages = {page.name for page in folder.iterdir()}
@@ -85,6 +86,25 @@ def test_every_command_has_a_manual_page_with_the_text_of_its_help(
     assert "\\fB\\-R\\fR\nList directories below, too.\n" in shown
     overview = (folder / "paxosblock.1").read_text()
     assert [name for name in command_line.root.entries if f"\\fB{name}\\fR" not in overview] == []
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="there is no man here")
+@pytest.mark.parametrize("where", ["home", "environment", "nowhere"])
+def test_man_finds_the_pages_as_the_line_says(
+    where: str, paxosblock: Paxosblock, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = home / "environment"
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    for beside in (home / ".local", environment):
+        (beside / "bin").mkdir(parents=True)
+    first = {"home": f"{home}/.local/bin:", "environment": f"{environment}/bin:", "nowhere": ""}
+    monkeypatch.setenv("PATH", first[where] + "/usr/bin:/bin")
+    monkeypatch.delenv("MANPATH", raising=False)
+    said = paxosblock("setup", "man")
+    assert said.code == 0
+    tried = said.out.strip().partition("; try: ")[2].replace("man paxosblock", "man -w paxosblock")
+    found = subprocess.run(["bash", "-c", tried], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith(f"{home}/")
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="there is no man here")

@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.cli.text import percent
 from paxosblock.errors import PaxosBlockError
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
@@ -151,7 +152,20 @@ def test_the_balancer_is_a_bar_and_then_a_line() -> None:
         assert terminal.end() == 0
         bar, _, line = terminal.shown.rpartition("balanced: ")
         assert re.search(r"balancing ━+ +0(/0)? bytes", bar)
-        assert re.match(r"0 in 0 blocks moved; the use of 3 storages is within ", line)
+        share = r"\d+(\.\d)? %"
+        used = rf"(less than )?{share}"
+        line_says = (
+            rf"0 in 0 blocks moved; the use of 3 storages is within {share} of the mean, {used}"
+        )
+        assert re.fullmatch(line_says, line.strip())
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(6e-08, "less than 0.1 %"), (0.0, "0 %"), (0.046, "4.6 %"), (0.61, "61 %"), (1.0, "100 %")],
+)
+def test_a_share_is_a_number_that_people_say(share: float, said: str) -> None:
+    assert percent(share) == said
 
 
 def damage(client: Client, cluster: LocalCluster, path: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
+from paxosblock import Client, LocalCluster
 from paxosblock.base.version import __version__
 from paxosblock.cli import main as command_line
 from paxosblock.cli.group import LazyGroup
@@ -309,3 +311,57 @@ def test_a_signal_of_the_keyboard_ends_it_with_130(ctrl_c: CtrlC) -> None:
             _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert err.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--version"], "paxosblock"),
+        (["setup", "completion", "bash", "--print"], "completion"),
+        (["--help"], "paxosblock"),
+    ],
+)
+def test_without_standard_output_a_command_says_so_in_one_line(words: list[str], line: str) -> None:
+    ended = closed(words, ">&-")
+    assert ended.returncode == 1
+    assert ended.stderr == f"{line}: standard input or output is closed\n"
+
+
+def test_what_prints_nothing_needs_neither_input_nor_output(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    words = ["fs", "mkdir", f"{folder}/made", "--namenodes", cluster.addresses[0]]
+    assert closed(words, "<&- >&- 2>&-").returncode == 0
+    assert client.exists(f"{folder}/made")
+    words = ["fs", "put", "-", f"{folder}/a", "--namenodes", cluster.addresses[0]]
+    assert closed(words, "<&-").stderr == "put: '-': standard input or output is closed\n"
+
+
+def closed(words: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a shell does that closes some of what it has open."""
+    script = f'exec "$@" {redirection}'
+    command = ["bash", "-c", script, "bash", sys.executable, "-m", "paxosblock", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+
+
+def test_options_may_stand_before_a_verb_and_after_its_group(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    client.mkdirs(f"{folder}/below")
+    for words in (("--json", "ls"), ("--timeout", "3s", "--json", "-ls"), ("ls", "--json")):
+        shown = fs(*words, folder)
+        assert (shown.code, shown.err) == (0, "")
+        assert json.loads(shown.out)["path"] == f"{folder}/below"
+
+
+def test_a_page_that_does_not_exist_is_one_line(paxosblock: Paxosblock) -> None:
+    refused = paxosblock("help", "operation")
+    line = "help: 'operation': no such page; did you mean 'operations'?\n"
+    assert (refused.code, refused.err) == (1, line)
+
+
+def test_every_page_that_an_error_names_is_there(repository: Path) -> None:
+    sources = [path.read_text() for path in (repository / "paxosblock").rglob("*.py")]
+    named = {name for text in sources for name in re.findall(r"paxosblock help (\w+)", text)}
+    assert "operations" in named
+    assert [name for name in named if not (repository / "docs" / f"{name}.md").exists()] == []

@@ -364,7 +364,7 @@ def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
     files = disk.files()
     (segment,) = (path for path in files if path.name.startswith("journal"))
     files[segment] = files[segment][: len(files[segment]) // 2]
-    advice = "replace the folder as docs/operations.md says, never by an older copy"
+    advice = "replace the folder as `paxosblock help operations` says, never by an older copy"
     with pytest.raises(
         CorruptionError,
         match=f"is damaged at .* 3, which had been durable, cannot be read; {advice}",

@@ -25,7 +25,10 @@ def cut_in_half(namenode: Node) -> Path:
 
 @pytest.mark.parametrize(
     ("namenodes", "advice"),
-    [(1, "restore the folder from a copy"), (3, "replace the folder as docs/operations.md says")],
+    [
+        (1, "restore the folder from a copy"),
+        (3, "replace the folder as `paxosblock help operations` says"),
+    ],
 )
 def test_a_namenode_whose_journal_was_cut_in_half_does_not_start(
     tmp_path: Path, namenodes: int, advice: str

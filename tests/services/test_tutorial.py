@@ -111,7 +111,20 @@ def test_every_block_of_the_tutorial_does_what_the_page_says(
             source = "python step.py"
         # A newcomer's ports are free; a test's may be another process's.
         source = source.replace("cluster up", "cluster up --base-port 0")
-        printed = shell.run(source)
+        # On a busy machine commands also say what they wait for.
+        printed = re.sub(r"^\w+: waiting: .*\n", "", shell.run(source), flags=re.MULTILINE)
         assert re.fullmatch(pattern(step.output), printed), (
             f"docs/tutorial.md, block at line {step.line}: {step.source}\nprinted:\n{printed}"
         )
+
+
+def test_the_tutorial_installs_what_its_programs_import(repository: Path) -> None:
+    page = (repository / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    programs = "\n".join(step.source for step in steps(page) if step.python)
+    imported = set(re.findall(r"^(?:import|from) (\w+)", programs, re.MULTILINE)) - {"paxosblock"}
+    needed = imported | ({"pyarrow"} if "parquet" in programs else set())
+    installs = re.findall(r"`pip install ([^`]+)`", page)
+    assert len(installs) == 2
+    for line in installs:
+        assert needed <= set(line.split()) - {"paxosblock"}, line
+        assert "[fsspec]" in line

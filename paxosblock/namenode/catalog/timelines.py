@@ -33,7 +33,7 @@ def enter(draft: Draft, node: str, entered: Sequence[Timeline]) -> None:
             raise InvalidRequestError(
                 f"DataNode {node}: storage {each.storage} was rolled back and this cluster was not,"
                 " or the other way round: roll back the NameNodes and all DataNodes, or start with"
-                " an empty folder in its place (docs/operations.md, Upgrading)",
+                " an empty folder in its place (`paxosblock help operations`, Upgrading)",
                 node=node,
             )
         draft.put(keys.timeline(each.storage), each.timeline.encode())

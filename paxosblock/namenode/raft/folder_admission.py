@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-LOST: Final = "a NameNode that lost its folder gets it back as docs/operations.md says"
+LOST: Final = "a NameNode that lost its folder gets it back as `paxosblock help operations` says"
 
 _LINEAGE_DIGITS = 32
 

@@ -53,7 +53,7 @@ from paxosblock.namenode.raft.vote_file import ElectionVote, VoteFile
 
 MEMBER: Final = "raft"
 """The folder of a member inside a NameNode's own."""
-WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
+WHEN_DAMAGED = "replace the folder as `paxosblock help operations` says, never by an older copy"
 WHEN_ALONE = "restore the folder from a copy, or a backup"
 LINEAGE: Final = "lineage"
 NEWBORN: Final = "newborn"
