@@ -37,6 +37,7 @@ from paxosblock.base.settings import (
     Seconds,
     SecondsOrZero,
     Share,
+    User,
     choice,
     did_you_mean,
     settings_of,
@@ -302,6 +303,9 @@ class ClientConfig(Config):
     """A file with the secret of this cluster's callers and nodes, or several while it is changed, a
     line each: the client calls only nodes that prove that they know it. `PAXOSBLOCK_ACCESS_FILE`
     sets it for all sections."""
+    user: User = ""
+    """The user for whom the client calls, as it claims without a proof: see docs/security.md.
+    Without it that is `HADOOP_USER_NAME`, or else the user who runs the program."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

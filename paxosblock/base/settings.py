@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.units import parse_duration, parse_rate, parse_size
+from paxosblock.base.user_names import NAME_EXPECTED, is_user
 from paxosblock.errors import ConfigError
 
 
@@ -178,6 +179,13 @@ _HOST: Final = SettingKind(
     allows=is_host,
 )
 
+_USER: Final = SettingKind(
+    suffix="",
+    expected=f"the name of a user, {NAME_EXPECTED}",
+    parse=lambda written: written,
+    allows=lambda value: value == "" or is_user(value),
+)
+
 Seconds = Annotated[float, _SECONDS]
 SecondsOrZero = Annotated[
     float,
@@ -210,3 +218,4 @@ Rack = Annotated[str, _RACK]
 Racks = Annotated[tuple[tuple[str, str], ...], _RACKS]
 Host = Annotated[str, _HOST]
 File = Annotated[str, _FILE]
+User = Annotated[str, _USER]

@@ -210,11 +210,12 @@ class Invocation:
         """Return the secret that this command and the cluster's nodes prove to each other."""
         from paxosblock.net.port.access import OPEN, Access
 
-        if not any(name.endswith("_ACCESS_FILE") for name in os.environ):
+        if not any(name.endswith(("_ACCESS_FILE", "_CLIENT_USER")) for name in os.environ):
             return OPEN  # without the import of all settings: a command must start fast
         from paxosblock.config import ClientConfig, load_config
 
-        return Access.of(load_config(ClientConfig).access_file)
+        config = load_config(ClientConfig)
+        return Access.of(config.access_file, user=config.user)
 
     @property
     def client(self) -> Client:

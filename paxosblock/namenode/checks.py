@@ -29,6 +29,7 @@ from paxosblock.api.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 from paxosblock.base import paths
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.replacement import Policy, Replacement
+from paxosblock.base.user_names import NAME_CHARACTERS_MAX
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog.keys import PLACE_MAX
@@ -41,7 +42,6 @@ WRITER_CHARACTERS_MAX = 128
 NODE_CHARACTERS_MAX = 8192
 """A DataNode may be called after its machine and folder."""
 PERMISSION_MAX = 0o1777
-OWNER_CHARACTERS_MAX = 255
 APPLICATION_CHARACTERS_MAX = 255
 VERSION_MAX = (1 << 63) - 1
 SECONDS_MAX = 10**10
@@ -310,8 +310,8 @@ def check_permission(permission: int) -> None:
 def check_owner(owner: str) -> None:
     """Raise InvalidRequestError for a name that is too long for an owner."""
     _demand(
-        len(owner) <= OWNER_CHARACTERS_MAX,
-        f"an owner's name has at most {OWNER_CHARACTERS_MAX} characters",
+        len(owner) <= NAME_CHARACTERS_MAX,
+        f"an owner's name has at most {NAME_CHARACTERS_MAX} characters",
     )
 
 

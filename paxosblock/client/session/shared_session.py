@@ -34,7 +34,7 @@ class SharedSession:
 
         Raises ConfigError if the file with the access secret is not as it should be.
         """
-        access = Access.of(config.access_file)
+        access = Access.of(config.access_file, user=config.user)
         rpc = RpcClient(access)
         namenodes = NameNodes(
             addresses, rpc, timeout_s=config.rpc_timeout_s, retry_for_s=config.retry_for_s

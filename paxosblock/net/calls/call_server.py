@@ -41,6 +41,7 @@ from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Rank, Slot
+from paxosblock.net.port.caller import CALLER, Caller
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.port.request_bodies import PROGRESS_BYTES, RequestBodies
@@ -118,13 +119,14 @@ class RpcRouter:
         return found
 
 
-async def answer(call: ServedMethod, name: str, body: bytes | bytearray) -> bytes:
-    """Return the msgpack of the answer to a call, which is called `name` in the logs.
+async def answer(call: ServedMethod, name: str, body: bytes | bytearray, caller: Caller) -> bytes:
+    """Return the msgpack of the answer to a call of `caller`, which is called `name` in the logs.
 
     Raises:
         PaxosBlockError: the error that the caller gets instead.
     """
     REQUEST_ID.set(name)
+    CALLER.set(caller)
     if len(body) > call.request_bytes_max:
         raise InvalidRequestError(
             f"a request of {call.method} with {len(body)} bytes: at most {call.request_bytes_max}"
@@ -162,12 +164,13 @@ def add_calls(
         if not upgrade_server.asks_for(CALLS, request):
             return upgrade_server.unknown_protocol(CALLS)
         try:
+            caller = upgrade_server.caller_of(request)
             doorkeeper = Doorkeeper.of(access, request, bounds.refusals)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)
         transport = request.transport
         if transport is not None:
-            calls = ServedCalls(router, bounds, served.discard)
+            calls = ServedCalls(router, bounds, served.discard, caller)
             served.add(calls)
             calls.hold(upgrade_server.take_over(request, transport, CALLS, calls, doorkeeper))
         return web.Response(status=101)  # only the access log sees it: the connection is gone
@@ -185,7 +188,7 @@ def add_http_calls(
     app: web.Application, router: RpcRouter, request_bodies: RequestBodies | None = None
 ) -> None:
     """Let `app` answer the calls of `router` for people: `POST /rpc/<method>` with msgpack in both
-    directions. `request_bodies` reads what they send.
+    directions. `request_bodies` reads what they send. `Access-User` names the user who asks.
 
     A request has the `Content-Type` of msgpack, with which a browser sends nothing for a page of
     another site without asking the node before. A 200 carries the answer; every other status
@@ -199,7 +202,8 @@ def add_http_calls(
             if request.content_type != ERROR_TYPE:
                 raise InvalidRequestError(f"a request here has Content-Type: {ERROR_TYPE}")
             call = router.find(request.match_info["method"])
-            body, status = await answer(call, name, await read(request)), 200
+            caller, sent = upgrade_server.caller_of(request), await read(request)
+            body, status = await answer(call, name, sent, caller), 200
         except PaxosBlockError as error:
             body, status = encode_error(error), error.http_status
         return web.Response(status=status, body=body, content_type=ERROR_TYPE)
@@ -215,9 +219,11 @@ class ServedCalls(asyncio.Protocol):
         router: RpcRouter,
         request_bodies: RequestBodies,
         on_lost: Callable[[ServedCalls], None],
+        caller: Caller,
     ) -> None:
-        """`on_lost` is called when the connection is gone."""
+        """Answer `caller`; `on_lost` is called when the connection is gone."""
         self._router = router
+        self._caller = caller
         self._request_bodies = request_bodies
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -386,7 +392,7 @@ class ServedCalls(asyncio.Protocol):
         except ProtocolError as error:
             self._send(MessageFrameKind.ERROR, number, encode_error(error))
             return
-        answering = self._answer(number, answer(call, frame.name, frame.payload))
+        answering = self._answer(number, answer(call, frame.name, frame.payload, self._caller))
         if call.at_once:
             context = contextvars.copy_context()
             try:

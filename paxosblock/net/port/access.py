@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
+from paxosblock.net.port.caller import claim
 from paxosblock.net.port.handshake import (
     NONCE_BYTES,
     Handshake,
@@ -86,16 +87,18 @@ class Access:
     required: bool = True
     """False while a cluster that runs is given its first secret: nodes and callers without one are
     served, and called."""
+    user: str = ""
+    """The user that this process claims to be as a caller; "": the one who runs it."""
 
     @classmethod
-    def of(cls, file: str, *, required: bool = True) -> Access:
+    def of(cls, file: str, *, required: bool = True, user: str = "") -> Access:
         """Read the secrets, a line each: 32 bytes in base64 or hex. "" is no file and no secret.
 
         Raises:
             ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
         """
         if not file:
-            return OPEN
+            return cls(user=user)
         try:
             lines = Path(file).read_bytes().split(b"\n")
             for_everybody = Path(file).stat().st_mode & 0o007
@@ -112,7 +115,7 @@ class Access:
                     f"access_file {file}: line {number} is no secret, one word of base64 or hex of "
                     f"{SECRET_BYTES} bytes: `paxosblock setup secret` makes one"
                 )
-        return cls(tuple(secret for _, secret in secrets if secret is not None), required)
+        return cls(tuple(secret for _, secret in secrets if secret is not None), required, user)
 
     @property
     def is_open(self) -> bool:
@@ -217,8 +220,11 @@ class Introduction:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of the request."""
-        return {NONCE: self.nonce.hex(), TO: self.dialled} if self.access.secrets else {}
+        """Return the headers of the request. Raises as `claim`."""
+        claimed = claim(self.access.user)
+        if not self.access.secrets:
+            return claimed
+        return claimed | {NONCE: self.nonce.hex(), TO: self.dialled}
 
     def key(self, answered: Mapping[str, str]) -> bytes:
         """Return the key that both ends have since the handshake, by the first secret; b"" without

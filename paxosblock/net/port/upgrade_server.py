@@ -8,6 +8,7 @@ from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.port.admission import Slot
+from paxosblock.net.port.caller import USER, Caller
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.http_server import HttpConnection
 from paxosblock.net.port.upgrade import ERROR_TYPE, Spoken
@@ -64,6 +65,15 @@ def take_over(
     )
     transport.resume_reading()
     return slot
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Return who sent this, which holds for the whole connection after an Upgrade.
+
+    Raises:
+        InvalidRequestError: no user can have the name that it claims.
+    """
+    return Caller.claiming(request.headers.get(USER), request.remote or "")
 
 
 def peer_of(transport: asyncio.Transport) -> str:

@@ -11,6 +11,7 @@ from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.admission import Rank, Slot
+from paxosblock.net.port.caller import CALLER
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.http_server import STALL_S
 from paxosblock.net.port.refusals import Refusal, Refusals
@@ -31,9 +32,9 @@ def upgrade_handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the handler of `GET /stream`, for `add_without_token(app, STREAM.path, ...)`.
 
-    `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
-    refuses the connection. `access` has the secret that both ends prove. When `app` shuts down, the
-    open streams are closed.
+    `make_handler` makes the `FrameHandler` of a new connection, whose caller is in `CALLER` then; a
+    `PaxosBlockError` that it raises refuses the connection. `access` has the secret that both ends
+    prove. When `app` shuts down, the open streams are closed.
 
     A connection on which no first frame, or not the rest of a frame, comes for `stall_s` is closed
     and counted in `refusals`; any other may be silent.
@@ -50,6 +51,7 @@ def upgrade_handler(
         if not upgrade_server.asks_for(STREAM, request):
             return upgrade_server.unknown_protocol(STREAM)
         try:
+            CALLER.set(upgrade_server.caller_of(request))
             doorkeeper = Doorkeeper.of(access, request, refused, stays=True)
             handler = make_handler(request)
         except PaxosBlockError as error:

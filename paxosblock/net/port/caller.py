@@ -1,0 +1,76 @@
+"""The caller of a connection, as far as the node knows it. No I/O.
+
+Where the caller has proven nothing about itself, it is the user that it claims to be, by the header
+`Access-User` of its Upgrade, or of its request if it sends none. That is HDFS's simple mode: it
+keeps honest people from each other's files by mistake, and stops no program that lies.
+"""
+
+from __future__ import annotations
+
+import enum
+from contextvars import ContextVar
+from typing import Final, Self
+
+import msgspec
+
+from paxosblock.base.user_names import NAME_EXPECTED, is_user
+from paxosblock.errors import InvalidRequestError
+from paxosblock.host.user import claimed_user
+
+USER: Final = "Access-User"
+"""The header with the name that a caller claims."""
+NOBODY: Final = "nobody"
+"""The user for whom a caller acts that claims no name."""
+
+
+class CallerRole(enum.Enum):
+    """The kind of a caller, proven or not."""
+
+    CLAIMED = "claimed"
+    """Nothing is proven: a user by the name it claims, or a node of a cluster that demands no proof
+    of its nodes."""
+    USER = "user"
+    DATANODE = "datanode"
+    NAMENODE = "namenode"
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """The other end of a connection, made once for each; `user` of a proven node is its id."""
+
+    role: CallerRole
+    user: str
+    groups: tuple[str, ...] = ()
+    """Those that came with a proof; without one the node looks up the user's groups."""
+    address: str = ""
+    """The host at which the connection begins."""
+
+    @classmethod
+    def claiming(cls, user: str | None, address: str) -> Self:
+        """Make the one that has proven nothing and claims to be `user`; None: it says nothing.
+
+        Raises:
+            InvalidRequestError: no user can be called so.
+        """
+        return cls(CallerRole.CLAIMED, NOBODY if user is None else checked(user), (), address)
+
+
+HERE: Final = Caller(CallerRole.NAMENODE, "")
+"""This process itself, which may do everything."""
+CALLER: ContextVar[Caller] = ContextVar("paxosblock_caller", default=HERE)
+"""The caller of the call that is being answered, or of the stream that is being made."""
+
+
+def claim(user: str) -> dict[str, str]:
+    """Return the header by which a caller claims to be `user`; "": the one who runs it.
+
+    Raises:
+        InvalidRequestError: no user can be called so.
+    """
+    return {USER: checked(user or claimed_user())}
+
+
+def checked(user: str) -> str:
+    """Return the name of a user. Raises InvalidRequestError if no user can be called so."""
+    if not is_user(user):
+        raise InvalidRequestError(f"{user[:40]!r} is no name of a user: {NAME_EXPECTED}")
+    return user
