@@ -108,6 +108,10 @@ class NodeConfig(Config):
     access_required: Flag = True
     """False, while a cluster that runs is given its first secret: this node proves that it knows
     it, but also serves callers, and calls nodes, that have none."""
+    block_tokens: Flag = False
+    """True: NameNodes sign what callers may do with each block that they are shown, and a DataNode
+    serves only what was signed for it (HDFS: `dfs.block.access.token.enable`). Switch it on at all
+    NameNodes first, and when all clients are of a version that knows it, at the DataNodes."""
 
     def check(self) -> None:
         """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""
@@ -167,6 +171,9 @@ class NameNodeConfig(NodeConfig):
     or a fail-over before replicas are copied or taken away."""
     safe_mode_extension_s: SecondsOrZero = 30.0
     """Seconds for which this share must have been reached: the rest may be on its way."""
+    block_key_interval_s: Seconds = 8 * 3600.0
+    """Seconds after which the NameNodes sign block tokens with another key, and for which a token
+    is good. DataNodes know a key this long before it is used and this long after."""
     leader_heartbeat_s: Seconds = 0.1
     """Seconds after which the NameNode that leads tells the others so again."""
     election_min_s: Seconds = 0.4

@@ -2,6 +2,9 @@
 
 Chunks to write, and these calls, travel on the data stream (`stream.py`); the NameNode's protocol
 messages come as control calls (`ACCEPT`, and `ACCEPT_ALL` for many of them).
+
+Whatever is about a block brings the `capability` for it (`capability.py`), b"" where none is asked
+for: it is not sent then (`omit_defaults`).
 """
 
 from __future__ import annotations
@@ -33,11 +36,12 @@ from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
 
 
-class StorageAddress(msgspec.Struct, frozen=True):
-    """A storage and the `address` of its DataNode, host:port."""
+class StorageAddress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A storage and the `address` of its DataNode, host:port; the capability is one to read."""
 
     storage: StorageId
     address: str
+    capability: bytes = b""
 
 
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
@@ -48,7 +52,7 @@ Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Del
 """Answers of an acceptor, except its votes, which travel as frames or answer `CreateAndWrite`."""
 
 
-class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """A protocol message for the acceptor of `storage`, which gives an `Answer`.
 
     `peers` are the addresses of the holders that the message names.
@@ -57,6 +61,7 @@ class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
     storage: StorageId
     message: Control | Read
     peers: tuple[StorageAddress, ...] = ()
+    capability: bytes = b""
 
 
 class Envelopes(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +85,7 @@ class Answers(msgspec.Struct, frozen=True, gc=False):
     each: tuple[Answer | NoAnswer, ...]
 
 
-class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
+class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: a Create and then the Write of the first chunk (W1), handled like two messages.
 
     There is one answer: the `Vote`, or the first refusal. `frame` is the CHUNK frame of the data
@@ -90,9 +95,10 @@ class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
     storage: StorageId
     create: Create
     frame: bytes
+    capability: bytes = b""
 
 
-class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Watch(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: the state of a replica once it has more than `known_length` chunks.
 
     The answer (`ReadReply` or `Nack`) comes at once if the replica has more already or is no longer
@@ -104,9 +110,26 @@ class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
     generation: Generation
     known_length: int
     wait_ms: int
+    capability: bytes = b""
 
 
-class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Admit(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Stream call: the writer of a block that is open already begins with chunks on this stream.
+
+    A frame of a chunk has no place for a capability. The answer is `Admitted`.
+    """
+
+    block: BlockId
+    capability: bytes
+
+
+class Admitted(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Chunks of the block are taken on this stream."""
+
+    block: BlockId
+
+
+class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
     The answer is a `Run`. It may cover less than was asked for, because the DataNode bounds a
@@ -120,9 +143,10 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     offset: int
     size_bytes: int
     exact: bool = False
+    capability: bytes = b""
 
 
-class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
+class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
     `generations`, to complete a recovery or a finalization. The answer is `Chunks`, followed by the
     chunk frames as they are on disk, bounded as for `ReadBytes`.
@@ -137,6 +161,7 @@ class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     start: int
     stop: int
     copy: bool = False
+    capability: bytes = b""
 
 
 class Chunks(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -167,20 +192,22 @@ class ListReplicas(msgspec.Struct, frozen=True):
     """Ask a DataNode for its replicas; for people and tools."""
 
 
-class FindReplica(msgspec.Struct, frozen=True):
+class FindReplica(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ask for the replica of one block at one storage; the answer is as for `ListReplicas`."""
 
     block: BlockId
     storage: StorageId
+    capability: bytes = b""
 
 
-class FindChunk(msgspec.Struct, frozen=True):
+class FindChunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ask a storage that holds `version` of a block for the chunk with user byte `offset`."""
 
     block: BlockId
     storage: StorageId
     version: Version
     offset: int
+    capability: bytes = b""
 
 
 class FoundChunk(msgspec.Struct, frozen=True):
@@ -227,7 +254,7 @@ FIND_REPLICA = Method("replica", FindReplica, ReplicaList)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
 PROCESS = Method("process", AskProcess, Process)
 
-StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks
+StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks | Admit
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
 """Requests that travel on the data stream as CALL frames."""
-STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Vote, Chunks, Run)
+STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Vote, Chunks, Run, Admitted)

@@ -73,11 +73,12 @@ class FileStatus(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[2]
 
 
-class BlockMember(msgspec.Struct, frozen=True):
+class BlockMember(msgspec.Struct, frozen=True, omit_defaults=True):
     """One storage of a block's configuration; `address` is that of its DataNode, "" while unknown.
 
     `rack` is that of the DataNode, "" while unknown; `distance` is its distance from the client
-    (`rack.distance`).
+    (`rack.distance`). The `capability` (`capability.py`) lets the caller read the block there, or
+    write it; b"" if the DataNodes ask for none.
     """
 
     storage: StorageId
@@ -86,6 +87,7 @@ class BlockMember(msgspec.Struct, frozen=True):
     live: bool
     rack: str = ""
     distance: int = FAR_AWAY
+    capability: bytes = b""
 
 
 class BlockView(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
 from paxosblock.base.rack import DEFAULT_RACK
@@ -74,10 +75,14 @@ class Register(msgspec.Struct, frozen=True):
     heartbeat_s: float = 0.0
 
 
-class Registered(msgspec.Struct, frozen=True):
-    """The id of the NameNode's cluster; "" while that is unknown, before the first leader."""
+class Registered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The id of the NameNode's cluster; "" while that is unknown, before the first leader.
+
+    `keys` are those of the DataNode alone, as in `HeartbeatAnswer`.
+    """
 
     cluster: str = ""
+    keys: tuple[BlockKey, ...] = ()
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -89,14 +94,19 @@ class Heartbeat(msgspec.Struct, frozen=True):
     open_blocks: int
 
 
-class HeartbeatAnswer(msgspec.Struct, frozen=True):
+class HeartbeatAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """`register` asks the DataNode to register and report its blocks again. `namenodes` is the list
-    of NameNodes, as it was after entry `namenodes_at` of the log; none of a cluster's only one."""
+    of NameNodes, as it was after entry `namenodes_at` of the log; none of a cluster's only one.
+
+    `keys` are those by which the DataNode knows what a NameNode signed for it (`capability.py`),
+    oldest first; none if capabilities are off.
+    """
 
     register: bool
     report: bool = False
     namenodes: tuple[str, ...] = ()
     namenodes_at: int = 0
+    keys: tuple[BlockKey, ...] = ()
 
 
 class BlockRange(msgspec.Struct, frozen=True):

@@ -139,7 +139,7 @@ def _replica_line(block: BlockId, access: Access, member: BlockMember) -> Replic
     if not member.address:
         return ReplicaLine(member, None, "its DataNode is not known")
     try:
-        wanted = FindReplica(block, member.storage)
+        wanted = FindReplica(block, member.storage, member.capability)
         timeout_s = _TIMEOUT_S if member.live else _TIMEOUT_NOT_LIVE_S
         found = call(member.address, FIND_REPLICA, wanted, timeout_s, access).replicas
     except PaxosBlockError as error:

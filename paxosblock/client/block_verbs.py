@@ -143,7 +143,7 @@ class AsyncBlockVerbs:
 
         Raises NotFoundError when there is no such block.
         """
-        request = BlockRequest(block, host=self._session.config.host)
+        request = BlockRequest(block, self._writer.name, self._session.config.host)
         return await self._session.namenodes.call(GET_BLOCK, request)
 
     async def check(self, block: BlockId) -> BlockCheck:

@@ -73,6 +73,7 @@ class AsyncDataNode:
 
         Raises:
             FencedError: a higher generation was promised.
+            AccessDeniedError: no capability to write the block came with this member.
             InvalidRequestError: not the next chunk, or too long for one.
             CorruptionError: the chunk has other bytes already.
             DeadlineError, OutcomeUnknownError: no vote came; there may be one.
@@ -92,6 +93,8 @@ class AsyncDataNode:
         packed = header.pack()
         connection = await self._session.writing.get(self.member.address)
         async with connection.asking:
+            if capability := self.member.capability:
+                await connection.admit(block, capability, self._session.config.rpc_timeout_s)
             listener = _OneVote(self.member, header)
             connection.listen(block, listener)
             try:
@@ -113,7 +116,8 @@ class AsyncDataNode:
     async def state(self, block: BlockId) -> ReadReply:
         """Return the registers of the replica. Raises NotFoundError when there is none here."""
         connection = await self._session.reading.get(self.member.address)
-        question = Envelope(self.member.storage, Read(block))
+        capability = self.member.capability
+        question = Envelope(self.member.storage, Read(block), capability=capability)
         answer = await connection.ask(question, self._session.config.rpc_timeout_s)
         return _expected(ReadReply, answer)
 

@@ -39,7 +39,13 @@ from paxosblock.host.logs import error_for_peer, facts
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, encode_error
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import Created, Nack, Read, ReadReply, Reply, Vote
-from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
 
 _log = logging.getLogger(__name__)
 _NOWHERE: Final = StorageId("")
@@ -166,6 +172,12 @@ class Acceptor:
     def open_count(self) -> int:
         """Number of replicas that are being written."""
         return sum(volume.open_count for volume in self._volumes.values())
+
+    def is_open(self, block: BlockId) -> bool:
+        """True if the replica of a block is being written."""
+        found = self._blocks.get(block)
+        replica = found.replica if isinstance(found, Block) else None
+        return replica is not None and replica.registers.state is ReplicaState.RBW
 
     @property
     def count(self) -> int:

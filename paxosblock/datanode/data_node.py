@@ -26,11 +26,13 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import DataNodeCounters
+from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.served_stream import ServedStream
 from paxosblock.datanode.store.identity import read_identity
+from paxosblock.datanode.stream_rights import StreamRights, admit_call
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volumes.disk_probe import DiskProbe
 from paxosblock.datanode.volumes.first_reads import read_all
@@ -80,7 +82,8 @@ class DataNode:
             )
             for volume in self.volumes
         )
-        self._reporter = Reporter(node, namenodes, self, client, config)
+        self.keys = OwnKeys(self._ask_for_keys) if config.block_tokens else None
+        self._reporter = Reporter(node, namenodes, self, client, config, keys=self.keys)
         self._transfer = Transfer(
             pace=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
             reserved_bytes=config.reserved_space_bytes,
@@ -112,6 +115,9 @@ class DataNode:
             Remover(volume, config.delete_bandwidth_bytes_per_s) for volume in self.volumes
         )
         self._upkeep: list[asyncio.Task[None]] = []
+
+    def _ask_for_keys(self) -> None:
+        self._reporter.beat_soon()
 
     def _serves_clients(self) -> bool:
         return any(volume.serves_clients for volume in self.volumes)
@@ -261,11 +267,14 @@ class DataNode:
     async def accept(self, envelope: Envelope) -> Answer:
         """`ACCEPT`: one protocol message."""
         self.acceptor.check_inside()
+        await admit_call(self.keys, envelope)
         return await self.acceptor.take(envelope)
 
     async def accept_all(self, envelopes: Envelopes) -> Answers:
         """`ACCEPT_ALL`: several protocol messages."""
         self.acceptor.check_inside()
+        for each in envelopes.each:
+            await admit_call(self.keys, each)
         return Answers(await self.acceptor.take_all(envelopes.each))
 
     async def list_replicas(self, _: ListReplicas) -> ReplicaList:
@@ -277,6 +286,7 @@ class DataNode:
 
     async def find_replica(self, wanted: FindReplica) -> ReplicaList:
         """`FIND_REPLICA`: what one storage holds of one block, if it does."""
+        await admit_call(self.keys, wanted)
         await self.acceptor.ready(wanted.block)
         block = self.find(wanted.block, wanted.storage)
         summary = None if block is None else summarize(block)
@@ -289,6 +299,7 @@ class DataNode:
             NotFoundError: it does not hold that version.
         """
         self.acceptor.check_inside()
+        await admit_call(self.keys, wanted)
         await self.acceptor.ready(wanted.block)
         block = self.find(wanted.block, wanted.storage)
         state = None if block is None else block.state()
@@ -307,7 +318,8 @@ class DataNode:
 
     def new_stream(self) -> ServedStream:
         """Return the handler of a new data stream."""
-        return ServedStream(self.acceptor, self.reader, self.counters)
+        rights = None if self.keys is None else StreamRights(self.keys, self.acceptor.is_open)
+        return ServedStream(self.acceptor, self.reader, self.counters, rights)
 
 
 def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:

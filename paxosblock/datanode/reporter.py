@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import NO_BLOCK
@@ -38,6 +39,7 @@ from paxosblock.api.reports import (
 from paxosblock.base.jitter import JITTER
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,
@@ -143,11 +145,22 @@ class Reporter:
         holdings: Holdings,
         client: RpcClient,
         config: DataNodeConfig,
+        *,
+        keys: OwnKeys | None = None,
     ) -> None:
-        """Report from `start` on, under an incarnation that no other process has."""
+        """Report from `start` on, under an incarnation that no other process has. `keys` learns
+        those that the NameNodes tell."""
         self.incarnation = uuid.uuid4().hex
+        self._keys = keys
         self._sender = _Sender(
-            node, self.incarnation, holdings, client, config, self._note_answer, self._follow
+            node,
+            self.incarnation,
+            holdings,
+            client,
+            config,
+            self._note_answer,
+            self._follow,
+            self._learn,
         )
         self._links = [_NameNodeLink(address, self._sender) for address in namenodes]
         self._listed_at = 0
@@ -167,9 +180,19 @@ class Reporter:
     async def close(self) -> None:
         """Stop reporting."""
         tasks, self._tasks = self._tasks, {}
-        for task in tasks.values():
+        ending = [*tasks.values(), *(link.asking for link in self._links if link.asking)]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    def beat_soon(self) -> None:
+        """Ask every NameNode now what a heartbeat would bring with its answer."""
+        for link in self._links:
+            link.beat_soon()
+
+    def _learn(self, keys: tuple[BlockKey, ...]) -> None:
+        if self._keys is not None:
+            self._keys.take(keys)
 
     def _follow(self, answer: HeartbeatAnswer) -> None:
         """Report to those NameNodes that are in the list, if it is a later one."""
@@ -239,6 +262,8 @@ class _Sender:
     """Called after each call, answered or not; True if any NameNode accepts this process."""
     on_list: Callable[[HeartbeatAnswer], None]
     """Called with what a NameNode says of the list of them."""
+    on_keys: Callable[[tuple[BlockKey, ...]], None]
+    """Called with the keys that a NameNode tells."""
 
 
 class _NameNodeLink:
@@ -252,6 +277,7 @@ class _NameNodeLink:
         """True if it accepted this process, and has not refused it since."""
         self.refusal: PaxosBlockError | None = None
         self._on_answer, self._on_list = sender.on_answer, sender.on_list
+        self._on_keys = sender.on_keys
         self._node = sender.node
         self._incarnation = sender.incarnation
         self._holdings = sender.holdings
@@ -268,6 +294,8 @@ class _NameNodeLink:
         """Storages whose full report is under way, and the block after which it goes on."""
         self._next_full_s = 0.0
         self._number = 0
+        self.asking: asyncio.Task[None] | None = None
+        """A heartbeat out of turn."""
         self._answers = _OutageLog("NameNode answers", "NameNode does not answer")
         self._listens = _OutageLog("NameNode takes reports", "NameNode takes no reports")
 
@@ -311,6 +339,15 @@ class _NameNodeLink:
                 self.note_changed(block, storage, None)
             await asyncio.sleep(self._config.heartbeat_interval_s)
 
+    def beat_soon(self) -> None:
+        """Send a heartbeat now, unless the NameNode does not know this process yet."""
+        if self._registered.is_set() and (self.asking is None or self.asking.done()):
+            self.asking = asyncio.create_task(self._beat_out_of_turn())
+
+    async def _beat_out_of_turn(self) -> None:
+        with contextlib.suppress(PaxosBlockError):  # the next one tells of trouble
+            await self._beat()
+
     def _note_answer(self, error: PaxosBlockError | None) -> None:
         self.asked = True
         if error is None:
@@ -338,6 +375,7 @@ class _NameNodeLink:
             heartbeat_s=config.heartbeat_interval_s,
         )
         answer = await self._call(REGISTER, request)
+        self._on_keys(answer.keys)
         if answer.cluster:
             await self._holdings.enter(answer.cluster)
         await self._holdings.be_taken_in()
@@ -353,6 +391,7 @@ class _NameNodeLink:
         beat = Heartbeat(self._node, self._incarnation, self._storages, self._holdings.open_count)
         answer = await self._call(HEARTBEAT, beat)
         self._on_list(answer)
+        self._on_keys(answer.keys)
         if answer.report:
             self._ask_for_all()
         return not answer.register

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
+    Admit,
+    Admitted,
     CreateAndWrite,
     Envelope,
     FetchChunks,
@@ -26,6 +28,7 @@ from paxosblock.api.datanode import (
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.replica_reads import Reader
+from paxosblock.datanode.stream_rights import StreamRights
 from paxosblock.errors import PaxosBlockError, ProtocolError
 from paxosblock.net.streams.beats import BeatSender
 from paxosblock.net.streams.connection import FrameConnection
@@ -45,11 +48,19 @@ _ENCODER = msgspec.msgpack.Encoder()
 class ServedStream:
     """The `FrameHandler` of one connection."""
 
-    def __init__(self, acceptor: Acceptor, reader: Reader, counters: DataNodeCounters) -> None:
-        """Serve one connection; all connections share the arguments."""
+    def __init__(
+        self,
+        acceptor: Acceptor,
+        reader: Reader,
+        counters: DataNodeCounters,
+        rights: StreamRights | None = None,
+    ) -> None:
+        """Serve one connection; all connections share the arguments, but for the `rights` of its
+        client: None, it may do everything."""
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
+        self._rights = rights
         self._calls = CallServer(_CALLS, _REPLIES, self._answer, self._at_once)
         self._beats = BeatSender(
             lambda: self._waiting_votes + self._running_calls, acceptor.stands_s
@@ -74,6 +85,8 @@ class ServedStream:
         self._connection = connection
         match header.kind:
             case FrameKind.CHUNK:
+                if self._rights is not None:
+                    self._rights.check_chunk(header)
                 self._waiting_votes += 1
                 self._acceptor.write(header, frame, self._reply)
             case FrameKind.CALL:
@@ -142,6 +155,8 @@ class ServedStream:
         has not received the replies before; or the future of a vote that takes no task."""
         if self._acceptor.outside:
             return None
+        if self._rights is not None and not self._rights.admit_known(request):
+            return None
         if isinstance(request, CreateAndWrite):
             voting = self._acceptor.begin_whole(request)
             if voting is not None:
@@ -176,6 +191,8 @@ class ServedStream:
 
     async def _answer_call(self, request: StreamCall) -> object:
         self._acceptor.check_inside()
+        if self._rights is not None:
+            await self._rights.admit(request)
         match request:
             case Envelope():
                 return await self._acceptor.take(request)
@@ -195,6 +212,8 @@ class ServedStream:
                 async with self._bulk:
                     await self._drained()
                     return await self._reader.fetch_chunks(request)
+            case Admit():
+                return Admitted(request.block)
             case _ as never:
                 assert_never(never)
 

@@ -194,7 +194,13 @@ class Transfer:
         try:
             while draft.stop < task.stop:
                 call = FetchChunks(
-                    draft.block, holder.storage, task.generations, draft.stop, task.stop, task.copy
+                    draft.block,
+                    holder.storage,
+                    task.generations,
+                    draft.stop,
+                    task.stop,
+                    task.copy,
+                    holder.capability,
                 )
                 names, records = await _fetch_piece(channel, call)
                 append = partial(draft.append, names, records)
@@ -267,7 +273,7 @@ async def _fetch_piece(
     if not isinstance(reply, Chunks):
         raise UnavailableError(f"the holder refuses: {reply}", block=call.block)
     if not piece.names:
-        raise ProtocolError(f"the holder answered {call} with no chunk")
+        raise ProtocolError(f"the holder answered with no chunk of block {call.block}")
     return tuple(piece.names), piece.records
 
 

@@ -66,7 +66,7 @@ from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
-from paxosblock.protocol.types import BlockState, StorageId, WriterId
+from paxosblock.protocol.types import NO_WRITER, BlockState, StorageId, WriterId
 
 # --- namespace -------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ async def create(node: NameNode, request: CreateFile) -> CreatedFile:
         return CreatedFile(made.status)
     first = made.first.record
     node.datanodes.note_placed(first.block, first.members, made.status.block_size)
-    return CreatedFile(made.status, node.views.block(made.first))
+    return CreatedFile(made.status, node.views.block(made.first, to_writer=True))
 
 
 async def append(node: NameNode, request: AppendFile) -> Appendable:
@@ -157,7 +157,10 @@ def _hurry_recovery(node: NameNode, entry: BlockEntry) -> None:
 async def add_block(node: NameNode, request: AddBlock) -> BlockView:
     """K1: place a new block."""
     entry = await node.catalog.already_added(request)
-    view = await _place(node, request) if entry is None else node.views.block(entry)
+    if entry is None:
+        view = await _place(node, request)
+    else:
+        view = node.views.block(entry, to_writer=True)
     if request.file_id == NO_FILE and not view.record.finalized:
         block, writer = view.record.block, view.record.writer
         node.block_leases.open(writer, block, node.clock_s())
@@ -170,7 +173,8 @@ async def reopen_block(node: NameNode, request: ReopenBlock) -> Reopened:
     if isinstance(found, str):
         return Reopened(None, found)
     short = "it was opened again, at those of its members that can go on"
-    return Reopened(msgspec.structs.replace(node.views.block(found), shortfall=short))
+    view = node.views.block(found, to_writer=True)
+    return Reopened(msgspec.structs.replace(view, shortfall=short))
 
 
 async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:
@@ -195,7 +199,8 @@ async def rebuild_block(node: NameNode, request: RebuildBlock) -> BlockView:
     """K3: let the block's writer go on with other members."""
     if node.warming_up:
         raise NotReadyError("this NameNode has just started, and does not know who lives")
-    return node.views.block(await node.rebuilder.rebuild(request, node.clock_s()))
+    rebuilt = await node.rebuilder.rebuild(request, node.clock_s())
+    return node.views.block(rebuilt, to_writer=True)
 
 
 async def delete_block(node: NameNode, request: DeleteBlock) -> Decided[Deletion]:
@@ -209,10 +214,11 @@ async def delete_block(node: NameNode, request: DeleteBlock) -> Decided[Deletion
 
 
 async def get_block(node: NameNode, request: BlockRequest) -> BlockView:
-    """K10: show a block."""
+    """K10: show a block; its writer may get a capability again that has ended."""
     entry = await node.catalog.get_block(request.block)
     _hurry_recovery(node, entry)
-    return node.views.block(entry, host=request.host)
+    to_writer = request.writer != NO_WRITER and request.writer == entry.record.writer
+    return node.views.block(entry, host=request.host, to_writer=to_writer)
 
 
 async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
@@ -261,7 +267,7 @@ async def register(node: NameNode, request: Register) -> Registered:
     except InvalidRequestError as error:
         node.alarms.ring(f"refused {error}", address=request.address)
         raise
-    return Registered(cluster)
+    return Registered(cluster, node.keys_for(request.node))
 
 
 async def _ended_before(node: NameNode, request: Register) -> str:
@@ -292,8 +298,8 @@ async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
     cluster = node.catalog.cluster_id
     if not node.datanodes.heartbeat(request, now_s, cluster):
         return HeartbeatAnswer(True, False, *node.listed())
-    report = node.datanodes.must_report(request.node, now_s)
-    return HeartbeatAnswer(False, report, *node.listed())
+    report, keys = node.datanodes.must_report(request.node, now_s), node.keys_for(request.node)
+    return HeartbeatAnswer(False, report, *node.listed(), keys)
 
 
 async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:
@@ -355,9 +361,8 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
     members = _members(node, wish, candidates, request.after)
     entry = await node.catalog.add_block(request, block, members)
     node.datanodes.note_placed(block, entry.record.members, block_size)
-    return msgspec.structs.replace(
-        node.views.block(entry), shortfall=shortfall(wish, candidates, entry.record.members)
-    )
+    missing = shortfall(wish, candidates, entry.record.members)
+    return msgspec.structs.replace(node.views.block(entry, to_writer=True), shortfall=missing)
 
 
 async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) -> Placed | None:

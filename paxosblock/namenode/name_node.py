@@ -7,6 +7,7 @@ import secrets
 import uuid
 from collections.abc import Callable
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
@@ -34,6 +35,7 @@ from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
 from paxosblock.namenode.blocks.replication.storage_states import Patience
 from paxosblock.namenode.blocks.runner import Runner
+from paxosblock.namenode.blocks.signer import Signer
 from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.ids import TAG_BITS
@@ -86,6 +88,7 @@ class NameNode:
             config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
         )
         self.assessor = self._make_assessor()
+        self.signer = self.datanodes.signer = self._make_signer()
         self.acceptors = reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.runner = Runner(
@@ -134,6 +137,10 @@ class NameNode:
         """True if the writer of an open file still renews its lease."""
         return self.leases.is_live(file.writer, self.clock_s())
 
+    def keys_for(self, datanode: str) -> tuple[BlockKey, ...]:
+        """Return the keys by which a DataNode knows what was signed for it; none if nothing is."""
+        return () if self.signer is None else self.signer.keys_for(datanode)
+
     async def start(self) -> None:
         """Serve whenever this NameNode leads; one that is alone serves when this returns."""
         self._in_any_role.repeat("table scrubber", self.table_scrubber.run, 0)
@@ -171,6 +178,9 @@ class NameNode:
         self.block_leases.restore((), self.clock_s())
         for record in without_file:
             self.block_leases.open(record.writer, record.block, self.clock_s())
+        if self.signer is not None:
+            await self.signer.turn()
+            self.background.repeat("block keys", self.signer.turn, self.signer.turn_s)
         await self.take_admin_states()
         self.datanodes.ask_for_reports()
         self.safe_mode.begin()
@@ -225,6 +235,10 @@ class NameNode:
             lives=lambda storage: self.datanodes.lives(storage, self.clock_s()),
             jitter=random.Random(),
         )
+
+    def _make_signer(self) -> Signer | None:
+        config = self.config
+        return Signer(self.catalog, config.block_key_interval_s) if config.block_tokens else None
 
     def _make_views(self) -> BlockViews:
         return BlockViews(

@@ -461,6 +461,7 @@ class DataNode(Mirror[AsyncDataNode]):
 
         Raises:
             FencedError: a higher generation was promised.
+            AccessDeniedError: no capability to write the block came with this member.
             InvalidRequestError: not the next chunk, or too long for one.
             CorruptionError: the chunk has other bytes already.
             DeadlineError, OutcomeUnknownError: no vote came; there may be one.

@@ -28,6 +28,7 @@ from paxosblock.base.jitter import JITTER
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import (
+    AccessDeniedError,
     CorruptionError,
     NotFoundError,
     PaxosBlockError,
@@ -49,6 +50,8 @@ from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)
 
+FRESH_MAX: Final = 5
+"""Fresh capabilities for one read: several only if they end sooner than messages arrive."""
 REPORT_S: Final = 1.0
 """Seconds that a read waits for the NameNode to hear of a bad replica."""
 
@@ -142,6 +145,7 @@ class BlockReader:
         """Fill `into` with the block's bytes from `start` on; all of it lies in the extent.
 
         Raises:
+            AccessDeniedError: the replicas refuse even with the capabilities of fresh views.
             CorruptionError: every replica is damaged; all were reported.
             UnavailableError: no replica served the bytes within the client's `retry_for_s`.
             NotFoundError: the block was deleted meanwhile.
@@ -153,8 +157,10 @@ class BlockReader:
         if error is None:
             return
         backoff = Backoff(self._session.config.retry_for_s - (loop.time() - begun_s))
-        refreshed = False
+        refreshed = denied = 0
         while error is not None:
+            if isinstance(error, AccessDeniedError) and (denied := denied + 1) > FRESH_MAX:
+                raise error
             if self._order and all(member.storage in self._corrupt for member in self._order):
                 raise error
             if backoff.exhausted:
@@ -162,12 +168,12 @@ class BlockReader:
                     f"block {self.extent.block}: no replica serves it: {error}",
                     block=self.extent.block,
                 ) from error
-            # If members have left, the record says which ones replaced them; no need to wait for
-            # that.
-            if refreshed or not isinstance(error, _GoneError):
+            # If members have left, the record says which ones replaced them, and the view brings
+            # fresh capabilities; no need to wait for that.
+            if refreshed or not isinstance(error, _GoneError | AccessDeniedError):
                 await backoff.pause()
             await self._refresh()
-            refreshed = True
+            refreshed += 1
             error = await self._try_all(target)
 
     async def fetch_once(self, start: int, into: memoryview) -> None:
@@ -195,6 +201,8 @@ class BlockReader:
             except _GoneError as gone:  # which says nothing against its DataNode
                 error = gone
                 self._gone.add(member.storage)
+            except AccessDeniedError as denied:  # nor does this
+                error = denied
             except PaxosBlockError as failure:
                 error = failure
                 self._session.reading.suspect(member.address)
@@ -238,6 +246,7 @@ class BlockReader:
                 target.position,
                 target.left,
                 exact,
+                member.capability,
             )
             try:
                 await connection.fetch(request, sink, timeout_s)

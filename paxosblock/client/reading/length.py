@@ -187,7 +187,7 @@ class _Poll:
         self._view = view
         self._known = known
         self._wait_ms = wait_ms
-        self._addresses = {member.storage: member.address for member in view.members}
+        self._members = {member.storage: member for member in view.members}
         self._asking: dict[StorageId, asyncio.Task[Answer | None]] = {}
         self._silent: set[StorageId] = set()
 
@@ -206,17 +206,20 @@ class _Poll:
     def _question(self, storage: StorageId, goal: int) -> Envelope | Watch:
         record = self._view.record
         read = Read(record.block, sync=record.durability is Durability.MEMORY)
+        generation, member = record.writer_generation, self._members.get(storage)
+        capability = b"" if member is None else member.capability
         if goal >= 0:
-            return Watch(storage, read, record.writer_generation, goal - 1, ASK_AGAIN_MS)
+            return Watch(storage, read, generation, goal - 1, ASK_AGAIN_MS, capability)
         if self._known >= 0:
-            return Watch(storage, read, record.writer_generation, self._known, self._wait_ms)
-        return Envelope(storage, read)
+            return Watch(storage, read, generation, self._known, self._wait_ms, capability)
+        return Envelope(storage, read, capability=capability)
 
     async def _ask(self, storage: StorageId, question: Envelope | Watch) -> Answer | None:
         waits_ms = question.wait_ms if isinstance(question, Watch) else 0
         timeout_s = self._session.config.rpc_timeout_s + waits_ms / 1000
         try:
-            connection = await self._session.reading.get(self._addresses.get(storage, ""))
+            member = self._members.get(storage)
+            connection = await self._session.reading.get("" if member is None else member.address)
             return await connection.ask(question, timeout_s)
         except PaxosBlockError:
             return None

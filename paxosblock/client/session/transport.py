@@ -9,6 +9,8 @@ from typing import Any, Final, Protocol, cast
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
+    Admit,
+    Admitted,
     Answer,
     Chunks,
     CreateAndWrite,
@@ -101,7 +103,7 @@ class DataConnection:
             PaxosBlockError: no answer, or an error of the DataNode.
         """
         answer = await self._call(question, timeout_s)
-        if isinstance(answer, Vote | Chunks | Run) or answer.storage != question.storage:
+        if isinstance(answer, Vote | Chunks | Run | Admitted) or answer.storage != question.storage:
             raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
         return cast("Answer", answer)
 
@@ -115,6 +117,17 @@ class DataConnection:
         if not isinstance(answer, Vote) or answer.storage != request.storage:
             raise ProtocolError(f"{self.address} did not vote for {request.storage}: {answer}")
         return answer
+
+    async def admit(self, block: BlockId, capability: bytes, timeout_s: float) -> None:
+        """Have the chunks of a block taken on this stream that was opened on another one.
+
+        Raises:
+            AccessDeniedError: the capability does not allow it.
+            PaxosBlockError: no answer, or another error of the DataNode.
+        """
+        answer = await self._call(Admit(block, capability), timeout_s)
+        if not isinstance(answer, Admitted):
+            raise ProtocolError(f"{self.address} answered {type(answer).__name__}")
 
     async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Run:
         """Return chunks of a block; when this returns, all of them went to `sink`, unverified.

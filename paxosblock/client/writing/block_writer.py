@@ -15,11 +15,15 @@ from functools import partial
 from typing import Final, NamedTuple, Self
 from weakref import WeakMethod
 
+from msgspec.structs import replace
+
 from paxosblock.api.datanode import CreateAndWrite, Envelope
 from paxosblock.api.namenode import (
     FINALIZE_BLOCK,
+    GET_BLOCK,
     NO_BLOCK,
     SEAL_BLOCK,
+    BlockMember,
     BlockRequest,
     BlockView,
     FinalizeBlock,
@@ -28,7 +32,13 @@ from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.transport import DataConnection
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.client.writing.chunks import Chunk, frame_header
-from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
+from paxosblock.errors import (
+    AccessDeniedError,
+    CorruptionError,
+    FencedError,
+    PaxosBlockError,
+    ProtocolError,
+)
 from paxosblock.net.wire import Flags, Header
 from paxosblock.protocol import write
 from paxosblock.protocol.chunk_log import acknowledged_before
@@ -38,6 +48,8 @@ from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, S
 
 _log = logging.getLogger(__name__)
 
+FRESH_MAX: Final = 5
+"""Fresh capabilities for one opening: several only if they end sooner than messages arrive."""
 _SYNC: Final = int(Flags.SYNC)
 _REFUSED: Final = {
     Reason.NO_SPACE: "its disk is full",
@@ -114,6 +126,7 @@ class BlockWriter:
         self._in_flight: deque[_InFlight] = deque()
         self._waiters: list[_Waiter] = []
         self._failure: BlockFailed | None = None
+        self._refreshing = asyncio.Lock()
 
     @classmethod
     def granted(
@@ -208,10 +221,9 @@ class BlockWriter:
         frame = frame_header(message) + chunk.data
         await self._open_everywhere(partial(self._write_whole_at, frame=frame))
 
-    async def _open_everywhere(self, open_at: Callable[[StorageId, str], Awaitable[None]]) -> None:
-        addresses = {member.storage: member.address for member in self.view.members}
-        asked = [(at, addresses.get(at, "")) for at in self.members]
-        errors = await self._pool.errors([(where, open_at(at, where)) for at, where in asked])
+    async def _open_everywhere(self, open_at: Callable[[BlockMember], Awaitable[None]]) -> None:
+        asked = [(self._member(at).address, self._open_with(at, open_at)) for at in self.members]
+        errors = await self._pool.errors(asked)
         failed: list[StorageId] = []
         for storage, error in zip(self.members, errors, strict=True):
             if error is not None:
@@ -221,21 +233,57 @@ class BlockWriter:
             self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
         self._check()
 
-    async def _open_at(self, storage: StorageId, address: str, *, small: bool) -> None:
+    def _member(self, storage: StorageId) -> BlockMember:
+        """Return a member as the view shows it, or as one whose address is not known."""
+        unknown = BlockMember(storage, "", "", live=False)
+        return next((each for each in self.view.members if each.storage == storage), unknown)
+
+    async def _open_with(
+        self, storage: StorageId, open_at: Callable[[BlockMember], Awaitable[None]]
+    ) -> None:
+        """Open at a member; a block that waited for its first chunk may need a fresh capability.
+
+        The refusal says that nothing was done.
+        """
+        for left in reversed(range(FRESH_MAX)):
+            member = self._member(storage)
+            try:
+                return await open_at(member)
+            except AccessDeniedError:
+                if not (left and await self._has_fresh(member)):
+                    raise
+        return None
+
+    async def _has_fresh(self, refused: BlockMember) -> bool:
+        """Get the capabilities of all members again, unless another member's refusal did so; return
+        False if this one has no other."""
+        async with self._refreshing:
+            if self._member(refused.storage).capability == refused.capability:
+                request = BlockRequest(self.block, self._identity)
+                fresh = await self._namenodes.call(GET_BLOCK, request)
+                if fresh.record.writer_generation == self.generation:
+                    self.view = replace(self.view, members=fresh.members)
+        return self._member(refused.storage).capability != refused.capability
+
+    async def _open_at(self, member: BlockMember, *, small: bool) -> None:
+        storage, address, capability = member.storage, member.address, member.capability
         connection = await self._pool.get(address)
         if self._writer.state is write.WriterState.OPENING:
             create = write.create_message(self._writer, self._durability, small=small)
-            answer = await connection.ask(Envelope(storage, create), self._pool.votes.seconds)
+            question = Envelope(storage, create, capability=capability)
+            answer = await connection.ask(question, self._pool.votes.seconds)
             if not isinstance(answer, Created):
                 raise ProtocolError(f"{address} did not create block {self.block}: {answer}")
             self._writer = write.on_created(self._writer, answer)
+        elif capability:
+            await connection.admit(self.block, capability, self._pool.votes.seconds)
         connection.listen(self.block, _Listener(self, storage))
         self._connections[storage] = connection
 
-    async def _write_whole_at(self, storage: StorageId, address: str, *, frame: bytes) -> None:
-        connection = await self._pool.get(address)
+    async def _write_whole_at(self, member: BlockMember, *, frame: bytes) -> None:
+        connection = await self._pool.get(member.address)
         create = write.create_message(self._writer, self._durability, small=True)
-        request = CreateAndWrite(storage, create, frame)
+        request = CreateAndWrite(member.storage, create, frame, member.capability)
         self.on_vote(await connection.vote(request, self._pool.votes.seconds))
 
     # -- W2 -------------------------------------------------------------------------------------

@@ -63,7 +63,8 @@ async def _count_finalized(session: SharedSession, view: BlockView, enough: int)
 async def _is_finalized(session: SharedSession, view: BlockView, member: BlockMember) -> bool:
     try:
         connection = await session.reading.get(member.address)
-        question = Envelope(member.storage, Read(view.record.block))
+        read = Read(view.record.block)
+        question = Envelope(member.storage, read, capability=member.capability)
         answer = await connection.ask(question, session.config.rpc_timeout_s)
     except PaxosBlockError:
         return False

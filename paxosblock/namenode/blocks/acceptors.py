@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from paxosblock.api.capability import Right
 from paxosblock.api.datanode import (
     ACCEPT,
     ACCEPT_ALL,
@@ -42,6 +45,8 @@ A = TypeVar("A")
 
 PROCESS_S: Final = 2.0
 """Seconds in which a process has to say that it lives: less than a registration waits."""
+_READ: Final = int(Right.READ)
+_DECIDE: Final = int(Right.DECIDE)
 Question = NextGS | RecoveryWrite | Finalize | Delete
 Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 Heard = Answer | PaxosBlockError | None
@@ -106,7 +111,10 @@ class RpcAcceptors:
 
     async def find_chunk(self, question: FindChunk) -> FoundChunk:
         """Ask one storage about its replica."""
-        return await self._call(question.storage, FIND_CHUNK, question, self._timeout_s)
+        storage = question.storage
+        capability = self._datanodes.signed(storage, question.block, _READ)
+        signed = replace(question, capability=capability)
+        return await self._call(storage, FIND_CHUNK, signed, self._timeout_s)
 
     async def process_at(self, address: str) -> str:
         """Ask which process answers there."""
@@ -136,14 +144,15 @@ class RpcAcceptors:
             raise
 
     def _envelope(self, storage: StorageId, question: Question) -> Envelope:
-        return Envelope(storage, question, self._peers(storage, question))
+        signed = self._datanodes.signed(storage, question.block, _DECIDE)
+        return Envelope(storage, question, self._peers(storage, question), signed)
 
     def _peers(self, storage: StorageId, question: Question) -> tuple[StorageAddress, ...]:
         if not isinstance(question, RecoveryWrite | Finalize):
             return ()
         known = ((holder, self._datanodes.address(holder)) for holder in question.holders)
         return tuple(
-            StorageAddress(holder, address)
+            StorageAddress(holder, address, self._datanodes.signed(holder, question.block, _READ))
             for holder, address in known
             if address and holder != storage
         )

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from msgspec.structs import replace
+
+from paxosblock.api.capability import Right
 from paxosblock.api.file_pages import FileView
 from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import NodeStatus
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.signer import Signer
 from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.tree import Located
 from paxosblock.protocol.block_state import hdfs_state
-from paxosblock.protocol.types import BlockId, BlockState, StorageId
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, BlockState, StorageId
+
+READER: Final = int(Right.READ)
+WRITER: Final = int(Right.READ | Right.WRITE)
+FIRST_WRITER: Final = int(Right.READ | Right.WRITE | Right.CREATE)
 
 
 class BlockViews:
@@ -34,16 +44,20 @@ class BlockViews:
         self._clock_s = clock_s
         self._trouble = trouble
 
-    def block(self, entry: BlockEntry, offset: int = 0, host: str = "") -> BlockView:
-        """Return a block that starts at byte `offset` of its file, as seen from `host`."""
+    def block(
+        self, entry: BlockEntry, offset: int = 0, host: str = "", *, to_writer: bool = False
+    ) -> BlockView:
+        """Return a block that starts at byte `offset` of its file, as seen from `host`; `to_writer`
+        if it was granted to the one that asks."""
         record, now_s = entry.record, self._clock_s()
         asker = self._datanodes.locate(host)
         recovers = record.state is BlockState.UNDER_RECOVERY
+        members = tuple(self._datanodes.member(storage, now_s, asker) for storage in record.members)
+        if self._datanodes.signer is not None:
+            members = _signed(self._datanodes.signer, record, members, to_writer=to_writer)
         return BlockView(
             record=record,
-            members=tuple(
-                self._datanodes.member(storage, now_s, asker) for storage in record.members
-            ),
+            members=members,
             offset=offset,
             complete=self._replicas.is_complete(record, self._min_replication),
             trouble=self._trouble(record.block) if recovers else "",
@@ -84,3 +98,16 @@ class BlockViews:
             )
             for node in self._datanodes
         )
+
+
+def _signed(
+    signer: Signer, record: BlockRecord, members: tuple[BlockMember, ...], *, to_writer: bool
+) -> tuple[BlockMember, ...]:
+    """Return the members with capabilities; one to write is for the record's own generation."""
+    generation, rights = record.writer_generation, READER
+    if to_writer and record.state is BlockState.UNDER_CONSTRUCTION:
+        rights = FIRST_WRITER if generation == FIRST_GENERATION else WRITER
+    return tuple(
+        replace(each, capability=signer.sign(each.node, record.block, rights, generation))
+        for each in members
+    )

@@ -19,7 +19,8 @@ from paxosblock.errors import InvalidRequestError, NotReadyError
 from paxosblock.host.logs import facts
 from paxosblock.namenode.blocks.admin_states import AdminStates
 from paxosblock.namenode.blocks.placement import Blame, Candidate
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.namenode.blocks.signer import Signer
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +115,8 @@ class DataNodes:
         self._nodes: dict[str, DataNodeDescriptor] = {}
         self._homes: dict[StorageId, str] = {}
         self.admin = AdminStates()
+        self.signer: Signer | None = None
+        """Signs what they admit; None: they admit everything."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -256,6 +259,14 @@ class DataNodes:
         """Return the DataNode in which a storage was last seen."""
         name = self._homes.get(storage)
         return None if name is None else self._nodes[name]
+
+    def signed(self, storage: StorageId, block: BlockId, rights: int) -> bytes:
+        """Return a capability for a block at a storage; b"" if there are none, or the storage is
+        not known."""
+        home = None if self.signer is None else self.home(storage)
+        if self.signer is None or home is None:
+            return b""
+        return self.signer.sign(home.node, block, rights, FIRST_GENERATION)
 
     def address(self, storage: StorageId) -> str:
         """Return the address of a storage; "" while unknown."""

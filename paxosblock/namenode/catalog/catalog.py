@@ -32,6 +32,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.reports import Timeline
 from paxosblock.namenode.catalog import (
+    block_keys,
     blocks,
     deadlines,
     garbage,
@@ -56,6 +57,7 @@ from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
+    BlockKeys,
     ClusterRecord,
     FileInode,
     NodeRecord,
@@ -383,6 +385,20 @@ class Catalog:
         """
         if not timelines.are_known(self._store.view(), entered):
             await self._change(lambda draft: timelines.enter(draft, node, entered))
+
+    # --- keys of capabilities --------------------------------------------------------------------
+
+    def block_keys(self) -> BlockKeys:
+        """Return the keys that capabilities are signed with, as applied here."""
+        return block_keys.find(self._store.view())
+
+    async def roll_block_keys(self, interval_s: float) -> BlockKeys:
+        """Return the keys, after making another one if the last was made `interval_s` ago."""
+        found, interval_ms = block_keys.find(await self._store.barrier()), round(interval_s * 1000)
+        if not block_keys.are_due(found, self._clock_ms(), interval_ms):
+            return found
+        now_ms = self._clock_ms()
+        return await self._change(lambda draft: block_keys.roll(draft, now_ms, interval_ms))
 
     # --- safe mode -------------------------------------------------------------------------------
 

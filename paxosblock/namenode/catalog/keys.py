@@ -18,6 +18,7 @@
     m                          an operator entered safe mode at that time (8 bytes, ms)
     d + name                   NodeRecord: a DataNode that is to leave, for good or for a while
     v + storage                the timeline that a storage is known in, once it had a snapshot
+    k                          BlockKeys: the keys that capabilities are signed with
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -34,6 +35,7 @@ Range = tuple[bytes, bytes]
 CLUSTER = b"c"
 SAFE_MODE = b"m"
 RESTORED = b"r"
+BLOCK_KEYS = b"k"
 FILE_COUNTER = b"nfile"
 BLOCK_COUNTER = b"nblock"
 ENTRIES: Range = prefix_range(b"e")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE
 from paxosblock.base.encoding import msgpack_decoder
@@ -144,9 +145,18 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     answer: msgspec.Raw
 
 
+class BlockKeys(msgspec.Struct, frozen=True):
+    """The keys for capabilities, oldest first; the newest one signs from `next_ms` on."""
+
+    keys: tuple[BlockKey, ...]
+    next_ms: int
+
+
 _encode = msgspec.msgpack.Encoder().encode
 
-Record = Inode | BlockEntry | Place | ClusterRecord | Application | Answered | NodeRecord
+Record = (
+    Inode | BlockEntry | Place | ClusterRecord | Application | Answered | NodeRecord | BlockKeys
+)
 
 
 def encode(value: Record) -> bytes:
@@ -181,6 +191,8 @@ decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
 """Decode what is known of a session."""
 decode_node: Callable[[bytes], NodeRecord] = _decoder(NodeRecord, "DataNode")
 """Decode what an operator said of a DataNode."""
+decode_block_keys: Callable[[bytes], BlockKeys] = _decoder(BlockKeys, "block key")
+"""Decode the keys that capabilities are signed with."""
 _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 
