@@ -23,7 +23,7 @@ from paxosblock.api.datanode import (
     Watch,
 )
 from paxosblock.datanode.own_keys import OwnKeys
-from paxosblock.errors import AccessDeniedError
+from paxosblock.errors import AccessDeniedError, NotReadyError
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import Create, Read
 from paxosblock.protocol.types import BlockId, Generation
@@ -72,18 +72,13 @@ class StreamRights:
         """The open blocks, each with the generation in which chunks of it may come."""
 
     def admit_known(self, request: Request) -> bool:
-        """Admit a request at once; False if it is for `admit`, which may wait for a key.
-
-        Raises:
-            AccessDeniedError: its capability does not allow it.
-        """
+        """Admit a request at once; False if it is for `admit`, which waits for a key, or refuses
+        this request alone: an error here would end the stream."""
         signed = request.capability
-        known = self._checked.get(signed)
-        if known is None:
-            if not self._keys.knows(signed):
-                return False
-            known = self._keys.check(signed)
-        self._admit(request, known)
+        try:
+            self._admit(request, self._checked.get(signed) or self._keys.check(signed))
+        except (AccessDeniedError, NotReadyError):
+            return False
         return True
 
     async def admit(self, request: Request) -> None:

@@ -14,6 +14,7 @@ from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite
 from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.replica_reads import PIECE_BYTES
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
+from paxosblock.datanode.stream_rights import StreamRights
 from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.streams.beats import arrived_bytes, beat_wish
 from paxosblock.net.streams.connection import FrameConnection
@@ -31,11 +32,15 @@ from tests.waiting import wait_until_async
 
 
 @asynccontextmanager
-async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, DataNodeCounters]]:
-    """A data stream to this acceptor."""
+async def stream_to(
+    node: Node, rights: StreamRights | None = None
+) -> AsyncIterator[tuple[CallChannel, Votes, DataNodeCounters]]:
+    """A data stream to this acceptor, whose client has these rights."""
     counters = DataNodeCounters(node.acceptor, node.volumes)
     app = web.Application()
-    handler = upgrade_handler(app, lambda _: ServedStream(node.acceptor, node.reader, counters))
+    handler = upgrade_handler(
+        app, lambda _: ServedStream(node.acceptor, node.reader, counters, rights)
+    )
     app.router.add_get(STREAM.path, handler)
     runner = web.AppRunner(app)
     await runner.setup()

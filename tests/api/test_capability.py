@@ -1,0 +1,96 @@
+"""What a NameNode signs is good for the block, the rights, the time and the node it names."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from paxosblock.api.capability import (
+    MAC_BYTES,
+    BlockKey,
+    Capability,
+    Right,
+    allow,
+    check,
+    key_id,
+    key_of,
+    sign,
+)
+from paxosblock.errors import AccessDeniedError
+from paxosblock.protocol.types import BlockId, Generation
+
+NOW_S = 1_800_000_000.0
+SHARED = BlockKey(5, b"shared by NameNodes alone")
+OWN = key_of(SHARED, "node-1")
+KEYS = {OWN.id: OWN.key}
+WRITE = int(Right.READ | Right.WRITE)
+
+
+def capability(*, until_s: int = int(NOW_S) + 60, user: str = "") -> Capability:
+    return Capability(BlockId((1 << 52) + 7), WRITE, Generation(1 << 40), until_s, user)
+
+
+@pytest.mark.parametrize("user", ["", "me", "ü" * 300])
+def test_what_was_signed_comes_back(user: str) -> None:
+    found = check(sign(capability(user=user), OWN), KEYS, NOW_S)
+    whole = user.encode()[:255].decode(errors="replace")
+    assert found == capability(user=whole)
+
+
+def test_it_is_short() -> None:
+    assert len(sign(capability(), OWN)) == 41
+
+
+def test_no_bit_of_it_may_be_another() -> None:
+    signed = sign(capability(user="me"), OWN)
+    for bit in range(8 * len(signed)):
+        forged = bytearray(signed)
+        forged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(AccessDeniedError):
+            check(bytes(forged), KEYS, NOW_S)
+
+
+def test_bytes_of_strangers_are_refused_in_one_line() -> None:
+    random = Random(1)
+    for size in (0, 1, 24, 25, 40, 41, 42, 100, 296, 297, 5000):
+        with pytest.raises(AccessDeniedError) as error:
+            check(random.randbytes(size), KEYS, NOW_S)
+        assert "\n" not in str(error.value)
+    for size in (0, 1, 40, 297):
+        with pytest.raises(AccessDeniedError):
+            key_id(bytes(size))
+
+
+def test_it_ends_by_the_clock_of_the_node() -> None:
+    signed = sign(capability(until_s=1000), OWN)
+    assert check(signed, KEYS, 999.9)
+    with pytest.raises(AccessDeniedError, match="ended 5 s ago by this node's clock"):
+        check(signed, KEYS, 1005.0)
+
+
+def test_another_node_cannot_sign_for_this_one_nor_is_one_of_it_good_here() -> None:
+    other = key_of(SHARED, "node-2")
+    with pytest.raises(AccessDeniedError, match="for this node"):
+        check(sign(capability(), other), KEYS, NOW_S)
+
+
+def test_a_key_that_is_over_is_not_good_any_more() -> None:
+    with pytest.raises(AccessDeniedError, match="over or never was"):
+        check(sign(capability(), BlockKey(4, OWN.key)), KEYS, NOW_S)
+
+
+def test_it_is_for_one_block_and_the_rights_in_it() -> None:
+    mine = capability()
+    allow(mine, mine.block, int(Right.READ))
+    allow(mine, mine.block, WRITE)
+    with pytest.raises(AccessDeniedError, match=f"block 8: .* for block {mine.block}"):
+        allow(mine, BlockId(8), int(Right.READ))
+    for missing in (Right.CREATE, Right.DECIDE, Right.CREATE | Right.READ):
+        with pytest.raises(AccessDeniedError, match="allows read and write, not"):
+            allow(mine, mine.block, int(missing))
+
+
+def test_a_key_is_not_shown() -> None:
+    assert "shared" not in repr(SHARED)
+    assert MAC_BYTES == 16, "128 bits cannot be guessed"
