@@ -152,7 +152,8 @@ class InvalidRequestError(PaxosBlockError, ValueError):
 
 
 class AccessDeniedError(PaxosBlockError, PermissionError):
-    """The node serves only callers that know the cluster's access secret, or does not know ours."""
+    """The node serves only callers that know the cluster's access secret, or does not know ours; or
+    a DataNode was shown no capability that allows the request."""
 
     outcome = Outcome.NEVER
     http_status = 403

@@ -1,4 +1,4 @@
-"""Capabilities: what a NameNode signs, and a DataNode serves. No I/O; clocks are arguments.
+"""Capabilities, which a NameNode signs and a DataNode checks. No I/O; clocks are arguments.
 
 One says what its holder may do with one block at one DataNode, until when. It is these bytes,
 little-endian, then the first 16 of their HMAC-SHA256::

@@ -116,14 +116,14 @@ class Watch(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True)
 class Admit(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: the writer of a block that is open already begins with chunks on this stream.
 
-    A frame of a chunk has no place for a capability. The answer is `Admitted`.
+    A frame of a chunk has no place for a capability. The answer is `BlockAdmitted`.
     """
 
     block: BlockId
     capability: bytes
 
 
-class Admitted(msgspec.Struct, frozen=True, tag=True, gc=False):
+class BlockAdmitted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Chunks of the block are taken on this stream."""
 
     block: BlockId
@@ -257,4 +257,10 @@ PROCESS = Method("process", AskProcess, Process)
 StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks | Admit
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
 """Requests that travel on the data stream as CALL frames."""
-STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Vote, Chunks, Run, Admitted)
+STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (
+    *get_args(Answer),
+    Vote,
+    Chunks,
+    Run,
+    BlockAdmitted,
+)

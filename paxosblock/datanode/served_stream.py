@@ -17,7 +17,7 @@ from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Admit,
-    Admitted,
+    BlockAdmitted,
     CreateAndWrite,
     Envelope,
     FetchChunks,
@@ -213,7 +213,7 @@ class ServedStream:
                     await self._drained()
                     return await self._reader.fetch_chunks(request)
             case Admit():
-                return Admitted(request.block)
+                return BlockAdmitted(request.block)
             case _ as never:
                 assert_never(never)
 

@@ -1,4 +1,4 @@
-"""What the client of one data stream may do, by the capabilities that it brought.
+"""The rights of the client of one data stream, by the capabilities that it brought.
 
 Each request brings one, and it is checked when it comes first. So one that ends in the midst of a
 block costs nothing, and one that was forgotten is checked again. Chunks bring none: their block was

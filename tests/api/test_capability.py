@@ -1,4 +1,4 @@
-"""What a NameNode signs is good for the block, the rights, the time and the node it names."""
+"""A capability is good for the block, the rights, the time and the node it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NameNodes sign, with keys that they replace while DataNodes know them."""
+"""NameNodes sign, with keys that they replace while DataNodes know them."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Admit,
-    Admitted,
     Answer,
+    BlockAdmitted,
     Chunks,
     CreateAndWrite,
     Envelope,
@@ -103,7 +103,10 @@ class DataConnection:
             PaxosBlockError: no answer, or an error of the DataNode.
         """
         answer = await self._call(question, timeout_s)
-        if isinstance(answer, Vote | Chunks | Run | Admitted) or answer.storage != question.storage:
+        if (
+            isinstance(answer, Vote | Chunks | Run | BlockAdmitted)
+            or answer.storage != question.storage
+        ):
             raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
         return cast("Answer", answer)
 
@@ -126,7 +129,7 @@ class DataConnection:
             PaxosBlockError: no answer, or another error of the DataNode.
         """
         answer = await self._call(Admit(block, capability), timeout_s)
-        if not isinstance(answer, Admitted):
+        if not isinstance(answer, BlockAdmitted):
             raise ProtocolError(f"{self.address} answered {type(answer).__name__}")
 
     async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Run:
