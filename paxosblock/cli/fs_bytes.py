@@ -17,18 +17,18 @@ from paxosblock.api.namenode import MKDIRS, Kind, MakeDirectories
 from paxosblock.api.transaction import AssertFile, Delete, Rename
 from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
 from paxosblock.base.units import MIB
+from paxosblock.cli.copy_together import Copied, CopyJob, copy_together
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
     for_each_path,
     matching,
-    status_of,
     target_is_directory,
     the_one,
     the_one_that_may_be_made,
 )
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
-from paxosblock.cli.progress_bar import Advance, progress_bar
+from paxosblock.cli.progress_bar import Advance, progress_bar, shows_bar
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, LeaseError, NotFoundError, PaxosBlockError
 from paxosblock.host.user import current_user
@@ -113,31 +113,50 @@ def put(
             raise UserError(destination, "is a directory: standard input needs a file name")
         wanted = join(target, base_name(os.path.abspath(source))) if inside else target
         if source != STREAM and os.path.isdir(source):
-            files = _local_tree(invocation, source, wanted)
-            invocation.for_each(files, lambda each: copy_file(*each))
-        else:
-            copy_file(source, wanted)
+            total = _local_bytes(source) if shown else None
+            with progress_bar(base_name(wanted), total, wanted=shown) as advance:
+                files = _local_tree(invocation, source, wanted)
+                copy_together(invocation, files, copy_file, advance)
+            return
+        with progress_bar(base_name(wanted), _size_of(source), wanted=shown) as advance:
+            copied = copy_file(CopyJob(source, wanted), advance)
+        copied.tell(invocation)
 
-    def copy_file(source: str, wanted: str) -> None:
-        _check_free(invocation, wanted, force)
+    def copy_file(job: CopyJob, advance: Advance) -> Copied:
+        _check_free(invocation, job.target, force)
         with (
-            _local_source(source) as (stream, size_bytes),
-            progress_bar(base_name(wanted), size_bytes, wanted=not invocation.json) as advance,
-            _published(invocation, how, wanted, force=force, directly=directly) as out,
+            _local_source(job.source) as stream,
+            _published(invocation, how, job.target, force=force, directly=directly) as out,
         ):
             for piece in _pieces(stream):
                 out.write(piece)
                 if directly and _pauses(stream):
                     out.hflush()
                 advance(len(piece))
-        if (has := out.fewest_replicas) < (asked := out.status.replication):
-            invocation.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
-        invocation.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
+        has, asked = out.fewest_replicas, out.status.replication
+        short = f"{shortfall(has, asked)}: {out.shortfall}" if has < asked else ""
+        return Copied(job, out.tell(), short)
 
+    shown = shows_bar(wanted=not invocation.json)
     invocation.for_each(sources, copy)
 
 
-def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[tuple[str, str]]:
+def _size_of(source: str) -> int | None:
+    """Return the size of a local file; None for standard input."""
+    return None if source == STREAM else os.stat(source).st_size
+
+
+def _local_bytes(source: str) -> int:
+    """Return the size of all files of a local directory, as far as it can be told."""
+    size = 0
+    for folder, _, names in os.walk(source):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += os.stat(os.path.join(folder, name)).st_size
+    return size
+
+
+def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[CopyJob]:
     """Make the directories of a local directory, and yield its files, each with its target."""
     for folder, below, names in os.walk(source, onerror=invocation.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
@@ -152,13 +171,13 @@ def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[tu
                 # Opening a pipe would wait for its writer.
                 invocation.tell_failure(UserError(file, "is neither a file nor a directory"))
                 continue
-            yield file, join(place, name)
+            yield CopyJob(file, join(place, name))
 
 
 def _check_free(invocation: Invocation, path: str, force: bool) -> None:
     """Refuse a bad target before anything is copied."""
     with contextlib.suppress(NotFoundError):
-        status = status_of(invocation, path)
+        status = invocation.client.stat(path)
         if status.kind is Kind.DIRECTORY:
             raise UserError(path, "is a directory")
         if not force:
@@ -166,15 +185,15 @@ def _check_free(invocation: Invocation, path: str, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Yield a local file or standard input, and its length if that is known."""
+def _local_source(source: str) -> Iterator[BinaryIO]:
+    """Yield a local file or standard input."""
     if source == STREAM:
-        yield sys.stdin.buffer, None
+        yield sys.stdin.buffer
         return
     if os.path.isdir(source):
         raise UserError(source, "is a directory")
     with open(source, "rb") as stream:
-        yield stream, os.fstat(stream.fileno()).st_size
+        yield stream
 
 
 @contextlib.contextmanager
@@ -253,8 +272,8 @@ def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -
         def copy(source: str) -> None:
             start = out.tell()
             with (
-                _local_source(source) as (stream, size_bytes),
-                progress_bar(source, size_bytes, wanted=not invocation.json) as advance,
+                _local_source(source) as stream,
+                progress_bar(source, _size_of(source), wanted=not invocation.json) as advance,
             ):
                 for piece in _pieces(stream):
                     out.write(piece)
@@ -328,27 +347,34 @@ def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
 
     def copy(path: str) -> None:
         local = os.path.join(destination, base_name(path)) if inside else destination
+        shown = shows_bar(wanted=not invocation.json and local != STREAM)
         try:
-            copy_file(path, local)
+            with invocation.client.open(path) as file:
+                with progress_bar(base_name(path), file.size, wanted=shown) as advance:
+                    copied = copy_opened(file, local, advance)
+                if local != STREAM:
+                    copied.tell(invocation)
         except IsDirectoryError:
             if local == STREAM:
                 raise
-            invocation.for_each(
-                _tree(invocation.client, path, local), lambda each: copy_file(*each)
-            )
+            client = invocation.client
+            total = sum(entry.size for entry in client.walk(path)) if shown else None
+            with progress_bar(base_name(path), total, wanted=shown) as advance:
+                copy_together(invocation, _tree(client, path, local), copy_file, advance)
 
-    def copy_file(path: str, local: str) -> None:
-        with invocation.client.open(path) as file, _local_target(local, force) as out:
-            quiet = invocation.json or local == STREAM
-            with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
-                _copy(file, out, advance)
-        if local != STREAM:
-            invocation.tell({"source": path, "path": local, "size_bytes": file.size})
+    def copy_file(job: CopyJob, advance: Advance) -> Copied:
+        with invocation.client.open(job.source) as file:
+            return copy_opened(file, job.target, advance)
+
+    def copy_opened(file: FileReader, local: str, advance: Advance) -> Copied:
+        with _local_target(local, force) as out:
+            _copy(file, out, advance)
+        return Copied(CopyJob(file.name, local), file.size)
 
     invocation.for_each(sources, copy)
 
 
-def _tree(client: Client, path: str, local: str) -> Iterator[tuple[str, str]]:
+def _tree(client: Client, path: str, local: str) -> Iterator[CopyJob]:
     """Make the directories of a remote one here, and yield its files, each with its target."""
     os.makedirs(local, exist_ok=True)
     for entry in client.walk(path):
@@ -356,7 +382,7 @@ def _tree(client: Client, path: str, local: str) -> Iterator[tuple[str, str]]:
         if entry.kind is Kind.DIRECTORY:
             os.makedirs(place, exist_ok=True)
         else:
-            yield entry.path, place
+            yield CopyJob(entry.path, place)
 
 
 @contextlib.contextmanager

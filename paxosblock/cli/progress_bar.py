@@ -14,12 +14,17 @@ Advance = Callable[[int], None]
 """Tells the bar how many more bytes are done."""
 
 
+def shows_bar(*, wanted: bool = True) -> bool:
+    """True if a bar is wanted and there is a terminal for it."""
+    return wanted and sys.stderr.isatty()
+
+
 @contextlib.contextmanager
 def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> Iterator[Advance]:
     """Yield a bar for `total_bytes` (None: unknown); silent if it is not wanted or there is no
     terminal.
     """
-    if not (wanted and sys.stderr.isatty()):
+    if not shows_bar(wanted=wanted):
         yield lambda _: None
         return
     from rich.progress import (
@@ -53,7 +58,7 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
 @contextlib.contextmanager
 def count_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, int], None]]:
     """Yield a bar for a count of things out of a total; silent when `progress_bar` is."""
-    if not (wanted and sys.stderr.isatty()):
+    if not shows_bar(wanted=wanted):
         yield lambda _done, _total: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +19,18 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, LocalCluster, WriteOptions
+from paxosblock.cli.copy_together import AT_ONCE, Copied, CopyJob, copy_together
 from paxosblock.cli.fs_bytes import COPYING
-from paxosblock.cli.progress_bar import speed_text
+from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.progress_bar import Advance, speed_text
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.errors import NotFoundError
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.files import read
 from tests.fork_server import Program
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
 
@@ -353,6 +357,99 @@ def test_directories_are_put_and_got_whole(
         got = tmp_path / place
         assert {str(each.relative_to(got)) for each in got.rglob("*")} == below
         assert {name: (got / name).read_bytes() for name in contents} == contents
+
+
+def test_files_of_a_directory_are_copied_at_once_and_told_in_their_order(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    together = threading.Barrier(AT_ONCE)
+    sums: list[int] = []
+
+    def copy(job: CopyJob, advance: Advance) -> Copied:
+        together.wait(PATIENCE_S)
+        advance(1)
+        if job.source == "2":
+            raise NotFoundError("'2': is gone", path="2")
+        return Copied(job, 1)
+
+    invocation = Invocation(",".join(cluster.addresses), json=True, verb="put")
+    jobs = [CopyJob(str(number), f"/{number}") for number in range(2 * AT_ONCE)]
+    copy_together(invocation, iter(jobs), copy, sums.append)
+    invocation.close()
+    shown = capsys.readouterr()
+    told = [json.loads(line)["source"] for line in shown.out.splitlines()]
+    assert told == [job.source for job in jobs if job.source != "2"]
+    assert json.loads(shown.err)["path"] == "2"
+    assert (invocation.failures, sum(sums)) == (1, len(jobs))
+
+
+def test_an_interrupt_ends_all_copies_of_a_directory_before_it_goes_on(
+    cluster: LocalCluster,
+) -> None:
+    begun, ended = threading.Semaphore(0), list[str]()
+
+    def copy(job: CopyJob, advance: Advance) -> Copied:
+        begun.release()
+        try:
+            while True:
+                advance(1)
+        finally:
+            ended.append(job.source)
+
+    def jobs() -> Iterator[CopyJob]:
+        yield from (CopyJob(name, f"/{name}") for name in "ab")
+        for _ in "ab":
+            assert begun.acquire(timeout=PATIENCE_S)
+        raise KeyboardInterrupt
+
+    invocation = Invocation(",".join(cluster.addresses))
+    with pytest.raises(KeyboardInterrupt):
+        copy_together(invocation, jobs(), copy, lambda _: None)
+    assert sorted(ended) == ["a", "b"]
+    invocation.close()
+
+
+def test_an_interrupted_put_of_a_directory_leaves_whole_files_only(
+    cluster: LocalCluster, client: Client, folder: str, ctrl_c: CtrlC, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in "abc":
+        with (source / name).open("wb") as file:
+            file.truncate(1 << 30)
+    with started(cluster, "put", source, folder) as process:
+        wait_until(lambda: len(copying_in(client, folder)) == 3, what="the copies to begin")
+        ctrl_c(process, signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == b""
+    assert client.ls(f"{folder}/source") == []
+
+
+def copying_in(client: Client, folder: str) -> list[str]:
+    """The files below a directory that are not complete yet."""
+    return [entry.path for entry in client.walk(folder) if entry.path.endswith(COPYING)]
+
+
+def test_a_directory_is_one_bar_with_a_total(
+    cluster: LocalCluster, client: Client, folder: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "photos"
+    source.mkdir()
+    for name in "abc":
+        (source / name).write_bytes(DATA)
+    back = tmp_path / "back"
+    for words in (("put", source, folder), ("get", f"{folder}/photos", back)):
+        ours, theirs = pty.openpty()
+        try:
+            with started(cluster, *words, stderr=theirs) as process:
+                assert process.wait(30) == 0
+            shown = os.read(ours, 1 << 16)
+        finally:
+            os.close(theirs)
+            os.close(ours)
+        assert b"photos" in shown
+        assert b"9.0/9.0 MiB" in shown
 
 
 def test_of_a_directory_what_can_be_put_is_put(

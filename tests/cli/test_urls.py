@@ -60,6 +60,7 @@ WITHOUT_PATHS = {
     "bench report",
     "bench run",
     "cluster restart",
+    "help",
     "setup completion",
     "setup secret",
 }

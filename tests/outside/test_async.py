@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -62,23 +63,28 @@ async def test_a_stream_that_raises_publishes_nothing(
     assert await mine._cat_file(f"{home}/a") == b"old"
 
 
-async def test_a_stream_closed_while_an_exception_is_under_way_is_given_up_with_a_warning(
+async def test_a_stream_is_given_up_by_the_block_that_an_exception_ends_and_no_other_close(
     mine: PaxosBlockFileSystem, home: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = await mine.open_async(f"{home}/a", "wb")
     try:
         raise Oops
     except Oops:
-        await out.write(b"half")
+        await out.write(b"report")
         await out.close()
-        async with await mine.open_async(f"{home}/b", "wb") as other:
-            await other.write(b"report")
-        third = await mine.open_async(f"{home}/c", "wb")
-        await third.write(b"report")
-        await third.close()
+
+    async def fail() -> None:
+        async with AsyncExitStack() as stack:
+            half = await mine.open_async(f"{home}/b", "wb")
+            stack.push_async_callback(half.close)
+            await half.write(b"half")
+            raise Oops
+
+    with pytest.raises(Oops):
+        await fail()
     (warning,) = [each.getMessage() for each in caplog.records]
-    assert f"'{home}/a' was not published" in warning
-    assert await mine._ls(home, detail=False) == [f"{home}/b", f"{home}/c"]
+    assert f"'{home}/b' was not published" in warning
+    assert await mine._ls(home, detail=False) == [f"{home}/a"]
 
 
 async def test_a_cancelled_upload_publishes_nothing(mine: PaxosBlockFileSystem, home: str) -> None:

@@ -9,6 +9,7 @@ thread that drops the file only waits for it, so that the file is then found und
 from __future__ import annotations
 
 import atexit
+import dis
 import gc
 import io
 import itertools
@@ -18,12 +19,16 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from paxosblock.client.blocking.loop_thread import BackgroundCall, OtherLoop
 
 WAIT_S: Final = 60.0
 """Seconds that a drop, and the program's end for all files, waits for a publication."""
+
+_LEAVES: Final = dis.opmap["WITH_EXCEPT_START"]
+"""The instruction that calls the `__exit__` of a `with` block which an exception ends."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +96,26 @@ def error_since(before: BaseException | None) -> BaseException | None:
     return error if before is None else None
 
 
+def error_of_block(before: BaseException | None) -> BaseException | None:
+    """Return the exception of `error_since` by which a `with` block is being left that calls this
+    code; None in an `except` or `finally` clause, where the program itself says what it wants.
+    """
+    error = error_since(before)
+    frame = sys._getframe(1) if error is not None else None
+    while frame is not None and not _leaves_block(frame):
+        frame = frame.f_back
+    return None if frame is None else error
+
+
+def _leaves_block(frame: FrameType) -> bool:
+    """True if `frame` is calling the `__exit__` of a `with` block which an exception ends. (That of
+    a class in C, as pyarrow's, has no frame of its own.) An `async with` awaits its `__aexit__`,
+    which has one.
+    """
+    code, last = frame.f_code, frame.f_lasti
+    return code.co_name == "__aexit__" or (last >= 0 and code.co_code[last] == _LEAVES)
+
+
 def error_under_way(before: BaseException | None) -> BaseException | None:
     """Return the exception of `error_since`, or the one that ended the program."""
     # At a prompt the last error ended nothing.
@@ -109,8 +134,7 @@ def tell_closed(path: str, error: BaseException) -> None:
     """Warn that `path` is given up because of `error`, and how to avoid that."""
     tell_lost(
         path,
-        f"it was closed while {error!r} was under way; to publish it then, end a 'with' block of"
-        " the file's own, or close it after the except clause",
+        f"a 'with' block that closes it was left by {error!r}; to publish it then, close it before",
     )
 
 

@@ -22,7 +22,7 @@ from paxosblock.client.blocking.sync import FileReader
 from paxosblock.client.blocking.sync_files import FileWriterBase
 from paxosblock.client.fsspec.dropping import (
     abandon,
-    error_since,
+    error_of_block,
     error_under_way,
     release,
     run_on,
@@ -132,13 +132,13 @@ class WriteFile(AbstractBufferedFile):
     """A file being written: no reader sees it before `close`, which publishes all of it.
 
     Leaving `with` by an exception publishes nothing, and the file that had the name before is still
-    there. The same holds for a `close` while an exception that is newer than the file is under way,
-    and a warning says so: blocks of fsspec, pandas, pyarrow or `contextlib` close it like this,
-    without mentioning the exception that ends them. A `with` block of the file's own that ends well
-    publishes it even while an exception is being handled. A file that is dropped without `close`,
-    or is still open when the program ends, is published then, unless an exception is under way or a
-    write failed: then a warning says what is lost. Within `with fs.transaction` files are published
-    together, at the end of it.
+    there. That holds for a `with` of the file's own, and for those of fsspec, pandas, pyarrow or
+    `contextlib` that close it without mentioning the exception that ends them; then a warning says
+    so. A `close` in an `except` or `finally` clause publishes it, as one would expect of the log
+    of a failure, and so does a `with` block of the file's own that ends well there. A file that is
+    dropped without `close`, or is still open when the program ends, is published then, unless an
+    exception is under way or a write failed: then a warning says what is lost. Within
+    `with fs.transaction` files are published together, at the end of it.
     """
 
     closed: bool
@@ -181,7 +181,8 @@ class WriteFile(AbstractBufferedFile):
 
     def close(self) -> None:
         """Complete the file and publish it, or leave that to the transaction; give it up, with a
-        warning, while an exception is under way that came after the file was opened.
+        warning, where it is closed by a `with` block that an exception ends which came after the
+        file was opened.
 
         Raises:
             PaxosBlockError: it cannot be completed or published; nothing is left of it, and the
@@ -193,7 +194,7 @@ class WriteFile(AbstractBufferedFile):
             self._finish_on_loop(self._rest)
             return
         try:
-            error = error_since(self._error_before)
+            error = error_of_block(self._error_before)
             if error is not None and not self.staged.discarded:
                 tell_closed(self.path, error)
                 self.discard()
@@ -430,7 +431,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
             return
         self.closed = True
         release(self)
-        error = error_since(self._error_before)
+        error = error_of_block(self._error_before)
         if error is not None and not self.staged.discarded:
             tell_closed(self.path, error)
             await self.discard()
