@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from paxosblock.host.logs import LEVELS
 from paxosblock.host.startup import quick_imports
 
 
-def _node_options(default_port: int) -> Callable[[Any], Any]:
+def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
     """Return the options that both kinds of nodes take."""
     options = (
         click.option(
@@ -35,7 +35,7 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
             metavar="HOST:PORT",
             help="Where to listen. Port 0: any free one; PATH/address has the real address.",
         ),
-        click.option("--id", "node_id", help="The node's name.  [default: MACHINE:PORT]"),
+        click.option("--id", "node_id", help=f"The node's name.  [default: {default_name}]"),
         click.option(
             "--config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -69,7 +69,7 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
 
 
 @click.command(cls=LocalVerb)
-@_node_options(default_port=9870)
+@_node_options(default_port=9870, default_name="MACHINE:PORT")
 @click.option(
     "--path",
     required=True,
@@ -152,8 +152,7 @@ def namenode(
         from paxosblock.namenode.namenode_server import serve
 
     name = node_id or _default_name(listen, path)
-    invocation.serves = True
-    _set_up(name, log_level, die_with)
+    _set_up(invocation, name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
     _check_reach(listen, settings.access_file, insecure)
     if not peers and (advertise or new_cluster or joins):
@@ -168,7 +167,7 @@ def namenode(
 
 
 @click.command(cls=LocalVerb)
-@_node_options(default_port=9864)
+@_node_options(default_port=9864, default_name="made at the first start, and kept in its folders")
 @click.option(
     "--path",
     "paths",
@@ -191,6 +190,12 @@ def namenode(
     "The setting `rack` says the same; the table `racks` of the NameNodes wins over both.  "
     f"[default: {DEFAULT_RACK}]",
 )
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="The address that it tells the NameNodes, by which clients and other nodes reach it, if "
+    "it listens elsewhere, as at 0.0.0.0. It does not start with one at which no other reaches it.",
+)
 @upgrade_options
 @click.pass_obj
 def datanode(
@@ -205,6 +210,7 @@ def datanode(
     paths: tuple[str, ...],
     namenodes: str | None,
     rack: str | None,
+    advertise: str | None,
     upgrade: bool,
     rollback: bool,
     finalize_upgrade: bool,
@@ -213,7 +219,7 @@ def datanode(
     """Run a DataNode: it keeps replicas of blocks and votes for their chunks.
 
     \b
-      $ paxosblock datanode --namenodes nn:9870 --path /disk1/pxb --path /disk2/pxb
+      $ paxosblock datanode --listen dn1:9864 --namenodes nn:9870 --path /disk1/pxb,/disk2/pxb
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when no volume is left: start
     it again, for only a new process knows what the disks really have. Exit code 1 when every
@@ -238,19 +244,18 @@ def datanode(
         from paxosblock.config import DataNodeConfig, load_config
         from paxosblock.datanode.datanode_server import serve
 
-    name = node_id or _default_name(listen, volumes[0])
-    invocation.serves = True
-    _set_up(name, log_level, die_with)
+    _set_up(invocation, node_id or _default_name(listen, volumes[0]), log_level, die_with)
     settings = load_config(DataNodeConfig, config, flags={"rack": rack})
     _check_reach(listen, settings.access_file, insecure)
-    addresses = cluster_addresses(namenodes)
+    _check_advertised(listen, advertise, addresses := cluster_addresses(namenodes))
     serving = serve(
         settings,
         listen=listen,
         paths=volumes,
         namenodes=addresses,
-        node_id=name,
+        node_id=node_id,
         upgrade=upgrade,
+        advertise=advertise,
     )
     _run(invocation, serving)
 
@@ -283,14 +288,40 @@ def _check_reach(listen: str, access_file: str, insecure: bool) -> None:
         )
 
 
+def _check_advertised(listen: str, advertise: str | None, namenodes: Iterable[str]) -> None:
+    """Raise ConfigError for a DataNode that would tell the NameNodes an address at which no other
+    machine reaches it.
+    """
+    from paxosblock.net.port.own_names import is_loopback, means_whoever_asks
+    from paxosblock.net.port.upgrade import split_address
+
+    host, port = split_address(advertise or listen)
+    ours = {socket.gethostname().lower(), socket.getfqdn().lower()}
+    elsewhere = [
+        address
+        for address in namenodes
+        if not is_loopback(name := split_address(address)[0]) and name.lower() not in ours
+    ]
+    if advertise and not port:
+        raise ConfigError(f"--advertise {advertise}: name the port by which others reach it")
+    if means_whoever_asks(host) and (elsewhere or not is_loopback(host)):
+        whom = f"The NameNode at {elsewhere[0]}" if elsewhere else "A NameNode"
+        raise ConfigError(
+            f"{advertise or listen} leads whoever dials it to himself. {whom} would send clients "
+            "and other nodes there: name an address by which they reach this one, --advertise "
+            "HOST:PORT"
+        )
+
+
 def _default_name(listen: str, folder: Path) -> str:
     """Return a name that stays after a restart, and differs for another node of this machine."""
     port = listen.rpartition(":")[2]
     return f"{socket.gethostname()}:{folder.absolute() if port == '0' else port}"
 
 
-def _set_up(name: str, log_level: str, die_with: int | None) -> None:
+def _set_up(invocation: Invocation, name: str, log_level: str, die_with: int | None) -> None:
     """Prepare the process, before everything else."""
+    invocation.serves = True
     os.umask(0o077)  # what a node keeps is its own, the files of a database, too
     for number in TERMINATE:  # until it serves, a signal ends it where it is, as a crash would
         signal.signal(number, signal.SIG_DFL)

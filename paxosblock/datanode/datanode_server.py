@@ -25,6 +25,7 @@ from paxosblock.api.datanode import (
 from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.data_node import DataNode, open_volumes
+from paxosblock.datanode.store.identity import kept_node_id, new_node_id
 from paxosblock.datanode.volumes.hung_disk import find_hung
 from paxosblock.errors import StorageError
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
@@ -60,8 +61,9 @@ async def serve(
     listen: str,
     paths: Sequence[Path],
     namenodes: Sequence[str],
-    node_id: str,
+    node_id: str | None = None,
     upgrade: bool = False,
+    advertise: str | None = None,
 ) -> None:
     """Run a DataNode until SIGTERM or SIGINT, or until its last volume fails. Its process ends at
     most `volume_hung_after` behind the signal, even if a disk hangs.
@@ -70,7 +72,9 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         paths: a folder for each volume, made if it is missing.
         namenodes: host:port of every NameNode; they need not run yet.
+        node_id: None: the one that the folders have, in new ones a new one.
         upgrade: each volume gets a snapshot first, unless it has one (FORMAT.md 7).
+        advertise: host:port by which others reach it; None: where it listens.
 
     Raises:
         ConfigError: it cannot listen there, or a folder belongs to another node.
@@ -79,7 +83,13 @@ async def serve(
     refuse_optimized_python()
     stop = stop_signal()
     async with running(
-        config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id, upgrade=upgrade
+        config,
+        listen=listen,
+        paths=paths,
+        namenodes=namenodes,
+        node_id=node_id,
+        upgrade=upgrade,
+        advertise=advertise,
     ) as node:
         collect_seldom()
         await until_stopped(stop, node, "datanode")
@@ -94,8 +104,9 @@ async def running(
     listen: str,
     paths: Sequence[Path],
     namenodes: Sequence[str],
-    node_id: str,
+    node_id: str | None = None,
     upgrade: bool = False,
+    advertise: str | None = None,
 ) -> AsyncIterator[ServingNode]:
     """Yield a DataNode for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
@@ -105,8 +116,11 @@ async def running(
         client = await stack.enter_async_context(RpcClient(guard.access))
         disk = OsDisk()
         hung = await find_hung(disk, paths, config.volume_hung_after_s)
-        opened = open_volumes(disk, paths, node_id, config, boot_id(), upgrade=upgrade, hung=hung)
-        node = DataNode(node_id, opened, namenodes, client, config)
+        silent = {lost.folder for lost in hung}
+        answering = [path for path in paths if path not in silent]
+        name = node_id or kept_node_id(disk, answering) or new_node_id()
+        opened = open_volumes(disk, paths, name, config, boot_id(), upgrade=upgrade, hung=hung)
+        node = DataNode(name, opened, namenodes, client, config)
         stack.push_async_callback(node.close)
         guard.add_to(node.counters.metrics)
         await node.load()
@@ -114,8 +128,12 @@ async def running(
             raise StorageError(node.failure)
         address = await listen_at(stack, _app(node, guard), _calls(node), listen, guard)
         publish_address(stack, node.volumes[0].folder, address)
-        node.start(address)
-        _log.info("DataNode serves", extra=facts(address=address, volumes=len(node.volumes)))
+        guard.names.add([advertise] if advertise else [])
+        node.start(advertise or address)
+        _log.info(
+            "DataNode serves",
+            extra=facts(node=name, address=advertise or address, volumes=len(node.volumes)),
+        )
         yield ServingNode(address, node.wait_failure, node.busy)
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import LocalCluster
+from paxosblock import Client, LocalCluster, NodeStatus
 from paxosblock.local.cluster_folder import why_ended
 from paxosblock.net.calls.control import healthy
 from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
-from tests.fork_server import ended
+from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
 
@@ -244,3 +244,58 @@ def test_the_secret_file_may_be_named_by_the_environment(tmp_path: Path) -> None
     node = ended(command, cwd=tmp_path, env=environment)
     told = "namenode: nowhere: No such file or directory\n"
     assert (node.returncode, node.stdout, node.stderr) == (1, "", told)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--listen", "0.0.0.0:0"], "0.0.0.0:0 leads whoever dials it to himself. The NameNode at"),
+        (
+            ["--listen", "127.0.0.1:0"],
+            "127.0.0.1:0 leads whoever dials it to himself. The NameNode",
+        ),
+        (["--listen", "0.0.0.0:0", "--advertise", "[::]:1"], "[::]:1 leads whoever dials it"),
+        (["--listen", "0.0.0.0:0", "--advertise", "dn1:0"], "--advertise dn1:0: name the port"),
+        (["--listen", "0.0.0.0:0", "--advertise", "dn1"], "'dn1' is not an address"),
+    ],
+)
+def test_a_datanode_that_nobody_else_would_reach_does_not_start(
+    tmp_path: Path, options: list[str], why: str
+) -> None:
+    words = ["--path", "dn", "--namenodes", "nn.invalid:1", "--insecure", *options]
+    refused = ended([sys.executable, "-m", "paxosblock", "datanode", *words], cwd=tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"datanode: {why}")
+    assert not (tmp_path / "dn").exists()
+
+
+def test_a_datanode_is_reached_by_the_address_that_it_advertises(tmp_path: Path) -> None:
+    """It listens at every address, and makes its own id, which its folder keeps."""
+    soon = {"datanode_stale_after": "1s", "datanode_dead_after": "2s"}
+    with LocalCluster(1, settings={"namenode": soon}) as cluster, Client(cluster.url) as fs:
+        cluster.datanodes[0].stop()
+        ids = [id_of_one_that_advertises(cluster, fs, tmp_path) for _ in range(2)]
+    assert ids[0] == ids[1]
+    assert re.fullmatch(re.escape(socket.gethostname()) + "-[0-9a-f]{8}", ids[0])
+
+
+def id_of_one_that_advertises(cluster: LocalCluster, fs: Client, tmp_path: Path) -> str:
+    """Start the only DataNode, write a file there, and stop it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    listen = ["--listen", f"0.0.0.0:{port}", "--advertise", f"127.0.0.1:{port}", "--insecure"]
+    command = [sys.executable, "-m", "paxosblock", "datanode", "--path", str(tmp_path / "dn")]
+    command += ["--namenodes", ",".join(cluster.addresses), *listen]
+
+    def registered() -> NodeStatus | None:
+        found = (node for node in cluster.status().datanodes if node.state == "live")
+        return next((node for node in found if node.address == f"127.0.0.1:{port}"), None)
+
+    with killed_at_the_end(Program[bytes](command, stderr=subprocess.DEVNULL)) as process:
+        found = wait_until(registered, what="the DataNode to register")
+        with fs.create("/a", overwrite=True, replication=1) as out:
+            out.write(b"there")
+        process.terminate()
+        assert process.wait(30) == 0
+    wait_until(lambda: registered() is None, what="its end to be noticed")
+    return found.node

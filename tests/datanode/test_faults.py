@@ -12,7 +12,16 @@ import pytest
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.data_node import open_volumes
 from paxosblock.datanode.store.disk_format import LoadedReplicas
-from paxosblock.datanode.store.identity import VERSION
+from paxosblock.datanode.store.identity import (
+    VERSION,
+    Identity,
+    enter_cluster,
+    give_identity,
+    kept_node_id,
+    new_node_id,
+    read_identity,
+)
+from paxosblock.datanode.store.layout import SMALL
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes import volume as volume_module
 from paxosblock.datanode.volumes.hung_disk import answers, find_hung
@@ -339,6 +348,42 @@ async def test_blocks_without_an_identity_are_refused(tmp_path: Path) -> None:
         open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
 
 
+async def test_a_volume_that_no_cluster_took_gets_another_node_and_no_other_does(
+    tmp_path: Path,
+) -> None:
+    """Its node was refused, as one of its name lives: only an empty folder helped."""
+    refused, taken = tmp_path / "refused", tmp_path / "taken"
+    for folder in (refused, taken):
+        open_volume(OsDisk(), folder, "node-1", boot="boot-1", sync_threads=1).close()
+    enter_cluster(OsDisk(), taken, given(taken), "one")
+    first = given(refused).storage
+    open_volume(OsDisk(), refused, "node-2", boot="boot-1", sync_threads=1).close()
+    assert given(refused).node == "node-2"
+    assert given(refused).storage != first
+    with pytest.raises(ConfigError, match="taken belongs to node node-1, not node-2"):
+        open_volume(OsDisk(), taken, "node-2", boot="boot-1", sync_threads=1)
+    (refused / SMALL / "0000000001").touch()
+    with pytest.raises(ConfigError, match="refused belongs to node node-2, not node-3"):
+        open_volume(OsDisk(), refused, "node-3", boot="boot-1", sync_threads=1)
+
+
+def given(folder: Path) -> Identity:
+    identity = read_identity(OsDisk(), folder)
+    assert identity is not None
+    return identity
+
+
+def test_a_node_without_an_id_has_that_of_its_folders_or_a_new_one(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("missing", "new", "broken", "old")]
+    for folder in folders[1:]:
+        folder.mkdir()
+    assert kept_node_id(OsDisk(), folders) is None
+    (folders[2] / VERSION).write_bytes(b"garbage")
+    give_identity(OsDisk(), folders[3], "host:9864")
+    assert kept_node_id(OsDisk(), folders) == "host:9864"
+    assert new_node_id() != new_node_id()
+
+
 async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
@@ -365,8 +410,8 @@ async def test_a_damaged_identity_costs_its_volume_alone(tmp_path: Path) -> None
 
 
 async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:
-    async with running(tmp_path):
-        pass
+    async with running(tmp_path) as node:
+        await node.create()
     with pytest.raises(ConfigError, match="belongs to node node-1, not node-2"):
         open_volume(OsDisk(), tmp_path, "node-2", boot="boot-1", sync_threads=1)
 

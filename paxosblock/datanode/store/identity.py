@@ -8,7 +8,11 @@ with blocks but no id is refused.
 from __future__ import annotations
 
 import re
+import secrets
+import socket
 import uuid
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -120,6 +124,24 @@ def check_node_id(node: str) -> None:
     """Raise ConfigError unless `node` can stand in a `VERSION` file."""
     if re.fullmatch(r"\S{1,200}", node) is None:
         raise ConfigError(f"node id {node!r}: expected 1 to 200 characters without spaces")
+
+
+def kept_node_id(disk: Disk, folders: Iterable[Path]) -> str | None:
+    """Return the id of the node whose volumes these are, as the first that can be read says; None
+    if they are new.
+    """
+    for folder in folders:
+        with suppress(OSError):  # opening a broken disk or a damaged identity reports it
+            if folder.is_dir() and (identity := read_identity(disk, folder)) is not None:
+                return identity.node
+    return None
+
+
+def new_node_id() -> str:
+    """Return an id for a node that has none: no other has it, not even one on a copy of this
+    machine, and people see where it was made.
+    """
+    return f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
 def read_identity(disk: Disk, folder: Path) -> Identity | None:

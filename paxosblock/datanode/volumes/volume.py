@@ -30,7 +30,7 @@ from paxosblock.datanode.store.identity import (
     read_identity,
     take_in,
 )
-from paxosblock.datanode.store.layout import LOCK, holds_blocks, make_folders
+from paxosblock.datanode.store.layout import LOCK, SMALL, holds_blocks, make_folders
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import Done, GroupCommit
 from paxosblock.datanode.volumes.hung_disk import Standstill, answers, hangs
@@ -481,5 +481,10 @@ def _identify(disk: Disk, folder: Path, node: str) -> Identity:
         check_node_id(node)
         identity = give_identity(disk, folder, node)
     elif identity.node != node:
-        raise ConfigError(f"{folder} belongs to node {identity.node}, not {node}")
+        # One that no cluster ever took has promised nothing: its node was refused, for its name.
+        small = SMALL in disk.names(folder) and disk.names(folder / SMALL)
+        if identity.cluster or small or holds_blocks(disk, folder):
+            raise ConfigError(f"{folder} belongs to node {identity.node}, not {node}")
+        check_node_id(node)
+        identity = give_identity(disk, folder, node)
     return identity
