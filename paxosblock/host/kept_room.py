@@ -45,7 +45,8 @@ class KeptRoom:
         self._wanted_bytes = size_bytes
         self._piece = bytes(piece_bytes)
         self._synced = synced
-        self._lock = threading.Lock()
+        # A step may have a step within that needs this room, too.
+        self._lock = threading.RLock()
         self._size_bytes = 0
 
     def keep(self) -> None:
@@ -54,8 +55,11 @@ class KeptRoom:
             self._take()
 
     def give_back(self) -> None:
-        """Give up what an earlier process took: starting on a full disk needs some room, too."""
-        with self._lock:
+        """Give up what an earlier process took: starting on a full disk needs some room, too.
+
+        A disk so full that it does not even let a file be emptied keeps it.
+        """
+        with self._lock, contextlib.suppress(NoSpaceError):
             if self._path.name in self._disk.names(self._path.parent):
                 self._disk.close(self._emptied())
 

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.api.datanode import ReadBytes
 from paxosblock.datanode.store.damaged_file import decode_damaged, encode_damaged, read_damaged
 from paxosblock.datanode.store.identity import VERSION
 from paxosblock.datanode.store.meta import decode_metadata
+from paxosblock.errors import NoSpaceError
 from paxosblock.host.disk import OsDisk
+from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.protocol.messages import (
+    Created,
     Finalized,
     LastVote,
     Read,
@@ -18,9 +22,13 @@ from paxosblock.protocol.messages import (
     RecoveryVote,
     Vote,
 )
+from paxosblock.protocol.read import Version
 from paxosblock.protocol.replica_state import HdfsReplicaState, hdfs_state
-from paxosblock.protocol.types import BlockId, Durability, Reason
+from paxosblock.protocol.types import BlockId, Durability, Generation, Reason
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running
+from tests.disks.simulated import SimulatedDisk
+
+FOLDER = Path("/volume")
 
 
 async def state(node: Node) -> ReadReply:
@@ -82,6 +90,73 @@ async def test_that_it_is_weak_is_on_disk_before_a_replica_answers(tmp_path: Pat
     async with running(tmp_path, boot="boot-2"):
         stored = decode_metadata((tmp_path / "rbw" / "blk_7.meta").read_bytes(), BLOCK)
         assert (stored.registers.weak, stored.boot) == (True, "boot-2")
+
+
+FINALIZED, IN_FILES, IN_THE_LOG = BlockId(8), BLOCK, BlockId(9)
+
+
+async def _with_one_of_each(node: Node) -> None:
+    for block, small in ((FINALIZED, False), (IN_FILES, False), (IN_THE_LOG, True)):
+        await node.create(block, durability=Durability.MEMORY, small=small)
+        assert isinstance(await node.send(frame(0, block=block)), Vote)
+    assert isinstance(await node.finalize(1, [name(0)], block=FINALIZED), Finalized)
+    node.volumes[0].report(0)  # the heartbeat takes the room that is kept
+
+
+async def _is_weak(node: Node, block: BlockId) -> bool:
+    reply = await node.ask(Read(block))
+    assert isinstance(reply, ReadReply)
+    assert (reply.restarted, reply.length) == (True, 1)
+    return reply.registers.weak
+
+
+async def _bytes(node: Node, block: BlockId, generation: int) -> bytes:
+    version = Version(Generation(0), Generation(generation), 1)
+    answer = await node.reader.read_bytes(ReadBytes(block, node.storage, version, 0, 100))
+    assert isinstance(answer, Bulk), answer
+    return b"".join(answer.frames[1:])
+
+
+async def test_a_volume_serves_what_it_has_though_its_disk_is_full_when_it_starts() -> None:
+    """The disk refuses even to empty the file of the room that was kept."""
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await _with_one_of_each(node)
+    for number, boot in enumerate(("boot-2", "boot-2", "boot-3"), 10):
+        another, disk.full = BlockId(number), True
+        async with running(FOLDER, disk=disk, boot=boot) as node:
+            assert node.volumes[0].failed == ""
+            assert node.volumes[0].report(0).failed == ""
+            assert await _bytes(node, FINALIZED, 1) == chunk(0)
+            for block in (IN_FILES, IN_THE_LOG):
+                assert await _is_weak(node, block), "the start before could not say so on disk"
+                with pytest.raises(NoSpaceError):
+                    await node.next_gs(1, block=block)
+                assert await _is_weak(node, block)
+            with pytest.raises(NoSpaceError):
+                await node.create(another, small=True)
+            disk.full = False
+            assert isinstance(await node.create(another, small=True), Created)
+
+
+async def test_what_a_full_start_left_as_it_was_goes_on_once_there_is_room() -> None:
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await _with_one_of_each(node)
+    disk.full = True
+    async with running(FOLDER, disk=disk, boot="boot-2") as node:
+        disk.full = False
+        for block in (IN_FILES, IN_THE_LOG):
+            last = await node.next_gs(1, block=block)
+            assert isinstance(last, LastVote)
+            assert (last.registers.weak, last.length) == (True, 1)
+    async with running(FOLDER, disk=disk, boot="boot-2") as node:
+        for block in (IN_FILES, IN_THE_LOG):
+            assert await _is_weak(node, block)
+            last = await node.next_gs(2, block=block)
+            assert isinstance(last, LastVote), "its promise was kept, and is not above this"
+            assert isinstance(await node.finalize(2, [name(0)], block=block), Finalized)
+            assert await _bytes(node, block, 2) == chunk(0)
 
 
 async def test_a_crash_of_the_machine_leaves_a_disk_replica_strong(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """The replicas that a volume holds when its process starts (FORMAT.md 5, rule D8).
 
 Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
-marked weak on disk before any node can ask it. Damage does not raise here: a replica that cannot be
-believed is dead, and says so to every caller.
+marked weak on disk before any node can ask it, unless the disk is full: a volume serves what it has
+without needing room. Damage does not raise here: a replica that cannot be believed is dead, and
+says so to every caller.
 """
 
 from __future__ import annotations
@@ -178,10 +179,22 @@ def _load_small(store: Parts, found: SmallLoaded) -> Loaded:
     if contradiction := _contradiction(replica):
         return _dead(block, replica, place, contradiction)
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
-    files = store.store_metadata(place, replica)
+    try:
+        store.small.log.begin_segment()  # there the log will say that the replica is gone
+        files = store.store_metadata(place, replica)
+    except NoSpaceError as error:
+        _left_as_it_is(block, error)
+        return Loaded(block, replica, place)
     if files.file is not None:
         files.file.retire()
     return Loaded(block, replica, replace(files, file=None))
+
+
+def _left_as_it_is(block: BlockId, error: NoSpaceError) -> None:
+    """A full disk takes no mark of a replica that was being written. Until something is stored in
+    its name, and the mark with it, the next start concludes the same: its metadata is of an earlier
+    boot. The volume serves what it has."""
+    _log.warning("replica is left as it is", extra=facts(block=block, reason=error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,10 +365,14 @@ def _contradiction(replica: Replica) -> str:
 
 
 def _settled(store: Parts, metadata: Metadata, replica: Replica, files: ReplicaFiles) -> Loaded:
-    """D8: make an rbw replica rwr; if it is weak, the disk says so before it answers anything."""
+    """D8: make an rbw replica rwr; if it is weak, the disk says so before it answers anything,
+    unless it is full."""
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
     if replica.registers.state is ReplicaState.RBW and metadata.boot != store.boot:
-        store.store_metadata(files, replica)
+        try:
+            store.store_metadata(files, replica)
+        except NoSpaceError as error:
+            _left_as_it_is(replica.block, error)
     return Loaded(replica.block, replica, files)
 
 
