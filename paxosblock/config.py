@@ -112,6 +112,18 @@ class NodeConfig(Config):
     """True: NameNodes sign what callers may do with each block that they are shown, and a DataNode
     serves only what was signed for it (HDFS: `dfs.block.access.token.enable`). Switch it on at all
     NameNodes first, and when all clients are of a version that knows it, at the DataNodes."""
+    tls_cert: File = ""
+    """A file in PEM with this node's certificate and its key, with which it speaks TLS at its port
+    and where it calls others. It names the node: `paxosblock setup tls` makes one. Read again when
+    it was replaced. `PAXOSBLOCK_TLS_CERT` sets it for all sections."""
+    tls_ca: File = ""
+    """A file in PEM with the certificates of the authorities that this node believes; several while
+    one takes the place of another. Read again when it was replaced. `PAXOSBLOCK_TLS_CA` sets it for
+    all sections."""
+    tls_required: Flag = True
+    """False, while a cluster that runs is given its first certificates: this node speaks TLS with
+    those that do so, and also serves callers, and calls nodes, that do not.
+    `PAXOSBLOCK_TLS_REQUIRED` sets it for all sections."""
 
     def check(self) -> None:
         """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""
@@ -313,6 +325,17 @@ class ClientConfig(Config):
     user: User = ""
     """The user for whom the client calls, as it claims without a proof: see docs/security.md.
     Without it that is `HADOOP_USER_NAME`, or else the user who runs the program."""
+    tls_cert: File = ""
+    """A file in PEM with the user's certificate and its key, which is shown to nodes: `paxosblock
+    setup tls-user` makes one. Read again when it was replaced. `PAXOSBLOCK_TLS_CERT` sets it for
+    all sections."""
+    tls_ca: File = ""
+    """A file in PEM with the certificates of the authorities that the client believes: with it, it
+    speaks TLS with nodes. Read again when it was replaced. `PAXOSBLOCK_TLS_CA` sets it for all
+    sections."""
+    tls_required: Flag = True
+    """False, while a cluster that runs is given its first certificates: nodes that do not speak TLS
+    are called, too. `PAXOSBLOCK_TLS_REQUIRED` sets it for all sections."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
@@ -334,10 +357,13 @@ class ClientConfig(Config):
 
 C = TypeVar("C", bound=Config)
 
-SHARED: Final = ("access_file",)
+SHARED: Final = ("access_file", "tls_cert", "tls_ca", "tls_required")
 """Settings that all sections have, which `PAXOSBLOCK_<NAME>` sets in all of them."""
 SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
-COMMON_VARIABLES: Final = ("PAXOSBLOCK_NAMENODES", "PAXOSBLOCK_ACCESS_FILE")
+COMMON_VARIABLES: Final = (
+    "PAXOSBLOCK_NAMENODES",
+    *(f"{ENVIRONMENT_PREFIX}_{name.upper()}" for name in SHARED),
+)
 OTHER_VARIABLES: Final = ("PAXOSBLOCK_SECRET_FILE", "PAXOSBLOCK_PEERS")
 """Variables that are no settings: of `paxosblock namenode --secret-file`, and of the tests of this
 project that run other systems beside it."""

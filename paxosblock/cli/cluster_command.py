@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -38,7 +39,7 @@ Logs are in PATH/logs. For a cluster that vanishes with your program use paxosbl
         "down": CommandEntry(_HERE, "Stop its nodes; the files stay."),
         "status": CommandEntry(_HERE, "Show its nodes."),
         "restart": CommandEntry(_HERE, "Stop and start some of its nodes."),
-        "env": CommandEntry(_HERE, "Print the line with which other commands find it."),
+        "env": CommandEntry(_HERE, "Print the lines with which other commands find it."),
     },
 )
 
@@ -75,6 +76,11 @@ _folder = click.option(
 @click.option(
     "--grow", is_flag=True, help="With --namenodes 3 or 5: add NameNodes to a cluster of one."
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Give each node and yourself a certificate: the nodes speak TLS, and serve nobody else.",
+)
 @_folder
 @click.pass_obj
 def up(
@@ -86,6 +92,7 @@ def up(
     racks: int,
     base_port: int,
     grow: bool,
+    secure: bool,
     path: str,
 ) -> None:
     """Start a cluster in the background, in a new folder or one that has been up before.
@@ -106,6 +113,18 @@ def up(
 
     \b
       $ paxosblock cluster up --namenodes 3 --grow
+
+    With --secure nothing is readable on the wire, and who has no certificate of this cluster gets
+    nothing. The lines at the end say where yours is:
+
+    \b
+      $ paxosblock cluster up --secure
+      ...
+      export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
+      export PAXOSBLOCK_TLS_CERT=/srv/paxosblock-cluster/tls/user.pem
+      export PAXOSBLOCK_TLS_CA=/srv/paxosblock-cluster/tls/ca.pem
+
+    A folder stays secure; certificates that are about to end are made again by each `up`.
     """
     if invocation.namenodes is not None:
         raise click.UsageError(_misplaced(invocation.namenodes))
@@ -121,6 +140,7 @@ def up(
         base_port=base_port,
         volumes=volumes,
         racks=racks,
+        secure=secure,
         die_with_parent=False,
     )
     local.while_waiting(invocation.tell_missing)
@@ -143,14 +163,17 @@ def _misplaced(namenodes: str) -> str:
 
 
 def _export(local: LocalCluster) -> str:
-    return f"export {NAMENODES_VARIABLE}={','.join(local.addresses)}"
+    lines = {NAMENODES_VARIABLE: ",".join(local.addresses)}
+    if cert := local.client_config.tls_cert:
+        lines |= {"PAXOSBLOCK_TLS_CERT": cert, "PAXOSBLOCK_TLS_CA": local.client_config.tls_ca}
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in lines.items())
 
 
 @click.command(cls=LocalVerb)
 @_folder
 @click.pass_obj
 def env(invocation: Invocation, path: str) -> None:
-    """Print the line with which a shell's other commands find the cluster.
+    """Print the lines with which a shell's other commands find the cluster.
 
     \b
       $ eval "$(paxosblock cluster env)"
@@ -160,7 +183,9 @@ def env(invocation: Invocation, path: str) -> None:
     local = LocalCluster.at(path)
     if not any(node.alive for node in local.namenodes):
         raise UserError(path, "its cluster is not running: start it with 'paxosblock cluster up'")
-    invocation.say(_export(local), {"namenodes": local.addresses})
+    config = local.client_config
+    fact = {"namenodes": local.addresses, "tls_cert": config.tls_cert, "tls_ca": config.tls_ca}
+    invocation.say(_export(local), fact)
 
 
 @click.command(cls=LocalVerb)

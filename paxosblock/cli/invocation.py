@@ -207,15 +207,15 @@ class Invocation:
 
     @cached_property
     def access(self) -> Access:
-        """Return the secret that this command and the cluster's nodes prove to each other."""
+        """Return what this command and the cluster's nodes prove to each other."""
         from paxosblock.net.port.access import OPEN, Access
 
-        if not any(name.endswith(("_ACCESS_FILE", "_CLIENT_USER")) for name in os.environ):
+        proving = ("_ACCESS_FILE", "_CLIENT_USER", "_TLS_CERT", "_TLS_CA")
+        if not any(name.endswith(proving) for name in os.environ):
             return OPEN  # without the import of all settings: a command must start fast
         from paxosblock.config import ClientConfig, load_config
 
-        config = load_config(ClientConfig)
-        return Access.of(config.access_file, user=config.user)
+        return Access.of_client(load_config(ClientConfig))
 
     @property
     def client(self) -> Client:

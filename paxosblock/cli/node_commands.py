@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from paxosblock.cli.upgrading import (
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.host.logs import LEVELS
 from paxosblock.host.startup import quick_imports
+
+if TYPE_CHECKING:
+    from paxosblock.config import NodeConfig
 
 
 def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
@@ -47,8 +50,8 @@ def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
         click.option(
             "--insecure",
             is_flag=True,
-            help="Listen beyond this machine without an access secret: whoever reaches the port "
-            "may read and delete everything.",
+            help="Listen beyond this machine without certificates and without an access secret: "
+            "whoever reaches the port may read and delete everything.",
         ),
         click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True),
         click.option("--die-with", type=int, hidden=True),
@@ -139,8 +142,8 @@ def namenode(
     its data, and must not take part as if there had been none. `paxosblock admin grow` makes a
     cluster of one NameNode one of three, and its --help says how.
 
-    A node listens beyond this machine only with an access secret (`paxosblock setup secret`), or
-    with --insecure.
+    A node listens beyond this machine only with a certificate (`paxosblock setup tls`) or an access
+    secret (`paxosblock setup secret`), or with --insecure.
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
     it again, for only a new process knows what the disk really has.
@@ -154,7 +157,7 @@ def namenode(
     name = node_id or _default_name(listen, path)
     _set_up(invocation, name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
-    _check_reach(listen, settings.access_file, insecure)
+    _check_reach(listen, settings, insecure)
     if not peers and (advertise or new_cluster or joins):
         raise ConfigError("--advertise, --new-cluster and --join go with --peers")
     several = None
@@ -246,7 +249,7 @@ def datanode(
 
     _set_up(invocation, node_id or _default_name(listen, volumes[0]), log_level, die_with)
     settings = load_config(DataNodeConfig, config, flags={"rack": rack})
-    _check_reach(listen, settings.access_file, insecure)
+    _check_reach(listen, settings, insecure)
     _check_advertised(listen, advertise, addresses := cluster_addresses(namenodes))
     serving = serve(
         settings,
@@ -275,16 +278,19 @@ def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
         raise click.exceptions.Exit(DISK_FAILED) from error
 
 
-def _check_reach(listen: str, access_file: str, insecure: bool) -> None:
-    """Raise ConfigError for a node without a secret that others than this machine may reach."""
+def _check_reach(listen: str, settings: NodeConfig, insecure: bool) -> None:
+    """Raise ConfigError for a node that others than this machine may reach, if it has neither a
+    certificate nor a secret."""
     from paxosblock.net.port.own_names import is_loopback
     from paxosblock.net.port.upgrade import split_address
 
-    if not (access_file or insecure or is_loopback(split_address(listen)[0])):
+    guarded = settings.access_file or settings.tls_cert
+    if not (guarded or insecure or is_loopback(split_address(listen)[0])):
         raise ConfigError(
             f"whoever reaches {listen} may read and delete everything, as there is no access "
             "secret: make one with `paxosblock setup secret FILE`, and name FILE in "
-            "PAXOSBLOCK_ACCESS_FILE at all nodes and clients, or say --insecure"
+            "PAXOSBLOCK_ACCESS_FILE at all nodes and clients, or give each of them a certificate "
+            "(`paxosblock setup tls`), or say --insecure"
         )
 
 

@@ -20,10 +20,14 @@ from paxosblock.net.port.access import make_secret
 setup = LazyGroup(
     "setup",
     params=output_options(),
-    short_help="Install what pip does not: raft, secrets, completion, man.",
+    short_help="Install what pip does not: raft, secrets, certificates, completion, man.",
     help="Install what pip does not.",
     entries={
         "secret": CommandEntry("paxosblock.cli.setup", "A new access secret for a cluster."),
+        "tls": CommandEntry(
+            "paxosblock.cli.setup_tls", "An authority for a cluster, and certificates of nodes."
+        ),
+        "tls-user": CommandEntry("paxosblock.cli.setup_tls", "The certificate of a user."),
         "raft": CommandEntry("paxosblock.cli.setup", "raftos, for NameNodes of a checkout."),
         "completion": CommandEntry(
             "paxosblock.cli.shell", "Completion of commands with the Tab key."

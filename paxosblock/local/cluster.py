@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from paxosblock.api.status import (
     CLUSTER_STATUS,
@@ -31,7 +31,7 @@ from paxosblock.api.status import (
     NameNodeStatusRequest,
 )
 from paxosblock.base.jitter import JITTER
-from paxosblock.config import NameNodeConfig, load_config
+from paxosblock.config import ClientConfig, NameNodeConfig, load_config
 from paxosblock.errors import (
     ConfigError,
     DeadlineError,
@@ -46,6 +46,9 @@ from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.namenode.raft.list_change import grow_folder
 from paxosblock.net.calls import control
 from paxosblock.net.port.access import Access
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 HOST: Final = "127.0.0.1"
 STANDING_TIMEOUT_S: Final = 1.0
@@ -69,6 +72,7 @@ class LocalCluster:
         volumes: int = 1,
         racks: int = 1,
         settings: Settings | None = None,
+        secure: bool = False,
         die_with_parent: bool = True,
     ) -> None:
         """Nothing is started yet: use `with`, or `start` and `close`.
@@ -81,10 +85,13 @@ class LocalCluster:
             volumes: folders per DataNode, each a storage of its own.
             racks: the DataNodes are in `/rack-0`, `/rack-1` and so on in turn, with 1 in none.
             settings: by section and name, as in the configuration file.
+            secure: the nodes speak TLS, and serve those only who have a certificate of this
+                cluster: `client_config` has one. A folder whose cluster is secure stays so.
             die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
 
         Raises:
-            ConfigError: the numbers make no sense, or the folder holds another cluster.
+            ConfigError: the numbers make no sense, or the folder holds another cluster, or one that
+                runs without certificates and is wanted secure.
         """
         _check_counts(datanodes, namenodes, volumes, base_port)
         if not 1 <= racks <= datanodes:
@@ -103,9 +110,15 @@ class LocalCluster:
         self._check_same(NodeKind.DATANODE, "DataNodes", datanodes)
         self._ports = HeldPorts()
         self.nodes = tuple(
-            Node(self._folder, member, self.command) for member in self._membership.members
+            Node(self._folder, member, self.command, self._answers)
+            for member in self._membership.members
         )
         self._tell_waiting: Callable[[str], None] | None = None
+        self._tls: Tls | None = None
+        if secure and not self._folder.is_secure:
+            if self.alive:
+                raise ConfigError(f"{self.path}: its cluster runs: `paxosblock cluster down` first")
+            self._folder.secure(self._membership)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
@@ -186,10 +199,28 @@ class LocalCluster:
         return "paxosblock://" + ",".join(self.addresses)
 
     @property
+    def client_config(self) -> ClientConfig:
+        """Return the usual configuration of a client, with its certificate if the cluster is
+        secure."""
+        config = load_config(ClientConfig)
+        if self._folder.is_secure:
+            cert, authority = self._folder.user_certificate, self._folder.authority
+            config = replace(config, tls_cert=str(cert), tls_ca=str(authority))
+        return config
+
+    @property
     def _access(self) -> Access:
-        """The secrets that are in their file now: nodes read them when they start."""
+        """What is proven to the nodes: the secrets that are in their file now, which nodes read
+        when they start."""
         config = load_config(NameNodeConfig, self._folder.config)
-        return Access.of(config.access_file)
+        if self._tls is None:
+            secure = self._folder.is_secure
+            ours = Access.of_client(self.client_config) if secure else None
+            self._tls = (ours or Access.of_node(config, serves=False)).tls
+        return replace(Access.of(config.access_file), tls=self._tls)
+
+    def _answers(self, address: str) -> bool:
+        return control.healthy(address, access=self._access)
 
     @property
     def alive(self) -> bool:
@@ -306,7 +337,7 @@ class LocalCluster:
         """Return the command line that runs a member of this cluster."""
         command = [sys.executable, "-m", "paxosblock", member.role.value]
         command += ["--id", member.name, "--listen", member.listen]
-        command += ["--config", str(self._folder.config)]
+        command += ["--config", str(self._folder.config_of(member))]
         for volume in self._folder.volumes(member):
             command += ["--path", str(volume)]
         if member.role is NodeKind.DATANODE:

@@ -4,6 +4,8 @@
 
     cluster.json        members, ports, settings
     config.toml         the settings as the nodes read them
+    tls/                of a secure cluster: its authority, a certificate and the settings of each
+                        node, and the certificate of the user who made it
     secret              proves NameNodes to each other; only its owner may read it
     growing             says that the first NameNode was the only one, and the others join it
 started             says that all NameNodes have been up: an empty folder is a lost one
@@ -32,7 +34,11 @@ from paxosblock.base.units import KIB
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.host.disk import OsDisk
 from paxosblock.host.process import ProcessId
+from paxosblock.host.user import current_user
+from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 
+OWN_HOSTS: Final = ("127.0.0.1", "localhost")
+"""The addresses by which the nodes of a local cluster are called."""
 KNOWN_VERSION: Final = 1
 """The version of `cluster.json`."""
 
@@ -122,6 +128,29 @@ class ClusterFolder:
         return self.path / "config.toml"
 
     @property
+    def _tls(self) -> Path:
+        return self.path / "tls"
+
+    @property
+    def authority(self) -> Path:
+        """Return the file with the authority of a secure cluster."""
+        return self._tls / "ca.pem"
+
+    @property
+    def is_secure(self) -> bool:
+        """True if its nodes have certificates."""
+        return self.authority.exists()
+
+    @property
+    def user_certificate(self) -> Path:
+        """Return the certificate of the user of a secure cluster."""
+        return self._tls / "user.pem"
+
+    def config_of(self, member: NodeEntry) -> Path:
+        """Return the configuration file of one node."""
+        return self._tls / f"{member.name}.toml" if self.is_secure else self.config
+
+    @property
     def secret(self) -> Path:
         """Return the secret of the NameNodes."""
         return self.path / "secret"
@@ -154,9 +183,37 @@ class ClusterFolder:
             self.write(membership)
             if membership.count(NodeKind.NAMENODE) > 1:
                 _make_secret(self.secret)
+            if self.is_secure:
+                self.secure(membership)
         except OSError as error:
             why = error if isinstance(error, StorageError) else error.strerror or error
             raise StorageError(f"cannot make a cluster in {self.path}: {why}") from error
+
+    def secure(self, membership: Membership) -> None:
+        """Give each node, and the user, a certificate that is good from now on, in the place of one
+        that was there.
+
+        Raises:
+            ConfigError: certificates cannot be made here.
+            StorageError: the operating system refuses.
+        """
+        from paxosblock.net.port.certificates import NODE_S, Authority  # noqa: PLC0415 - an extra
+
+        cluster = "local"
+        authority = Authority.made(self._tls, cluster)
+        user = CertifiedName(cluster, CertifiedKind.USER, current_user() or "me")
+        authority.certify(self.user_certificate, user, (), NODE_S)
+        for member in membership.members:
+            file = self._tls / f"{member.name}.pem"
+            if member.role is NodeKind.NAMENODE:
+                name = CertifiedName(cluster, CertifiedKind.NAMENODE)
+            else:
+                name = CertifiedName(cluster, CertifiedKind.DATANODE, member.name)
+            authority.certify(file, name, OWN_HOSTS, NODE_S)
+            section = member.role.value
+            own = {"tls_cert": str(file), "tls_ca": str(self.authority)}
+            settings = {section: {**membership.settings.get(section, {}), **own}}
+            _write_whole(self.config_of(member), _toml(settings).encode())
 
     @property
     def _growing(self) -> Path:

@@ -32,10 +32,16 @@ class Node:
     """Starts the process of each. Tests fork theirs from one that has imported everything."""
 
     def __init__(
-        self, folder: ClusterFolder, member: NodeEntry, command: Callable[[NodeEntry], list[str]]
+        self,
+        folder: ClusterFolder,
+        member: NodeEntry,
+        command: Callable[[NodeEntry], list[str]],
+        answers: Callable[[str], bool] = control.healthy,
     ) -> None:
-        """`command` returns the command line that runs a member."""
+        """`command` returns the command line that runs a member; `answers` tells whether a node
+        does that at host:port."""
         self.member = member
+        self._answers = answers
         self._folder = folder
         self._command = command
         self._child: Child | None = None
@@ -165,7 +171,7 @@ class Node:
     def _ready(self) -> bool:
         if not self.alive:
             raise self._death()
-        return self._address_file.exists() and control.healthy(self._real_address())
+        return self._address_file.exists() and self._answers(self._real_address())
 
     def _death(self) -> UnavailableError:
         words = self.log_tail()

@@ -252,7 +252,7 @@ def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
     """Write to `receiver` what the NameNode gives. Raises as `take_backup`."""
     try:
         with closing(HTTPConnection(*split_address(address))) as connection:
-            connection.sock = dial(address, _SILENCE_S)
+            connection.sock = dial(address, _SILENCE_S, access.tls)
             to = dialled(*split_address(address), connection.sock.getpeername())
             asking = access.introduction(BACKUP_PATH, to)
             token = asking.token_header(BACKUP_PATH[1:], wall_clock_ms() / 1000)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -38,6 +39,9 @@ from paxosblock.namenode.raft.options import check_raftos, options_of
 from paxosblock.namenode.raft.roster import address_of
 from paxosblock.namenode.raft.seed import Seeds, fetch_seed
 from paxosblock.namenode.raft.vote_file import ElectionVote
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 EARLIER = "kv"
 """The part of a NameNode's folder in which an earlier version kept a cluster's only catalog."""
@@ -130,9 +134,14 @@ def read_peers(
 
 
 def engine_of(
-    config: NameNodeConfig, folder: Path, address: str, peers: Peers | None = None
+    config: NameNodeConfig,
+    folder: Path,
+    address: str,
+    peers: Peers | None = None,
+    tls: Tls | None = None,
 ) -> Engine:
-    """Return the engine of the NameNode at `address`: a cluster's only one, or one of `peers`.
+    """Return the engine of the NameNode at `address`: a cluster's only one, or one of `peers`, with
+    which it speaks `tls`.
 
     Raises:
         ConfigError: raftos is missing; the secret is too short; the folder belongs to a member of
@@ -144,7 +153,7 @@ def engine_of(
     return (
         _alone(config, folder / MEMBER, address)
         if peers is None
-        else _one_of(config, folder / MEMBER, peers)
+        else _one_of(config, folder / MEMBER, peers, tls)
     )
 
 
@@ -179,7 +188,7 @@ def _alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     )
 
 
-def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
+def _one_of(config: NameNodeConfig, folder: Path, peers: Peers, tls: Tls | None) -> Engine:
     from paxosblock.namenode.raft.list_steps import ListChanges  # noqa: PLC0415 - raftos may be missing
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - raftos may be missing
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - raftos may be missing
@@ -191,7 +200,7 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     async def checkpoint() -> Checkpoint:
         return await store.checkpoint()
 
-    birth = Birth(folder, peers.address, peers.members, peers.secret, own)
+    birth = Birth(folder, peers.address, peers.members, peers.secret, own, tls=tls)
 
     def members() -> tuple[str, ...]:
         return store.members
@@ -199,7 +208,7 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     seeds = Seeds(folder, peers.address, members, peers.secret, checkpoint=checkpoint)
     name = name_in(OsDisk(), folder, peers.address)
     transport = HttpTransport(
-        name, peers.members, peers.secret, lambda peer: seeds.note(address_of(peer))
+        name, peers.members, peers.secret, lambda peer: seeds.note(address_of(peer)), tls
     )
     store = ReplicatedStore(
         folder, peers.address, peers.members, transport, options=options_of(config)
@@ -241,7 +250,7 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     )
 
 
-async def join(folder: Path, peers: Peers) -> None:
+async def join(folder: Path, peers: Peers, tls: Tls | None = None) -> None:
     """Fill an empty folder with the catalog of the other NameNodes.
 
     Raises:
@@ -263,7 +272,7 @@ async def join(folder: Path, peers: Peers) -> None:
             raise ConfigError(f"--join: {folder} began with --new-cluster: go on with that")
         receive = partial(ROCKS.receive, disk, part)
         seed = await fetch_seed(
-            peers.address, peers.members, peers.secret, newborn.token, receive=receive
+            peers.address, peers.members, peers.secret, newborn.token, receive=receive, tls=tls
         )
         begin = partial(make_of_catalog, disk, part, seed.receiver, first=False)
         if (admitted := seed.admitted) is None:

@@ -63,7 +63,8 @@ async def serve(
     """
     refuse_optimized_python()
     if peers and peers.joins:
-        await join(path, peers)  # before the wait for signals, as it may be killed at any step
+        tls = Access.of_node(config).tls
+        await join(path, peers, tls)  # before the wait for signals, as it may be killed at any step
     stop = stop_signal()
     gc.collect()  # of all that was imported, before others wait for this NameNode
     node_of = partial(running, config, listen=listen, path=path, node_id=node_id, peers=peers)
@@ -114,7 +115,7 @@ async def running(
     guard = Guard.of(config, descriptors * 3 // 4)
     async with contextlib.AsyncExitStack() as stack:
         OsDisk().make_folder(path)
-        engine = engine_of(config, path, listen, peers)
+        engine = engine_of(config, path, listen, peers, guard.access.tls)
         store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient(guard.access))

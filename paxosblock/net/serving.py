@@ -138,6 +138,8 @@ async def listen(
         guard.admission,
         guard.refusals,
         lambda slot: HttpConnection(server, heads, slot, guard.request_bodies.limits.stall_s),
+        tls=guard.access.tls,
+        handshake_s=guard.head_timeout_s,
     )
     stack.push_async_callback(listener.close)
     real = f"{host}:{listener.port}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 from paxosblock.net.port.upgrade import split_address
@@ -14,9 +14,12 @@ HOST = "127.0.0.1"
 
 
 @contextlib.asynccontextmanager
-async def relay(address: str) -> AsyncIterator[str]:
-    """Pass all connections on to the node at `address`; gives the stranger's own host:port."""
-    server = await asyncio.start_server(partial(_pass_on, address), HOST, 0)
+async def relay(
+    address: str, hear: Callable[[bytes], object] = lambda _: None
+) -> AsyncIterator[str]:
+    """Pass all connections on to the node at `address`, and let `hear` have all bytes; gives the
+    stranger's own host:port."""
+    server = await asyncio.start_server(partial(_pass_on, address, hear), HOST, 0)
     async with server:
         yield f"{HOST}:{server.sockets[0].getsockname()[1]}"
 
@@ -50,16 +53,22 @@ def relay_in_thread(address: str) -> Iterator[str]:
 
 
 async def _pass_on(
-    address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    address: str,
+    hear: Callable[[bytes], object],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
     there_reader, there_writer = await asyncio.open_connection(*split_address(address))
-    await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+    await asyncio.gather(_copy(reader, there_writer, hear), _copy(there_reader, writer, hear))
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hear: Callable[[bytes], object]
+) -> None:
     try:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
+                hear(data)
                 writer.write(data)
                 await writer.drain()
     finally:

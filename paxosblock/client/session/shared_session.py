@@ -32,9 +32,9 @@ class SharedSession:
         """Return those of a client of the cluster whose NameNodes have these addresses; nothing is
         connected yet.
 
-        Raises ConfigError if the file with the access secret is not as it should be.
+        Raises ConfigError if a file with a secret or a certificate is not as it should be.
         """
-        access = Access.of(config.access_file, user=config.user)
+        access = Access.of_client(config)
         rpc = RpcClient(access)
         namenodes = NameNodes(
             addresses, rpc, timeout_s=config.rpc_timeout_s, retry_for_s=config.retry_for_s

@@ -15,14 +15,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 import msgspec
 from aiohttp import web
 
 from paxosblock.base.encoding import json_decoder
-from paxosblock.errors import AccessDeniedError, ConfigError
+from paxosblock.errors import AccessDeniedError, ConfigError, UnavailableError
 from paxosblock.host.disk import Disk, OsDisk
 from paxosblock.namenode.raft.folder_admission import (
     AdmissionRefused,
@@ -34,10 +34,13 @@ from paxosblock.namenode.raft.folder_admission import (
     next_step,
 )
 from paxosblock.namenode.raft.member_folder import make_member, write_newborn
-from paxosblock.namenode.raft.question import PROOF, Question
+from paxosblock.namenode.raft.question import PROOF, Question, ask
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.handshake import header_bytes
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 BIRTH_PATH: Final = "/raft/birth"
 ASK_AGAIN_S: Final = 0.1
@@ -60,8 +63,11 @@ class Birth:
         own: Newborn | Lineage,
         *,
         disk: Disk | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Speak for the member at `address`, whose folder says `own`; `disk` has the folder."""
+        self._tls = tls
+        self._said_of: dict[str, str] = {}
         self._folder, self._address, self._secret = folder, address, secret
         self._members = tuple(sorted(members))
         self._own = own
@@ -140,11 +146,15 @@ class Birth:
     async def _ask(self, session: aiohttp.ClientSession, peer: str) -> FolderStatus | None:
         question = Question.fresh(_PURPOSE, self._address, peer)
         try:
-            async with session.get(
-                f"http://{peer}{BIRTH_PATH}", headers=question.headers(self._secret)
-            ) as found:
+            headers = question.headers(self._secret)
+            async with await ask(session, peer, BIRTH_PATH, headers, self._tls) as found:
                 body = await found.read()
                 status, proof = found.status, found.headers.get(PROOF, "")
+        except UnavailableError as error:
+            if self._said_of.get(peer) != str(error):
+                _log.warning("%s", error)
+            self._said_of[peer] = str(error)
+            return None
         except (OSError, aiohttp.ClientError, TimeoutError):
             return None
         if status == 403:

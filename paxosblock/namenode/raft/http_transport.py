@@ -14,8 +14,8 @@ import hmac
 import logging
 import socket
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
@@ -42,6 +42,9 @@ from paxosblock.net.port.admission import Rank, Slot
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.handshake import SECRET_BYTES_MIN
 from paxosblock.net.port.upgrade import Spoken, connect, split_address
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 RAFT: Final = Spoken("/raft", "paxosblock-raft/8")
 UNSENT_BYTES_MAX: Final = 64 * MIB
@@ -90,6 +93,7 @@ class HttpTransport:
         members: Sequence[str],
         secret: bytes,
         on_proven: Callable[[str], None] = lambda peer: None,
+        tls: Tls | None = None,
     ) -> None:
         """Connect nothing before `start`.
 
@@ -98,13 +102,14 @@ class HttpTransport:
             members: those of all NameNodes in its list.
             secret: the cluster's secret.
             on_proven: is called with the name of another member that has proven itself.
+            tls: has the certificates of TLS.
 
         Raises:
             ConfigError: the secret is too short.
         """
         check_secret(secret)
         self.counters = TransportCounters()
-        self.name, self.access = name, Access((secret,))
+        self.name, self.access = name, Access((secret,), tls=tls)
         self._links = {peer: _PeerLink(self, peer) for peer in members if peer != name}
         self._closing: set[asyncio.Task[None]] = set()
         self._receivers: set[_Receiver] = set()
@@ -123,7 +128,7 @@ class HttpTransport:
     def know_by(self, key: bytes) -> None:
         """Know the other members by this key, before `start`: the secret and their lineage."""
         assert self._deliver is None, "no member is known by another key"
-        self.access = Access((key,))
+        self.access = replace(self.access, secrets=(key,))
 
     def start(self, deliver: Deliver) -> None:
         self._deliver = deliver

@@ -4,7 +4,7 @@
     answer    ends with, or has as X-Raft-Proof, a tag that only a member can make
 
 Proof and tag are HMAC-SHA256 with the cluster's secret over both names, the nonce and the purpose;
-the tag covers the answer, too. Nothing is encrypted.
+the tag covers the answer, too. All of it is the same inside TLS.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ import hmac
 import os
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from paxosblock.errors import AccessDeniedError
+import aiohttp
+
+from paxosblock.errors import AccessDeniedError, UnavailableError
 from paxosblock.net.port.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 FROM, TO, NONCE, PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
 """Headers of requests between members, and of their answers."""
@@ -92,3 +98,32 @@ class Question:
     @property
     def _handshake(self) -> Handshake:
         return Handshake(self.caller, self.called, self.nonce, b"")
+
+
+async def ask(
+    session: aiohttp.ClientSession,
+    peer: str,
+    path: str,
+    headers: Mapping[str, str],
+    tls: Tls | None,
+) -> aiohttp.ClientResponse:
+    """Ask the member at `peer` for what is at `path`; with TLS if we speak it, and if the member
+    does or must.
+
+    Raises:
+        UnavailableError: one of the two does not believe the certificate of the other.
+        OSError, aiohttp.ClientError, TimeoutError: there is no answer.
+    """
+    if tls is None:
+        return await session.get(f"http://{peer}{path}", headers=headers)
+    try:
+        return await session.get(f"https://{peer}{path}", headers=headers, ssl=tls.client)
+    except (aiohttp.ClientConnectorSSLError, aiohttp.ClientConnectorCertificateError) as error:
+        cause: Any = (
+            error.certificate_error if hasattr(error, "certificate_error") else error.os_error
+        )
+        if tls.may_be_plain(cause):
+            return await ask(session, peer, path, headers, None)
+        if (failure := tls.explained(peer, cause)) is None:
+            raise
+        raise UnavailableError(str(failure), peer=peer) from error

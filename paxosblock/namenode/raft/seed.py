@@ -22,7 +22,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 import msgspec
@@ -54,10 +54,13 @@ from paxosblock.namenode.raft.folder_admission import (
     Waits,
     may_join,
 )
-from paxosblock.namenode.raft.question import Question
+from paxosblock.namenode.raft.question import Question, ask
 from paxosblock.namenode.raft.roster import name_of
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.http_server import slot_of
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 ADD: Final = "paxosblock admin namenodes add"
 SEED_PATH: Final = "/raft/seed"
@@ -258,6 +261,7 @@ async def fetch_seed(
     *,
     receive: Callable[[], Receiver],
     within_s: float = JOIN_WITHIN_S,
+    tls: Tls | None = None,
 ) -> Seed:
     """Fetch the catalog with which the member at `address` begins from one of the others.
 
@@ -271,6 +275,7 @@ async def fetch_seed(
         UnavailableError: no member had the catalog within `within_s`.
     """
     others = [member for member in members if member != address]
+    about = {_TOKEN: token, _MEMBERS: ",".join(sorted(members))}
     own = FolderStatus(tuple(sorted(members)), token=token)
     until_s, why = asyncio.get_running_loop().time() + within_s, dict.fromkeys(others, "")
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
@@ -279,7 +284,9 @@ async def fetch_seed(
             for peer in others:
                 try:
                     question = Question.fresh(_purpose(own), address, peer)
-                    found = await _fetch(session, question, secret, own, receive)
+                    headers = question.headers(secret) | about
+                    answered = await ask(session, peer, SEED_PATH, headers, tls)
+                    found = await _fetch(answered, question, secret, receive)
                     if isinstance(found, Seed):
                         return found
                     until_s = asyncio.get_running_loop().time() + within_s
@@ -301,22 +308,19 @@ async def fetch_seed(
 
 
 async def _fetch(
-    session: aiohttp.ClientSession,
+    answered: aiohttp.ClientResponse,
     question: Question,
     secret: bytes,
-    own: FolderStatus,
     receive: Callable[[], Receiver],
 ) -> Seed | Waits:
-    """Ask one member for the catalog; Waits if it gives it once others have asked, too.
+    """Read what one member answered; Waits if it gives the catalog once others have asked, too.
 
     Raises:
         ConfigError: the member refuses.
         UnavailableError: it may have the catalog later.
         ProtocolError: nothing proves that the answer is that member's.
     """
-    about = {_TOKEN: own.token, _MEMBERS: ",".join(own.members)}
-    headers = question.headers(secret) | about
-    async with session.get(f"http://{question.called}{SEED_PATH}", headers=headers) as found:
+    async with answered as found:
         if found.status == _EARLY:
             return Waits((await found.text()).strip())
         if found.status != 200:

@@ -79,7 +79,7 @@ class Line:
         self._address = address
         self._frames = MessageFrames()
         self._asked = 0
-        self._socket = dial(address, timeout_s)
+        self._socket = dial(address, timeout_s, access.tls)
         try:
             self._begin(timeout_s, access)
         except BaseException:
@@ -146,7 +146,7 @@ class Line:
             late = f"{address} did not answer in {timeout_s:.3g} s"
             raise UnavailableError(late, address=address) from error
         except OSError as error:
-            raise unreachable(address, error) from error
+            raise unreachable(address, error, access.tls) from error
 
     def _read_answer(self, reading: Answer, until_s: float) -> dict[str, str]:
         next(reading)
@@ -297,10 +297,10 @@ class _BlockingSearch:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop
 
 
-def healthy(address: str, timeout_s: float = 5.0) -> bool:
+def healthy(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> bool:
     """True if a node at `address` answers `GET /healthz` with 200."""
     try:
-        with dial(address, timeout_s) as asking:
+        with dial(address, timeout_s, access.tls) as asking:
             asking.sendall(f"GET /healthz HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
             with asking.makefile("rb") as answer:
                 return answer.readline(READ_BYTES).split(b" ")[1:2] == [b"200"]

@@ -7,16 +7,23 @@ once, up to the last descriptor, before the node could refuse any.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from paxosblock.errors import AccessDeniedError
 from paxosblock.host.descriptors import is_shortage
-from paxosblock.net.port.admission import Admission, Slot
+from paxosblock.net.port.admission import Admission, Rank, Slot
 from paxosblock.net.port.refusals import Refusal, Refusals
+from paxosblock.net.port.upgrade import ERROR_TYPE
+from paxosblock.net.wire import encode_error
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 BACKLOG: Final = 4096
 """Connections that may wait to be accepted, if the system allows so many. With the usual 128, the
@@ -25,6 +32,8 @@ later."""
 ACCEPTED_TOGETHER: Final = 16
 """Connections accepted in one turn of the event loop. Each brings an Upgrade along, which takes
 half a millisecond: 64 at once were a turn of more than 30."""
+HANDSHAKE_S: Final = 10.0
+"""Seconds until the two ends must speak TLS."""
 PAUSE_S: Final = 0.2
 """Seconds until the next try to accept when no descriptor was left."""
 
@@ -40,14 +49,20 @@ class Listener:
         admission: Admission,
         refusals: Refusals,
         make_protocol: Callable[[Slot], asyncio.BaseProtocol],
+        *,
+        tls: Tls | None = None,
+        handshake_s: float = HANDSHAKE_S,
     ) -> None:
-        """`sockets` listen already, and are closed with this."""
+        """`sockets` listen already, and are closed with this. Where they speak `tls`, a connection
+        has `handshake_s` to begin."""
         self._sockets = sockets
         self._admission = admission
         self._refusals = refusals
         self._make_protocol = make_protocol
+        self._tls, self._handshake_s = tls, handshake_s
         self._loop = asyncio.get_running_loop()
         self._beginning: set[asyncio.Task[None]] = set()
+        self._greeting: set[_Greeting] = set()
         self._pauses: set[asyncio.TimerHandle] = set()
         for each in sockets:
             self._watch(each)
@@ -65,6 +80,8 @@ class Listener:
         for each in self._sockets:
             self._loop.remove_reader(each)
             each.close()
+        for greeting in tuple(self._greeting):
+            greeting.dismiss()
         if self._beginning:
             await asyncio.wait(self._beginning)
 
@@ -96,11 +113,73 @@ class Listener:
 
     async def _begin(self, accepted: socket.socket, slot: Slot) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: self._make_protocol(slot), accepted)
+            if self._tls is not None:
+                await self._begin_with(self._tls, accepted, slot)
+            else:
+                await self._begin_plain(accepted, slot)
         except OSError as error:
             _log.debug("a connection from %s ended at once: %s", slot.address, error)
             slot.release()
             accepted.close()
+
+    async def _begin_plain(self, accepted: socket.socket, slot: Slot) -> None:
+        await self._loop.connect_accepted_socket(lambda: self._make_protocol(slot), accepted)
+
+    # -- TLS --------------------------------------------------------------------------------------
+
+    async def _begin_with(self, tls: Tls, accepted: socket.socket, slot: Slot) -> None:
+        """Begin a connection, with TLS unless the caller does not speak it and need not."""
+        greeting = slot.holder = _Greeting(accepted)
+        self._greeting.add(greeting)
+        late = self._loop.call_later(self._handshake_s, greeting.dismiss)
+        why = Refusal.HANDSHAKE
+        try:
+            first = await self._first_byte(accepted)
+            if first == tls.FIRST_BYTE:
+                await self._secure(tls, accepted, slot)
+            elif first and tls.required:
+                why = Refusal.NO_TLS
+                accepted.send(_NO_TLS)
+                raise ConnectionAbortedError("the caller does not speak TLS")
+            elif first:
+                await self._begin_plain(accepted, slot)
+            else:
+                raise ConnectionResetError("nothing came")
+        except OSError:  # the errors of ssl, too
+            self._refusals.count(why, slot.address)
+            raise
+        finally:
+            late.cancel()
+            self._greeting.discard(greeting)
+
+    async def _secure(self, tls: Tls, accepted: socket.socket, slot: Slot) -> None:
+        waiting = _Waiting()
+        await self._loop.connect_accepted_socket(
+            lambda: waiting,
+            accepted,
+            ssl=tls.server,
+            ssl_handshake_timeout=self._handshake_s,
+            ssl_shutdown_timeout=tls.END_S,
+        )
+        if waiting.lost:
+            raise ConnectionResetError("the caller has gone")
+        protocol = self._make_protocol(slot)
+        waiting.transport.set_protocol(protocol)
+        protocol.connection_made(waiting.transport)
+        waiting.transport.resume_reading()
+
+    async def _first_byte(self, accepted: socket.socket) -> bytes:
+        """Return the first byte that comes, which stays where it is; b"" at the end."""
+        while True:
+            try:
+                return accepted.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                came = self._loop.create_future()
+                self._loop.add_reader(accepted, _set, came)
+                try:
+                    await came
+                finally:
+                    self._loop.remove_reader(accepted)
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         """Let new connections wait until there is a descriptor again (or memory)."""
@@ -116,6 +195,56 @@ class Listener:
 
         pause = self._loop.call_later(PAUSE_S, resume)
         self._pauses.add(pause)
+
+
+class _Greeting:
+    """The holder of a slot before the two ends speak TLS: it has not even a protocol."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        self._accepted = accepted
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+    @property
+    def idle_rank(self) -> tuple[Rank, float]:
+        return Rank.UNUSED, 0.0
+
+    def dismiss(self) -> None:
+        """End it: whoever waits for its bytes finds the end."""
+        with contextlib.suppress(OSError):
+            self._accepted.shutdown(socket.SHUT_RDWR)
+
+
+class _Waiting(asyncio.Protocol):
+    """Has a connection until its handshake is done; what comes then is for another protocol."""
+
+    transport: asyncio.Transport
+    lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+def _set(came: asyncio.Future[None]) -> None:
+    if not came.done():
+        came.set_result(None)
+
+
+def _plain_refusal() -> bytes:
+    """Return the answer to a caller that does not speak TLS, which it reads as that of a node."""
+    why = "the node speaks TLS only: name the authority of its cluster with PAXOSBLOCK_TLS_CA"
+    body = encode_error(AccessDeniedError(why))
+    fields = f"Content-Type: {ERROR_TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close"
+    return f"HTTP/1.1 403 Forbidden\r\n{fields}\r\n\r\n".encode() + body
+
+
+_NO_TLS: Final = _plain_refusal()
 
 
 async def open_sockets(host: str | None, port: int) -> list[socket.socket]:

@@ -18,8 +18,9 @@ A request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead
 days, for paths that begin with the one name that it was made for. A token that a program of ours
 sends is good at the one node that it dialled, which proves itself in the headers of its answer.
 
-Nothing is encrypted, and frames are not signed: an attacker who can change bytes on their way can
-use a connection that another caller began. Against that a cluster needs TLS in front of it.
+All of this is the same inside TLS (`tls.py`), where a cluster has certificates; a node that has no
+secret then demands one of each caller. Without TLS nothing is encrypted, and frames are not signed:
+an attacker who can change bytes on their way can use a connection that another caller began.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ import contextlib
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.net.port.caller import claim
@@ -42,6 +43,11 @@ from paxosblock.net.port.handshake import (
     header_bytes,
     nonce_of,
 )
+
+if TYPE_CHECKING:
+    from paxosblock.config import ClientConfig, NodeConfig
+    from paxosblock.net.port.certified import CertifiedName
+    from paxosblock.net.port.tls import Tls
 
 NONCE: Final = "Access-Nonce"
 TO: Final = "Access-To"
@@ -78,7 +84,7 @@ def dialled(host: str, port: int, peer: SocketName) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The secrets of one process; none: it serves and calls everybody.
+    """The secrets and the certificate of one process; with neither it serves and calls everybody.
 
     The first one is for tokens. There are several while the secret is changed: any of them is good.
     """
@@ -89,6 +95,27 @@ class Access:
     served, and called."""
     user: str = ""
     """The user that this process claims to be as a caller; "": the one who runs it."""
+    tls: Tls | None = None
+    """Its certificate; None: it speaks no TLS."""
+
+    @classmethod
+    def of_client(cls, config: ClientConfig) -> Access:
+        """Return that of a client with these settings.
+
+        Raises:
+            ConfigError: a file with a secret or a certificate is not as it should be.
+        """
+        return replace(cls.of(config.access_file, user=config.user), tls=_tls_of(config))
+
+    @classmethod
+    def of_node(cls, config: NodeConfig, *, serves: bool = True) -> Access:
+        """Return that of a node with these settings, or of one who only calls as it does.
+
+        Raises:
+            ConfigError: a file with a secret or a certificate is not as it should be.
+        """
+        known = cls.of(config.access_file, required=config.access_required)
+        return replace(known, tls=_tls_of(config, serves=serves))
 
     @classmethod
     def of(cls, file: str, *, required: bool = True, user: str = "") -> Access:
@@ -120,14 +147,31 @@ class Access:
     @property
     def is_open(self) -> bool:
         """True if the node serves every caller that reaches it."""
-        return not (self.secrets and self.required)
+        return not (self.secrets and self.required) and not self._wants_certificate
+
+    @property
+    def _wants_certificate(self) -> bool:
+        return self.tls is not None and self.tls.required
 
     def demands(self, *, offered: bool) -> bool:
         """True if the other end must prove itself, which `offered` to do so or did not."""
         return bool(self.secrets) and (self.required or offered)
 
+    def check_certified(self, names: tuple[CertifiedName, ...], *, offered: bool) -> None:
+        """Check, as the node, that a caller has shown a certificate which has these `names`, if it
+        need not prove the secret, which it `offered` to do or did not.
+
+        Raises:
+            AccessDeniedError: it has not.
+        """
+        if self._wants_certificate and not names and not self.demands(offered=offered):
+            raise AccessDeniedError(
+                "the node serves those only who show a certificate of this cluster: name the file "
+                "of yours with PAXOSBLOCK_TLS_CERT"
+            )
+
     def __repr__(self) -> str:
-        return f"<Access with {len(self.secrets)} secrets>"
+        return f"<Access with {len(self.secrets)} secrets, {self.tls or 'no TLS'}>"
 
     # -- a connection with an Upgrade --------------------------------------------------------------
 
@@ -281,6 +325,14 @@ class Challenge:
 
     def _proofs(self, purpose: bytes) -> Iterator[bytes]:
         return (self.handshake.purpose(secret, purpose) for secret in self.access.secrets)
+
+
+def _tls_of(config: ClientConfig | NodeConfig, *, serves: bool = False) -> Tls | None:
+    if not (config.tls_cert or config.tls_ca):
+        return None
+    from paxosblock.net.port.tls import Tls  # noqa: PLC0415 - ssl, for those who have TLS
+
+    return Tls(config.tls_cert, config.tls_ca, required=config.tls_required, serves=serves)
 
 
 def make_secret(file: Path) -> None:

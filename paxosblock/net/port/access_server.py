@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from paxosblock.errors import AccessDeniedError, UnavailableError
 from paxosblock.net.port.access import NONCE, TO, Access
+from paxosblock.net.port.doorkeeper import certified
 from paxosblock.net.port.http_server import slot_of
 from paxosblock.net.port.own_names import OWN_NAMES, is_own
 from paxosblock.net.port.refusals import Refusal, Refusals
@@ -40,8 +41,10 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
             return await handler(request)
         token, why = request.headers.get("Authorization", ""), Refusal.WEB_PAGE
         try:
-            _check_no_page(request, named=not access.demands(offered=bool(token)))
+            names = certified(access, request)
+            _check_no_page(request, named=not names and not access.demands(offered=bool(token)))
             why = Refusal.NO_ACCESS
+            access.check_certified(names, offered=bool(token))
             _check_token(access, token, request)
         except AccessDeniedError as error:
             refusals.count(why, request.remote or "")

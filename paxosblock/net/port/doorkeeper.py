@@ -9,8 +9,9 @@ from typing import Self, cast
 from aiohttp import web
 
 from paxosblock.errors import AccessDeniedError, UnavailableError
-from paxosblock.net.port.access import Access, Challenge
+from paxosblock.net.port.access import NONCE, Access, Challenge
 from paxosblock.net.port.admission import Slot
+from paxosblock.net.port.certified import CertifiedName
 from paxosblock.net.port.handshake import PROOF_BYTES
 from paxosblock.net.port.http_server import slot_of
 from paxosblock.net.port.own_names import is_own
@@ -49,10 +50,12 @@ class Doorkeeper(asyncio.BufferedProtocol):
         its request it has proven enough. `stays`: one call is of no use to it.
 
         Raises:
-            AccessDeniedError: the caller offers no proof, or wants another node.
+            AccessDeniedError: the caller offers no proof, and shows no certificate where that is
+                demanded instead, or wants another node.
             UnavailableError: everybody has access, and the node has no place left.
         """
         try:
+            access.check_certified(certified(access, request), offered=NONCE in request.headers)
             challenge = access.challenge(request.path, request.headers, is_own(request))
         except AccessDeniedError:
             refusals.count(Refusal.NO_ACCESS, request.remote or "")
@@ -112,3 +115,11 @@ class Doorkeeper(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._behind.connection_lost(exc)
+
+
+def certified(access: Access, request: web.Request) -> tuple[CertifiedName, ...]:
+    """Return the names in the certificate that the caller has shown; none without TLS, or if it has
+    shown none of our cluster."""
+    if access.tls is None:
+        return ()
+    return access.tls.certified(request.get_extra_info("peercert"))

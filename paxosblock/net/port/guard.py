@@ -44,14 +44,14 @@ class Guard:
     def of(cls, config: NodeConfig, descriptors: int) -> Self:
         """Make it from a node's settings; its connections may use so many file `descriptors`.
 
-        Raises ConfigError if the file with the access secret is not as it should be.
+        Raises ConfigError if a file with a secret or a certificate is not as it should be.
         """
         caps = Caps.within(config.max_connections, config.max_connections_per_address, descriptors)
         return cls(
             caps,
             head_timeout_s=config.request_head_timeout_s,
             body_limits=BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s),
-            access=Access.of(config.access_file, required=config.access_required),
+            access=Access.of_node(config),
         )
 
     def add_to(self, metrics: NodeMetrics) -> None:

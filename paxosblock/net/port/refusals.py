@@ -29,6 +29,8 @@ class Refusal(enum.Enum):
     MALFORMED = "malformed"
     NO_DESCRIPTOR = "no_descriptor"
     NO_ACCESS = "no_access"
+    NO_TLS = "no_tls"
+    HANDSHAKE = "handshake"
     WEB_PAGE = "web_page"
 
 
@@ -43,7 +45,9 @@ _WORDS: Final = {
     Refusal.BODY_MEMORY: "requests refused: those under way fill the memory for them",
     Refusal.MALFORMED: "requests refused that are no HTTP and no frames of calls",
     Refusal.NO_DESCRIPTOR: "no file descriptor is left for a connection: those that come wait",
-    Refusal.NO_ACCESS: "callers refused who do not know the access secret",
+    Refusal.NO_ACCESS: "callers refused who know no access secret, or show no certificate",
+    Refusal.NO_TLS: "callers refused who do not speak TLS",
+    Refusal.HANDSHAKE: "connections closed on which the handshake of TLS failed or took too long",
     Refusal.WEB_PAGE: "requests refused that a page in a browser may have sent",
 }
 

@@ -15,16 +15,18 @@ import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from paxosblock.base.units import KIB
 from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
+from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 ERROR_TYPE: Final = "application/msgpack"
 MAX_HANDSHAKE_BYTES: Final = 16 * KIB
-READ_BYTES: Final = 4096
 
 E = TypeVar("E", bound=asyncio.BaseProtocol)
 
@@ -106,7 +108,7 @@ async def connect(
         timeout_s: for all of it.
         headers: the caller's own.
         tune: sets options of the socket before it connects.
-        access: has the secret that both ends prove.
+        access: has the secret that both ends prove, and the certificates of TLS.
         about: is proven, too; both ends know it.
 
     Raises:
@@ -120,13 +122,17 @@ async def connect(
     peer = f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_s):
-            sock = await _open_socket(host, port, tune)
+            asking = await _reach(host, port, spoken, tune, access.tls)
             try:
-                to = dialled(host, port, sock.getpeername())
+                to = dialled(host, port, asking.transport.get_extra_info("peername"))
                 introduction = access.introduction(spoken.path + about, to)
-                key = await _agree(sock, peer, spoken, headers or {}, introduction)
+                own = {**(headers or {}), **introduction.headers}
+                asking.transport.write(head(peer, spoken, own))
+                answered = await asking.answered
+                proof, key = introduction.proof(peer, answered), introduction.key(answered)
+                return asking.give_way(proof, make_end(key))
             except BaseException:
-                sock.close()
+                asking.transport.abort()
                 raise
     except PaxosBlockError as error:
         error.with_outcome(Outcome.NEVER)  # whatever it says
@@ -135,30 +141,48 @@ async def connect(
         why = f"{peer} did not answer within {timeout_s:.3g} s"
         raise UnavailableError(why, peer=peer) from error
     except OSError as error:
+        if access.tls is not None and (failure := access.tls.explained(peer, error)) is not None:
+            raise failure.with_outcome(Outcome.NEVER) from error
         number = error.errno or 0  # negative if a name has no address
         reason = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
         nobody = isinstance(error, ConnectionRefusedError)
         text = f"{peer} cannot be reached: {reason}"
         raise UnavailableError(text, peer=peer, nobody_listens=nobody) from error
-    end = make_end(key)
-    await asyncio.get_running_loop().create_connection(lambda: end, sock=sock)
-    return end
 
 
-def dial(address: str, timeout_s: float) -> socket.socket:
+def dial(address: str, timeout_s: float, tls: Tls | None = None) -> socket.socket:
     """Return a socket that blocks, connected to the node at `address` (host:port).
 
     Raises:
         UnavailableError: it is no address, or nothing answers there.
+        AccessDeniedError: one end does not believe the certificate of the other.
     """
+    where = split_address(address)
     try:
-        return socket.create_connection(split_address(address), timeout_s)
+        sock = socket.create_connection(where, timeout_s)
+        if tls is None:
+            return sock
+        try:
+            secured = tls.client.wrap_socket(sock, server_hostname=where[0])
+        except OSError as error:
+            sock.close()
+            if tls.may_be_plain(error):
+                return socket.create_connection(where, timeout_s)
+            raise
     except OSError as error:
-        raise unreachable(address, error) from error
+        raise unreachable(address, error, tls) from error
+    try:
+        tls.check_node(address, secured.getpeercert())
+    except PaxosBlockError:
+        secured.close()
+        raise
+    return secured
 
 
-def unreachable(address: str, error: OSError) -> UnavailableError:
+def unreachable(address: str, error: OSError, tls: Tls | None = None) -> PaxosBlockError:
     """Return the error of a caller that blocks, for that of its socket before it asked anything."""
+    if tls is not None and (explained := tls.explained(address, error)) is not None:
+        return explained
     reason = (error.strerror or str(error)).lower()
     return UnavailableError(f"cannot connect to {address}: {reason}", address=address)
 
@@ -208,32 +232,92 @@ async def _resolve(host: str, port: int) -> Sequence[tuple[Any, ...]]:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-async def _agree(
-    sock: socket.socket,
-    peer: str,
+async def _reach(
+    host: str,
+    port: int,
     spoken: Spoken,
-    headers: Mapping[str, str],
-    introduction: Introduction,
-) -> bytes:
-    """Speak this from now on; return the key that both ends have then."""
-    loop, own = asyncio.get_running_loop(), {**headers, **introduction.headers}
-    await loop.sock_sendall(sock, head(peer, spoken, own))
-    answered = await _receive(sock, answer(peer, spoken))
-    if proof := introduction.proof(peer, answered):
-        await loop.sock_sendall(sock, proof)
-    return introduction.key(answered)
-
-
-async def _receive(sock: socket.socket, reading: Answer) -> dict[str, str]:
-    loop = asyncio.get_running_loop()
-    next(reading)
-    while True:
-        came = await loop.sock_recv(sock, READ_BYTES)
+    tune: Callable[[socket.socket], None],
+    tls: Tls | None,
+) -> _Asking:
+    """Return a connection to the node at host:port on which nothing is asked yet, with TLS if we
+    speak it, and if the node does or must."""
+    loop, peer = asyncio.get_running_loop(), f"{host}:{port}"
+    secured: dict[str, Any] = {}
+    if tls is not None:
+        secured = {"ssl": tls.client, "server_hostname": host, "ssl_shutdown_timeout": tls.END_S}
+    sock = await _open_socket(host, port, tune)
+    asking = _Asking(peer, spoken)
+    try:
+        await loop.create_connection(lambda: asking, sock=sock, **secured)
+    except BaseException as error:
+        # A transport that asyncio has only just begun is not closed by the end of its handshake.
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        if tls is None or not (isinstance(error, OSError) and tls.may_be_plain(error)):
+            raise
+        return await _reach(host, port, spoken, tune, None)
+    if tls is not None:
         try:
-            reading.send(came)
+            tls.check_node(peer, asking.transport.get_extra_info("peercert"))
+        except PaxosBlockError:
+            asking.transport.abort()
+            raise
+    return asking
+
+
+class _Asking(asyncio.Protocol):
+    """Our end of a connection until the node has answered what it speaks from now on."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, peer: str, spoken: Spoken) -> None:
+        self._peer = peer
+        self._lost = False
+        self._reading = answer(peer, spoken)
+        next(self._reading)
+        self.answered: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        """Gets the headers of the answer."""
+        # A caller that has given up does not ask why it came to nothing.
+        self.answered.add_done_callback(lambda got: got.cancelled() or got.exception())
+
+    def give_way(self, proof: bytes, end: E) -> E:
+        """Send the proof, and let `end` have the connection from now on; return it.
+
+        Raises:
+            UnavailableError: the connection is lost already.
+        """
+        transport = self.transport
+        if self._lost:
+            raise UnavailableError(f"{self._peer} hung up after it answered", peer=self._peer)
+        if proof:
+            transport.write(proof)
+        transport.set_protocol(end)
+        end.connection_made(transport)
+        transport.resume_reading()
+        return end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        if self.answered.done():
+            return
+        try:
+            self._reading.send(data)
         except StopIteration as end:
-            headers: dict[str, str] = end.value
-            return headers
+            # What comes after the answer is for the protocol that follows. A transport of uvloop
+            # chooses how to read when reading starts: buffered or not.
+            self.transport.pause_reading()
+            self.answered.set_result(end.value)
+        except PaxosBlockError as error:
+            self.answered.set_exception(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        if exc is None:
+            self.data_received(b"")
+        elif not self.answered.done():
+            self.answered.set_exception(exc)
 
 
 def _may_be_http(answer: bytes) -> bool:

@@ -1,0 +1,313 @@
+"""TLS on the connections of one process: its certificate, the authorities that it believes, and one
+line for each thing that can be wrong with them.
+
+A file with a certificate also holds its key. Both files are looked at for every new connection: one
+that was replaced counts from then on, and connections that are open go on as they are. Only
+processes with such a file import this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, UnavailableError
+from paxosblock.net.port.certified import CertifiedName, names_in
+
+MAKE: Final = "`paxosblock setup tls`"
+_FROM_US: Final = "SSLV3_ALERT", "TLSV1_ALERT", "TLSV13_ALERT"
+_ENDED, _NOT_YET, _PURPOSE = 10, 9, 26
+_STRANGERS: Final = (2, 7, 18, 19, 20, 21)
+_OTHER_MACHINE: Final = (62, 64)
+"""Codes with which OpenSSL says what is wrong with a certificate (X509_V_ERR_*)."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What the files held when they were last read."""
+
+    stamp: tuple[tuple[int, ...], ...]
+    server: ssl.SSLContext | None
+    client: ssl.SSLContext
+    names: tuple[CertifiedName, ...]
+    ends_s: float
+    """The time at which the own certificate ends, in seconds since 1970; 0 without one."""
+
+
+class Tls:
+    """The certificate of one process, and those whose certificates it believes."""
+
+    FIRST_BYTE: Final = b"\x16"
+    """The first byte of each connection with TLS; no other connection begins with it."""
+    END_S: Final = 2.0
+    """Seconds that the other end of a connection may take to say that it closes it, too."""
+
+    def __init__(self, cert: str, ca: str, *, required: bool = True, serves: bool = False) -> None:
+        """Read the files.
+
+        Args:
+            cert: PEM, a certificate (and those between it and its authority) and its key; "" for a
+                client that has none.
+            ca: PEM, the certificates of authorities.
+            required: False while a cluster that runs is given its first certificates: nodes and
+                callers without TLS are served, and called.
+            serves: the process is a node.
+
+        Raises:
+            ConfigError: a file cannot be read, or does not hold what it should, or everybody may
+                read the key, or the certificate is not good now.
+        """
+        if not ca:
+            raise ConfigError(f"tls_cert {cert}: tls_ca is missing: the authority that made it")
+        if serves and not cert:
+            raise ConfigError(f"tls_ca {ca}: tls_cert is missing: what this node shows to others")
+        self._cert, self._ca = cert, ca
+        self.required, self._serves = required, serves
+        self._loaded = self._read(self._stamp())
+        self._refused: tuple[tuple[int, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Tls {self._cert or 'without a certificate'}, {self._ca}>"
+
+    @property
+    def server(self) -> ssl.SSLContext:
+        """The context for a connection that was accepted now."""
+        context = self._now().server
+        assert context is not None, "only a node accepts"
+        return context
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """The context for a connection that is made now."""
+        return self._now().client
+
+    @property
+    def ends_s(self) -> float:
+        """The time at which the certificate ends, in seconds since 1970; 0 without one."""
+        return self._now().ends_s
+
+    @property
+    def names(self) -> tuple[CertifiedName, ...]:
+        """The names in the certificate of this process."""
+        return self._now().names
+
+    @property
+    def has_certificate(self) -> bool:
+        """True if this process shows one."""
+        return bool(self._cert)
+
+    # -- the other end ----------------------------------------------------------------------------
+
+    def certified(self, certificate: Mapping[str, Any] | None) -> tuple[CertifiedName, ...]:
+        """Return the names that count in a certificate which the other end has shown, as
+        `getpeercert` gives it: those in our cluster. None of them: it is a stranger."""
+        names = names_in(certificate)
+        own = self.names
+        return tuple(each for each in names if not own or each.cluster == own[0].cluster)
+
+    def check_node(self, peer: str, certificate: Mapping[str, Any] | None) -> None:
+        """Check that the process at `peer`, which we called, has shown the certificate of a node.
+
+        Raises:
+            AccessDeniedError: it is that of a user, or of another cluster.
+        """
+        if not any(each.is_node for each in self.certified(certificate)):
+            whose = ", ".join(map(str, names_in(certificate))) or "without a name of this kind"
+            raise AccessDeniedError(
+                f"{peer} shows a certificate that is not of a node of this cluster: {whose}",
+                peer=peer,
+            )
+
+    def may_be_plain(self, error: OSError) -> bool:
+        """True if a handshake failed because the node does not speak TLS, and need not."""
+        return not self.required and speaks_plain(error)
+
+    def explained(self, peer: str, error: BaseException | None) -> PaxosBlockError | None:
+        """Return what a failure of TLS with the node at `peer` means; None for one of others."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return AccessDeniedError(f"{peer}: {self._distrust(error)}", peer=peer)
+        if isinstance(error, ssl.SSLError):
+            reason = error.reason or str(error)
+            if speaks_plain(error):
+                return UnavailableError(
+                    f"{peer} speaks no TLS, and tls_required demands it", peer=peer
+                )
+            if reason.startswith(_FROM_US):
+                return AccessDeniedError(f"{peer} {self._refusal(reason)}", peer=peer)
+            words = reason.lower().replace("_", " ")
+            return UnavailableError(f"{peer}: TLS failed: {words}", peer=peer)
+        return None
+
+    def _distrust(self, error: ssl.SSLCertVerificationError) -> str:
+        """Say why we do not believe the certificate of a node that we called."""
+        match error.verify_code:
+            case code if code == _ENDED:
+                return "its certificate has ended: give it another one"
+            case code if code == _NOT_YET:
+                return "its certificate is not good yet: is the clock of either machine wrong?"
+            case code if code in _STRANGERS:
+                return f"no authority in tls_ca {self._ca} made its certificate"
+            case code if code == _PURPOSE:
+                return "its certificate is a user's, not a node's"
+            case code if code in _OTHER_MACHINE:
+                return f"its certificate is of another machine: {error.verify_message.lower()}"
+        return f"its certificate is not believed: {error.verify_message}"
+
+    def _refusal(self, alert: str) -> str:
+        """Say why a node does not believe our certificate, by its `alert`."""
+        own = f"our certificate {self._cert}" if self._cert else "a caller without a certificate"
+        if alert.endswith("UNKNOWN_CA"):
+            return f"refuses {own}: no authority that it believes made it"
+        if alert.endswith("CERTIFICATE_EXPIRED"):
+            return f"refuses {own}: it has ended, by the clock there"
+        if alert.endswith("BAD_CERTIFICATE"):
+            return f"refuses {own}: it is not good there: is the clock of either machine wrong?"
+        return f"refuses {own}: {alert.partition('ALERT_')[2].lower().replace('_', ' ')}"
+
+    # -- the files --------------------------------------------------------------------------------
+
+    def _now(self) -> _Loaded:
+        """Return what the files hold, or held when they were last as they should be."""
+        try:
+            stamp = self._stamp()
+            if stamp in (self._loaded.stamp, self._refused):
+                return self._loaded
+            # The connections of this moment all find it, in whichever thread.
+            self._loaded = self._read(stamp)
+        except ConfigError as error:
+            with contextlib.suppress(ConfigError):
+                self._refused = self._stamp()
+            _log.warning("goes on with the certificate that it has: %s", error)
+        else:
+            self._refused = ()
+            _log.info("has another certificate, or other authorities, from now on")
+        return self._loaded
+
+    def _stamp(self) -> tuple[tuple[int, ...], ...]:
+        """Return what tells whether the files were replaced."""
+        files = [("tls_cert", self._cert)] if self._cert else []
+        found = []
+        for setting, file in (*files, ("tls_ca", self._ca)):
+            try:
+                seen = os.stat(file)
+            except (OSError, ValueError) as error:
+                words = getattr(error, "strerror", None) or str(error)
+                raise ConfigError(f"{setting} {file}: {words}") from error
+            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode))
+        return tuple(found)
+
+    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> _Loaded:
+        """Read both files. Raises ConfigError as the constructor."""
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._believe(client)
+        if not self._cert:
+            return _Loaded(stamp, None, client, (), 0)
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.minimum_version = ssl.TLSVersion.TLSv1_3
+        # A ticket that comes by itself would make an idle connection of a command look used.
+        server.num_tickets = 0
+        server.verify_mode = ssl.CERT_OPTIONAL
+        self._believe(server)
+        for context in (client, server):
+            self._show(context)
+        seen = self._seen(server)
+        names = names_in(seen)
+        if not names or (self._serves and not any(each.is_node for each in names)):
+            wanted = "paxosblock://CLUSTER/" + ("namenode" if self._serves else "user/NAME")
+            raise ConfigError(
+                f"tls_cert {self._cert}: it needs a URI such as {wanted} among its names: {MAKE} "
+                "writes one"
+            )
+        ends_s = ssl.cert_time_to_seconds(seen["notAfter"])
+        return _Loaded(stamp, server if self._serves else None, client, names, ends_s)
+
+    def _believe(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_verify_locations(self._ca)
+        except ssl.SSLError as error:
+            raise ConfigError(f"tls_ca {self._ca}: it holds no certificate in PEM") from error
+        except OSError as error:
+            raise ConfigError(f"tls_ca {self._ca}: {error.strerror}") from error
+
+    def _show(self, context: ssl.SSLContext) -> None:
+        file, asked = self._cert, list[str]()
+
+        def password() -> str:
+            asked.append("OpenSSL would ask for it at the terminal")
+            return ""
+
+        try:
+            if Path(file).stat().st_mode & 0o007:
+                raise ConfigError(f"tls_cert {file}: everybody may read the key: chmod o= it")
+            context.load_cert_chain(file, password=password)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                why = "its key is that of another certificate"
+            elif asked:
+                why = "its key is locked with a password, which a node cannot type"
+            else:
+                why = "it must hold a certificate and its key, both in PEM"
+            raise ConfigError(f"tls_cert {file}: {why}") from error
+        except OSError as error:
+            raise ConfigError(f"tls_cert {file}: {error.strerror}") from error
+
+    def _seen(self, server: ssl.SSLContext) -> dict[str, Any]:
+        """Return our certificate as others see it, who believe whom we believe.
+
+        Raises:
+            ConfigError: they would not believe it.
+        """
+        caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        caller.check_hostname = False
+        caller.verify_mode = ssl.CERT_REQUIRED if self._serves else ssl.CERT_NONE
+        self._believe(caller)
+        self._show(caller)
+        try:
+            return _met(server, caller)
+        except ssl.SSLCertVerificationError as error:
+            code = error.verify_code
+        except ssl.SSLError as error:
+            raise ConfigError(f"tls_cert {self._cert}: {error.reason or error}") from error
+        if code == _ENDED:
+            why = f"it has ended: {MAKE} makes another one"
+        elif code == _NOT_YET:
+            here = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+            why = f"it is not good yet: is the clock of this machine right? ({here})"
+        elif code in _STRANGERS:
+            why = f"no authority in tls_ca {self._ca} made it"
+        elif code == _PURPOSE:
+            why = "it is not for a node: its purposes must be those of servers and of clients"
+        else:
+            why = f"it is not good (OpenSSL says {code})"
+        raise ConfigError(f"tls_cert {self._cert}: {why}")
+
+
+def speaks_plain(error: BaseException) -> bool:
+    """True if a handshake failed because the other end does not speak TLS."""
+    return isinstance(error, ssl.SSLError) and error.reason in {
+        "WRONG_VERSION_NUMBER",
+        "HTTP_REQUEST",
+        "PACKET_LENGTH_TOO_LONG",
+        "RECORD_LAYER_FAILURE",
+    }
+
+
+def _met(server: ssl.SSLContext, caller: ssl.SSLContext) -> dict[str, Any]:
+    """Let two ends meet in memory; return the certificate of the caller as the node sees it."""
+    to_node, to_caller = ssl.MemoryBIO(), ssl.MemoryBIO()
+    node = server.wrap_bio(to_node, to_caller, server_side=True)
+    calling = caller.wrap_bio(to_caller, to_node)
+    for end in (calling, node, calling, node):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return node.getpeercert() or {}
