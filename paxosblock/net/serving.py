@@ -120,7 +120,7 @@ async def listen(
     app.middlewares.append(http_demand(guard.access, guard.refusals))
     app[OWN_NAMES] = guard.names
     add_calls(app, router, guard.request_bodies, guard.access)
-    add_http_calls(app, router, guard.request_bodies)
+    add_http_calls(app, router, guard.request_bodies, guard.access)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)

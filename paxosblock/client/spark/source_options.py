@@ -125,6 +125,11 @@ class SparkOptions:
     access_file: str = ""
     """The file with the cluster's access secret, on each machine; "": as the client is configured.
     """
+    tls_cert: str = ""
+    """The file with the user's certificate, on each machine; "": as the client is configured."""
+    tls_ca: str = ""
+    """The file with the authorities of the cluster's certificates, on each machine; "": as the
+    client is configured."""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -145,6 +150,8 @@ class SparkOptions:
                 "on_failure": self.on_failure and self.on_failure.value,
                 "replace_on_failure": self.replace_on_failure and self.replace_on_failure.value,
                 "access_file": self.access_file or None,
+                "tls_cert": self.tls_cert or None,
+                "tls_ca": self.tls_ca or None,
                 "retry_for": f"{self.retry_for_s:f}s" if self.retry_for_s >= 0 else None,
             },
         )
@@ -253,6 +260,8 @@ OPTIONS: Final = (
     Option("onFailure", "on_failure", Use.WRITES, _member(OnFailure)),
     Option("replaceOnFailure", "replace_on_failure", Use.WRITES, _member(Replacement)),
     Option("accessFile", "access_file", Use.ALL, str),
+    Option("tlsCert", "tls_cert", Use.ALL, str),
+    Option("tlsCa", "tls_ca", Use.ALL, str),
     Option("retryFor", "retry_for_s", Use.ALL, _duration),
 )
 

@@ -164,7 +164,7 @@ def add_calls(
         if not upgrade_server.asks_for(CALLS, request):
             return upgrade_server.unknown_protocol(CALLS)
         try:
-            caller = upgrade_server.caller_of(request)
+            caller = upgrade_server.caller_of(request, access)
             doorkeeper = Doorkeeper.of(access, request, bounds.refusals)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)
@@ -185,10 +185,14 @@ def add_calls(
 
 
 def add_http_calls(
-    app: web.Application, router: RpcRouter, request_bodies: RequestBodies | None = None
+    app: web.Application,
+    router: RpcRouter,
+    request_bodies: RequestBodies | None = None,
+    access: Access = OPEN,
 ) -> None:
     """Let `app` answer the calls of `router` for people: `POST /rpc/<method>` with msgpack in both
-    directions. `request_bodies` reads what they send. `Access-User` names the user who asks.
+    directions. `request_bodies` reads what they send. `Access-User` names the user who asks, unless
+    a certificate does that `access` believes.
 
     A request has the `Content-Type` of msgpack, with which a browser sends nothing for a page of
     another site without asking the node before. A 200 carries the answer; every other status
@@ -202,7 +206,7 @@ def add_http_calls(
             if request.content_type != ERROR_TYPE:
                 raise InvalidRequestError(f"a request here has Content-Type: {ERROR_TYPE}")
             call = router.find(request.match_info["method"])
-            caller, sent = upgrade_server.caller_of(request), await read(request)
+            caller, sent = upgrade_server.caller_of(request, access), await read(request)
             body, status = await answer(call, name, sent, caller), 200
         except PaxosBlockError as error:
             body, status = encode_error(error), error.http_status

@@ -2,7 +2,8 @@
 
 Where the caller has proven nothing about itself, it is the user that it claims to be, by the header
 `Access-User` of its Upgrade, or of its request if it sends none. That is HDFS's simple mode: it
-keeps honest people from each other's files by mistake, and stops no program that lies.
+keeps honest people from each other's files by mistake, and stops no program that lies. Who has
+shown a certificate is whom that names.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from paxosblock.base.user_names import NAME_EXPECTED, is_user
 from paxosblock.errors import InvalidRequestError
 from paxosblock.host.user import claimed_user
+from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 
 USER: Final = "Access-User"
 """The header with the name that a caller claims."""
@@ -52,6 +54,12 @@ class Caller(msgspec.Struct, frozen=True):
             InvalidRequestError: no user can be called so.
         """
         return cls(CallerRole.CLAIMED, NOBODY if user is None else checked(user), (), address)
+
+    @classmethod
+    def certified(cls, name: CertifiedName, address: str) -> Self:
+        """Make the holder of a certificate with this name. Raises as `claiming`."""
+        user = checked(name.name) if name.kind is CertifiedKind.USER else name.name
+        return cls(CallerRole(name.kind.value), user, name.groups, address)
 
 
 HERE: Final = Caller(CallerRole.NAMENODE, "")

@@ -70,6 +70,12 @@ class Guard:
             "1 where whoever reaches the node is served: it has no access secret, or demands none.",
             lambda: self.access.is_open,
         )
+        tls = self.access.tls
+        metrics.observe(
+            "tls_certificate_ends_seconds",
+            "The time since 1970 at which this node's certificate ends; 0 without one.",
+            lambda: 0 if tls is None else tls.ends_s,
+        )
         metrics.tally(
             "refusals",
             "Connections and requests refused or given up.",

@@ -7,9 +7,10 @@ import asyncio
 from aiohttp import web
 
 from paxosblock.errors import PaxosBlockError
+from paxosblock.net.port.access import Access
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.caller import USER, Caller
-from paxosblock.net.port.doorkeeper import Doorkeeper
+from paxosblock.net.port.doorkeeper import Doorkeeper, certified
 from paxosblock.net.port.http_server import HttpConnection
 from paxosblock.net.port.upgrade import ERROR_TYPE, Spoken
 from paxosblock.net.wire import encode_error
@@ -67,12 +68,15 @@ def take_over(
     return slot
 
 
-def caller_of(request: web.Request) -> Caller:
-    """Return who sent this, which holds for the whole connection after an Upgrade.
+def caller_of(request: web.Request, access: Access) -> Caller:
+    """Return who sent this, which holds for the whole connection after an Upgrade: the holder of
+    the certificate that it has shown, or else the user that it claims to be.
 
     Raises:
-        InvalidRequestError: no user can have the name that it claims.
+        InvalidRequestError: no user can have that name.
     """
+    for name in certified(access, request):
+        return Caller.certified(name, request.remote or "")
     return Caller.claiming(request.headers.get(USER), request.remote or "")
 
 
