@@ -79,7 +79,7 @@ _folder = click.option(
 @click.option(
     "--secure",
     is_flag=True,
-    help="Give each node and yourself a certificate: the nodes speak TLS, and serve nobody else.",
+    help="Give each node and yourself a certificate: the nodes speak TLS only.",
 )
 @_folder
 @click.pass_obj
@@ -114,17 +114,9 @@ def up(
     \b
       $ paxosblock cluster up --namenodes 3 --grow
 
-    With --secure nothing is readable on the wire, and who has no certificate of this cluster gets
-    nothing. The lines at the end say where yours is:
-
-    \b
-      $ paxosblock cluster up --secure
-      ...
-      export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
-      export PAXOSBLOCK_TLS_CERT=/srv/paxosblock-cluster/tls/user.pem
-      export PAXOSBLOCK_TLS_CA=/srv/paxosblock-cluster/tls/ca.pem
-
-    A folder stays secure; certificates that are about to end are made again by each `up`.
+    With --secure nothing is readable on the wire, and a caller without a certificate of this
+    cluster gets nothing: the lines at the end name yours. A folder stays secure, and each `up`
+    makes its certificates again.
     """
     if invocation.namenodes is not None:
         raise click.UsageError(_misplaced(invocation.namenodes))

@@ -72,8 +72,8 @@ def tls(
 
     Copy to each node ca.pem and its own file, which only it may read, and name them with tls_ca and
     tls_cert in its settings, or with PAXOSBLOCK_TLS_CA and PAXOSBLOCK_TLS_CERT. Keep DIR with
-    ca.key, which no node needs: whoever has it can be anybody. The same command again makes new
-    certificates in the place of old ones; nodes read a file again when it was replaced. An
+    ca.key, which no node needs: with it one can be any node or user. The same command again makes
+    new certificates in the place of old ones; nodes read a file again when it was replaced. An
     authority of your own may write the same URIs (docs/operations.md).
     """
     from paxosblock.net.port.certificates import Authority

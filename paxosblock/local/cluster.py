@@ -210,8 +210,8 @@ class LocalCluster:
 
     @property
     def _access(self) -> Access:
-        """What is proven to the nodes: the secrets that are in their file now, which nodes read
-        when they start."""
+        """The secrets that are in their file now, which nodes read when they start, and the
+        certificate that is shown to nodes."""
         config = load_config(NameNodeConfig, self._folder.config)
         if self._tls is None:
             secure = self._folder.is_secure

@@ -153,7 +153,7 @@ class Listener:
             self._greeting.discard(greeting)
 
     async def _secure(self, tls: Tls, accepted: socket.socket, slot: Slot) -> None:
-        waiting = _Waiting()
+        waiting = _Unshaken()
         await self._loop.connect_accepted_socket(
             lambda: waiting,
             accepted,
@@ -212,12 +212,12 @@ class _Greeting:
         return Rank.UNUSED, 0.0
 
     def dismiss(self) -> None:
-        """End it: whoever waits for its bytes finds the end."""
+        """End it: the task that waits for its bytes finds the end."""
         with contextlib.suppress(OSError):
             self._accepted.shutdown(socket.SHUT_RDWR)
 
 
-class _Waiting(asyncio.Protocol):
+class _Unshaken(asyncio.Protocol):
     """Has a connection until its handshake is done; what comes then is for another protocol."""
 
     transport: asyncio.Transport

@@ -330,7 +330,7 @@ class Challenge:
 def _tls_of(config: ClientConfig | NodeConfig, *, serves: bool = False) -> Tls | None:
     if not (config.tls_cert or config.tls_ca):
         return None
-    from paxosblock.net.port.tls import Tls  # noqa: PLC0415 - ssl, for those who have TLS
+    from paxosblock.net.port.tls import Tls  # noqa: PLC0415 - few processes need ssl
 
     return Tls(config.tls_cert, config.tls_ca, required=config.tls_required, serves=serves)
 

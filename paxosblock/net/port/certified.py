@@ -1,4 +1,4 @@
-"""The name in a certificate: which node or user of which cluster its holder is. No I/O.
+"""The name in a certificate: the node or user that its holder is, and the cluster. No I/O.
 
 It is a URI among the certificate's other names, so that an authority of one's own can write it::
 
@@ -49,7 +49,7 @@ class CertifiedName:
 
     @property
     def is_node(self) -> bool:
-        """True if a node may show it to those who call there."""
+        """True if a node may show it to its callers."""
         return self.kind is not CertifiedKind.USER
 
     @classmethod

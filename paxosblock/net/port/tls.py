@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What the files held when they were last read."""
+    """The content of the files when they were last read."""
 
     stamp: tuple[tuple[int, ...], ...]
     server: ssl.SSLContext | None
@@ -44,7 +44,7 @@ class _Loaded:
 
 
 class Tls:
-    """The certificate of one process, and those whose certificates it believes."""
+    """The certificate of one process, and the authorities that it believes."""
 
     FIRST_BYTE: Final = b"\x16"
     """The first byte of each connection with TLS; no other connection begins with it."""

@@ -141,13 +141,18 @@ async def connect(
         why = f"{peer} did not answer within {timeout_s:.3g} s"
         raise UnavailableError(why, peer=peer) from error
     except OSError as error:
-        if access.tls is not None and (failure := access.tls.explained(peer, error)) is not None:
-            raise failure.with_outcome(Outcome.NEVER) from error
-        number = error.errno or 0  # negative if a name has no address
-        reason = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
-        nobody = isinstance(error, ConnectionRefusedError)
-        text = f"{peer} cannot be reached: {reason}"
-        raise UnavailableError(text, peer=peer, nobody_listens=nobody) from error
+        raise _unreached(peer, error, access.tls) from error
+
+
+def _unreached(peer: str, error: OSError, tls: Tls | None) -> PaxosBlockError:
+    """Return our error for that of a connection on which nothing was asked yet."""
+    if tls is not None and (failure := tls.explained(peer, error)) is not None:
+        return failure.with_outcome(Outcome.NEVER)
+    number = error.errno or 0  # negative if a name has no address
+    reason = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
+    nobody = isinstance(error, ConnectionRefusedError)
+    text = f"{peer} cannot be reached: {reason}"
+    return UnavailableError(text, peer=peer, nobody_listens=nobody)
 
 
 def dial(address: str, timeout_s: float, tls: Tls | None = None) -> socket.socket:
