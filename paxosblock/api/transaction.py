@@ -168,7 +168,41 @@ class Marker(_Operation, frozen=True, tag=True):
         def __init__(self, path: AnyPath) -> None: ...
 
 
-Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Truncate | Delete | Marker
+class SetPermission(_Operation, frozen=True, tag=True):
+    """Give a file or directory other permission bits, up to 0o1777."""
+
+    path: str
+    permission: int
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath, permission: int) -> None: ...
+
+
+class SetOwner(_Operation, frozen=True, tag=True):
+    """Give a file or directory another owner, group, or both; "" leaves what is there."""
+
+    path: str
+    owner: str = ""
+    group: str = ""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath, owner: str = "", group: str = "") -> None: ...
+
+
+Operation = (
+    AssertAbsent
+    | AssertFile
+    | MakeDirectory
+    | Rename
+    | Concat
+    | Truncate
+    | Delete
+    | Marker
+    | SetPermission
+    | SetOwner
+)
 """One step of a transaction."""
 
 

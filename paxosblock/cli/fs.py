@@ -6,6 +6,7 @@ from paxosblock.cli.group import CommandEntry, DashGroup, common_options
 
 _NAMES = "paxosblock.cli.fs_names"
 _BYTES = "paxosblock.cli.fs_bytes"
+_OWNERS = "paxosblock.cli.fs_owners"
 
 fs = DashGroup(
     "fs",
@@ -43,6 +44,9 @@ one line on standard error, "ls: '/x': no such file or directory", and exit code
         "setrep": CommandEntry(
             "paxosblock.cli.replication", "Change how many replicas files have."
         ),
+        "chmod": CommandEntry(_OWNERS, "Change who may do what."),
+        "chown": CommandEntry(_OWNERS, "Change owners and groups."),
+        "chgrp": CommandEntry(_OWNERS, "Change groups."),
         "stat": CommandEntry(_NAMES, "Show facts about a file or directory."),
         "put": CommandEntry(_BYTES, "Copy local files into the cluster."),
         "append": CommandEntry(_BYTES, "Add local files to the end of a file."),

@@ -35,6 +35,7 @@ from paxosblock.api.namenode import (
     RenamePath,
     TakeOver,
 )
+from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION, SetPathOwner, SetPathPermission
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
@@ -448,6 +449,33 @@ class AsyncClient:
         """
         request = SetReplication(text_of(path), replication)
         return await self._session.namenodes.call_once(SET_REPLICATION, request)
+
+    async def set_permission(self, path: AnyPath, permission: int) -> FileStatus:
+        """Give a file or directory other permission bits; return what it is then.
+
+        Args:
+            permission: from 0 to 0o1777; 0o1000 is the sticky bit.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: other bits.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        request = SetPathPermission(text_of(path), permission)
+        return await self._session.namenodes.call_once(SET_PERMISSION, request)
+
+    async def set_owner(
+        self, path: AnyPath, owner: str | None = None, group: str | None = None
+    ) -> FileStatus:
+        """Give a file or directory another owner, group, or both; return what it is then.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: neither is given, or no user or group can be called so.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        request = SetPathOwner(text_of(path), owner or "", group or "")
+        return await self._session.namenodes.call_once(SET_OWNER, request)
 
     # -- transactions ---------------------------------------------------------------------------
 

@@ -20,13 +20,14 @@ from msgspec import Raw
 from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
+from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.paths import split
 from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
-from paxosblock.namenode.catalog import keys, namespace, transactions, tree
+from paxosblock.namenode.catalog import keys, namespace, owners, transactions, tree
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
@@ -311,6 +312,18 @@ CALLS: Final = (
         check=lambda request: checks.check_replication(request.replication),
         then=lambda node, _, status: node.look_at_file(status.file_id),
         log=lambda request, _: facts(path=request.path, replication=request.replication),
+    ),
+    decided(
+        SET_PERMISSION,
+        in_one(owners.change_permission),
+        check=checks.check_set_permission,
+        log=lambda request, _: facts(path=request.path, permission=f"{request.permission:o}"),
+    ),
+    decided(
+        SET_OWNER,
+        in_one(owners.change_owner),
+        check=checks.check_set_owner,
+        log=lambda request, _: facts(path=request.path, owner=request.owner, group=request.group),
     ),
     handled(
         api.TRANSACT,

@@ -23,13 +23,20 @@ from paxosblock.api.namenode import (
     ReopenBlock,
     Transact,
 )
+from paxosblock.api.ownership import SetPathOwner, SetPathPermission
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
-from paxosblock.api.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
+from paxosblock.api.transaction import (
+    NAMES_MADE_MAX,
+    OPERATIONS_MAX,
+    SetOwner,
+    SetPermission,
+)
 from paxosblock.base import paths
+from paxosblock.base.modes import PERMISSION_MAX
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.replacement import Policy, Replacement
-from paxosblock.base.user_names import NAME_CHARACTERS_MAX
+from paxosblock.base.user_names import NAME_CHARACTERS_MAX, NAME_EXPECTED, is_user
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog.keys import PLACE_MAX
@@ -41,7 +48,6 @@ WINDOW_MAX = 1024
 WRITER_CHARACTERS_MAX = 128
 NODE_CHARACTERS_MAX = 8192
 """A DataNode may be called after its machine and folder."""
-PERMISSION_MAX = 0o1777
 APPLICATION_CHARACTERS_MAX = 255
 VERSION_MAX = (1 << 63) - 1
 SECONDS_MAX = 10**10
@@ -85,6 +91,25 @@ def check_transact(request: Transact) -> None:
     check_block_size("", request.block_size)
     if request.application is not None:
         _check_version(request.application)
+    for operation in request.operations:
+        if isinstance(operation, SetPermission):
+            check_permission(operation.permission)
+        elif isinstance(operation, SetOwner):
+            check_set_owner(operation)
+
+
+def check_set_permission(request: SetPathPermission) -> None:
+    """Raise InvalidRequestError for bits that are not a permission."""
+    check_permission(request.permission)
+
+
+def check_set_owner(request: SetPathOwner | SetOwner) -> None:
+    """Raise InvalidRequestError for a name that no user or group has, or for none at all."""
+    names = [name for name in (request.owner, request.group) if name]
+    where = paths.shown(request.path)
+    _demand(bool(names), f"{where}: neither an owner nor a group")
+    for name in names:
+        _demand(is_user(name), f"{where}: {name[:40]!r} is no owner or group: {NAME_EXPECTED}")
 
 
 def check_application(request: ApplicationRequest) -> None:

@@ -36,6 +36,13 @@ async def _make_directories(fs: AsyncClient, *, rng: random.Random, file: File |
     await fs.mkdirs(f"/directories/{rng.randrange(4)}/{rng.randrange(4)}")
 
 
+async def _change_owner(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    """Change who may do what with a file, which may be open; nothing else of it changes."""
+    if file is not None:
+        await fs.set_permission(file.path, rng.choice((0o600, 0o640, 0o1777)))
+        await fs.set_owner(file.path, rng.choice(("ann", "bob")), rng.choice((None, "staff")))
+
+
 async def _list(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
     await fs.ls("/")
 
@@ -62,7 +69,14 @@ async def _recover_lease(fs: AsyncClient, *, rng: random.Random, file: File | No
         await fs._session.namenodes.call(RECOVER_LEASE, RecoverLease(file.path))
 
 
-ERRANDS: Final[tuple[Errand, ...]] = (_make_directories, _list, _remember, _look, _recover_lease)
+ERRANDS: Final[tuple[Errand, ...]] = (
+    _make_directories,
+    _change_owner,
+    _list,
+    _remember,
+    _look,
+    _recover_lease,
+)
 
 
 async def stay_in_safe_mode(fs: AsyncClient, world: World, seconds: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -13,7 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from paxosblock.api.namenode import ApplicationVersion, Kind, ListDirectory, Transact
+from paxosblock.api.namenode import (
+    ApplicationVersion,
+    FileStatus,
+    Kind,
+    ListDirectory,
+    Transact,
+)
 from paxosblock.api.transaction import (
     AssertAbsent,
     AssertFile,
@@ -23,6 +29,8 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetOwner,
+    SetPermission,
     TransactionOutcome,
     Truncate,
 )
@@ -55,11 +63,30 @@ class File:
         return sum(self.blocks) * CHUNK_BYTES
 
 
+@dataclass(frozen=True)
+class Rights:
+    """Owner, group and mode that somebody set; None for what was left as it was made."""
+
+    owner: str | None = None
+    group: str | None = None
+    mode: int | None = None
+
+    def are_those_of(self, status: FileStatus) -> bool:
+        there = (status.owner, status.group, status.permission)
+        wanted = (self.owner, self.group, self.mode)
+        default = ("", "", 0o755 if status.kind is Kind.DIRECTORY else 0o644)
+        return there == tuple(
+            made if given is None else given for given, made in zip(wanted, default, strict=True)
+        )
+
+
 class Tree:
     """Paths, and what is there: a `File`, or None for a directory."""
 
     def __init__(self) -> None:
         self.at: dict[str, File | None] = {"/": None}
+        self.rights: dict[str, Rights] = {}
+        """Of those paths whose owner, group or mode was changed."""
 
     def refuse_if(self, condition: bool) -> None:
         if condition:
@@ -110,6 +137,22 @@ class Tree:
                 if path in self.at:
                     self.closed(path)
                 self.at[path] = File()
+                self.rights.pop(path, None)
+            case SetPermission(path, mode):
+                self.refuse_if(path not in self.at)
+                self.rights[path] = replace(self.of(path), mode=mode)
+            case SetOwner(path, owner, group):
+                self.refuse_if(path not in self.at)
+                before = self.of(path)
+                self.rights[path] = replace(
+                    before, owner=owner or before.owner, group=group or before.group
+                )
+
+    def of(self, path: str) -> Rights:
+        return self.rights.get(path, Rights())
+
+    def gone(self, path: str) -> None:
+        self.rights.pop(path, None)
 
     def rename(self, source: str, destination: str, overwrite: bool) -> None:
         self.refuse_if(source not in self.at)
@@ -125,8 +168,12 @@ class Tree:
                 self.at[destination], File
             )
             self.refuse_if(not (overwrite and both_files))
+        self.gone(destination)
         for each in [source, *self.below(source)]:
-            self.at[destination + each.removeprefix(source)] = self.at.pop(each)
+            moved = destination + each.removeprefix(source)
+            self.at[moved] = self.at.pop(each)
+            if each in self.rights:
+                self.rights[moved] = self.rights.pop(each)
 
     def concat(self, target: str, sources: tuple[str, ...]) -> None:
         self.refuse_if(not sources or len({target, *sources}) <= len(sources))
@@ -134,6 +181,7 @@ class Tree:
         for source in sources:
             into.blocks += self.closed(source).blocks
             del self.at[source]
+            self.gone(source)
 
     def truncate(self, path: str, length: int) -> None:
         file = self.closed(path)
@@ -150,6 +198,7 @@ class Tree:
         self.refuse_if(bool(self.below(path)) and not recursive)
         for each in [path, *self.below(path)]:
             self.at.pop(each, None)
+            self.gone(each)
 
 
 def some_operation(random: Random, tree: Tree) -> Operation:
@@ -157,7 +206,12 @@ def some_operation(random: Random, tree: Tree) -> Operation:
     files = [path for path, found in tree.at.items() if found and not found.open]
     there = [path for path in tree.at if path != "/"]
     some = random.choice(random.choice([files or PATHS, there or PATHS, PATHS]))
-    match random.randrange(11):
+    match random.randrange(13):
+        case 11:
+            return SetPermission(some, random.choice([0, 0o750, 0o1777]))
+        case 12:
+            owner = random.choice(["", "ann", "bob"])
+            return SetOwner(some, owner, random.choice(["", "staff", "dev"]))
         case 0:
             return AssertAbsent(random.choice(PATHS))
         case 1:
@@ -277,6 +331,12 @@ class TransactMachine(RuleBasedStateMachine):
             for path, found in self.tree.at.items()
             if path != "/"
         }
+
+    @invariant()
+    def each_has_the_owner_the_group_and_the_mode_that_it_was_given(self) -> None:
+        for path in self.tree.at:
+            status = self.run_now(self.catalog.status(path))
+            assert self.tree.of(path).are_those_of(status), path
 
     @invariant()
     def every_block_hangs_on_the_file_that_it_names_and_on_no_other(self) -> None:

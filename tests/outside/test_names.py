@@ -57,6 +57,19 @@ def test_replicas_are_asked_for_as_of_webhdfs(fs: PaxosBlockFileSystem, tree: st
         fs.set_replication(f"{tree}/d", 1)
 
 
+def test_owners_and_bits_change_as_of_webhdfs(fs: PaxosBlockFileSystem, tree: str) -> None:
+    path = f"{tree}/a"
+    fs.chmod(path, 0o640)
+    assert fs.info(path)["mode"] & 0o7777 == 0o640
+    fs.chmod(path, "755")
+    fs.chown(path, "ann", "staff")
+    fs.chown(path, group="dev")
+    found = fs.info(path)
+    assert (found["mode"] & 0o7777, found["owner"], found["group"]) == (0o755, "ann", "dev")
+    with pytest.raises(FileNotFoundError):
+        fs.chmod(f"{tree}/none", 0o600)
+
+
 def test_a_file_is_truncated_and_has_another_key_then(fs: PaxosBlockFileSystem, tree: str) -> None:
     path = f"{tree}/a"
     fs.pipe_file(path, b"0123456789")

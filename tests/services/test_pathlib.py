@@ -16,6 +16,8 @@ from paxosblock.api.transaction import (
     MakeDirectory,
     Marker,
     Rename,
+    SetOwner,
+    SetPermission,
 )
 from paxosblock.errors import InvalidRequestError
 
@@ -40,6 +42,8 @@ def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
     fs.concat(first, [second])
     assert fs.rename(first, third).path == str(third)
     assert fs.set_replication(third, 2).replication == 2
+    assert fs.set_permission(third, 0o600).permission == 0o600
+    assert fs.set_owner(third, group="staff").group == "staff"
     assert fs.stat(third).size == 3000
     assert [entry.path for entry in fs.ls(DIRECTORY)] == [str(third)]
     assert [entry.path for entry in fs.walk(DIRECTORY)] == [str(third)]
@@ -56,6 +60,8 @@ def test_the_operations_of_a_transaction_take_pathlib_paths(fs: Client) -> None:
     assert fs.transact([AssertAbsent(top), MakeDirectory(top), Marker(one)]).applied
     assert fs.transact([AssertFile(one), Rename(one, two)]).applied
     assert fs.transact([Marker(three), Concat(three, [two])]).applied
+    assert fs.transact([SetPermission(three, 0o600), SetOwner(three, "ann")]).applied
+    assert (fs.stat(three).permission, fs.stat(three).owner) == (0o600, "ann")
     assert [entry.path for entry in fs.ls(top)] == [str(three)]
     assert fs.transact([Delete(top, recursive=True)]).applied
     assert Concat(three, [two]) == Concat(str(three), (str(two),))

@@ -321,6 +321,31 @@ class Client(ClientBase):
         """
         return self._run(self._async.set_replication, path, replication)
 
+    def set_permission(self, path: AnyPath, permission: int) -> FileStatus:
+        """Give a file or directory other permission bits; return what it is then.
+
+        Args:
+            permission: from 0 to 0o1777; 0o1000 is the sticky bit.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: other bits.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return self._run(self._async.set_permission, path, permission)
+
+    def set_owner(
+        self, path: AnyPath, owner: str | None = None, group: str | None = None
+    ) -> FileStatus:
+        """Give a file or directory another owner, group, or both; return what it is then.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: neither is given, or no user or group can be called so.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return self._run(self._async.set_owner, path, owner, group)
+
     # -- transactions ---------------------------------------------------------------------------
 
     def transact(

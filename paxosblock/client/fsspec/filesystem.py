@@ -437,6 +437,19 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         """Cut a file to its first `size` bytes; fsspec itself has no name for that."""
         await (await self._client()).truncate(self.own_path(path), size)
 
+    async def _chmod(self, path: str, mode: int | str) -> None:
+        """Change permission bits, as fsspec's local and WebHDFS file systems do; a text is octal.
+
+        Raises:
+            ValueError: the text is no octal number.
+        """
+        bits = int(mode, 8) if isinstance(mode, str) else mode
+        await (await self._client()).set_permission(self.own_path(path), bits)
+
+    async def _chown(self, path: str, owner: str | None = None, group: str | None = None) -> None:
+        """Change the owner, the group, or both; the name is the one that fsspec's WebHDFS has."""
+        await (await self._client()).set_owner(self.own_path(path), owner, group)
+
     # fsspec derives synchronous names only for its own list of verbs.
     created = sync_wrapper(_created)
     modified = sync_wrapper(_modified)
@@ -447,6 +460,8 @@ class PaxosBlockFileSystem(AsyncFileSystem):
     mv = sync_wrapper(_mv)
     set_replication = sync_wrapper(_set_replication)
     truncate = sync_wrapper(_truncate)
+    chmod = sync_wrapper(_chmod)
+    chown = sync_wrapper(_chown)
 
     async def _status(self, path: str) -> FileStatus:
         return await (await self._client()).stat(self.own_path(path))

@@ -19,6 +19,8 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetOwner,
+    SetPermission,
     TransactionOutcome,
     Truncate,
 )
@@ -29,7 +31,7 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, namespace, tree
+from paxosblock.namenode.catalog import keys, namespace, owners, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -143,6 +145,10 @@ class _TransactionRun:
                     raise tree.missing(path)
             case Marker(path):
                 namespace.put_closed_file(draft, self._marker(path), context)
+            case SetPermission():
+                owners.set_permission(draft, operation)
+            case SetOwner():
+                owners.set_owner(draft, operation)
 
     def _marker(self, path: str) -> CreateFile:
         request = self._request

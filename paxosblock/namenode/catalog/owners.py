@@ -1,0 +1,50 @@
+"""Changing who owns a file or directory and what others may do with it.
+
+Each function decides one operation on a `Draft`; what changes nothing writes nothing. The time at
+which a file changed stays, as in HDFS.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from paxosblock.api.namenode import FileStatus
+from paxosblock.api.ownership import SetPathOwner, SetPathPermission
+from paxosblock.api.transaction import SetOwner, SetPermission
+from paxosblock.namenode.catalog import tree
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.records import Inode
+
+
+def change_permission(draft: Draft, request: SetPathPermission, _: Context) -> FileStatus:
+    """`chmod`. Raises NotFoundError."""
+    return tree.status(draft, request.path, set_permission(draft, request))
+
+
+def change_owner(draft: Draft, request: SetPathOwner, _: Context) -> FileStatus:
+    """`chown`, `chgrp`. Raises NotFoundError."""
+    return tree.status(draft, request.path, set_owner(draft, request))
+
+
+def set_permission(draft: Draft, wanted: SetPathPermission | SetPermission) -> Inode:
+    """Change the bits of what is at a path; return it as it is then. Raises NotFoundError."""
+    inode = tree.find_inode(draft, wanted.path)
+    changed: Inode = msgspec.structs.replace(inode, permission=wanted.permission)
+    return _put(draft, inode, changed)
+
+
+def set_owner(draft: Draft, wanted: SetPathOwner | SetOwner) -> Inode:
+    """Change the owner and group of what is at a path, where they are named; return it as it is
+    then. Raises NotFoundError."""
+    inode = tree.find_inode(draft, wanted.path)
+    changed: Inode = msgspec.structs.replace(
+        inode, owner=wanted.owner or inode.owner, group=wanted.group or inode.group
+    )
+    return _put(draft, inode, changed)
+
+
+def _put(draft: Draft, before: Inode, after: Inode) -> Inode:
+    if after != before:
+        draft.put_inode(after)
+    return after
