@@ -66,7 +66,7 @@ class Certificates:
 
     def of_node(self, *, required: bool = True, secrets: tuple[bytes, ...] = ()) -> Access:
         """Return the access of a node with a certificate of this authority."""
-        tls = Tls(self.node(), self.ca, required=required, serves=True)
+        tls = Tls(self.node(), self.ca, required=required, serves=CertifiedKind.NAMENODE)
         return Access(secrets, tls=tls)
 
     def of_user(self, *, required: bool = True, secrets: tuple[bytes, ...] = ()) -> Access:

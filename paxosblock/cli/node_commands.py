@@ -20,6 +20,7 @@ from paxosblock.cli.upgrading import (
     end_upgrade,
     upgrade_options,
 )
+from paxosblock.client.names.url import cluster_addresses
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.host.logs import LEVELS
 from paxosblock.host.startup import quick_imports
@@ -52,6 +53,16 @@ def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
             is_flag=True,
             help="Listen beyond this machine without certificates and without an access secret: "
             "whoever reaches the port may read and delete everything.",
+        ),
+        click.option(
+            "--tls-cert",
+            metavar="FILE",
+            help="The node's certificate and key (`paxosblock setup tls`); also a setting.",
+        ),
+        click.option(
+            "--tls-ca",
+            metavar="FILE",
+            help="The authorities whose certificates the node believes; also a setting.",
         ),
         click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True),
         click.option("--die-with", type=int, hidden=True),
@@ -112,6 +123,7 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
 @click.pass_obj
 def namenode(
     invocation: Invocation,
+    /,
     *,
     listen: str,
     node_id: str | None,
@@ -125,6 +137,7 @@ def namenode(
     new_cluster: bool,
     joins: bool,
     secret_file: Path | None,
+    **settings_given: str | None,
 ) -> None:
     """Run a NameNode: it knows the files, their blocks and who may write them.
 
@@ -149,14 +162,13 @@ def namenode(
     it again, for only a new process knows what the disk really has.
     """
     with quick_imports():
-        from paxosblock.client.names.url import cluster_addresses
         from paxosblock.config import NameNodeConfig, load_config
         from paxosblock.namenode.membership import read_peers
         from paxosblock.namenode.namenode_server import serve
 
     name = node_id or _default_name(listen, path)
     _set_up(invocation, name, log_level, die_with)
-    settings = load_config(NameNodeConfig, config)
+    settings = load_config(NameNodeConfig, config, flags=settings_given)
     _check_reach(listen, settings, insecure)
     if not peers and (advertise or new_cluster or joins):
         raise ConfigError("--advertise, --new-cluster and --join go with --peers")
@@ -203,6 +215,7 @@ def namenode(
 @click.pass_obj
 def datanode(
     invocation: Invocation,
+    /,
     *,
     listen: str,
     node_id: str | None,
@@ -212,12 +225,12 @@ def datanode(
     die_with: int | None,
     paths: tuple[str, ...],
     namenodes: str | None,
-    rack: str | None,
     advertise: str | None,
     upgrade: bool,
     rollback: bool,
     finalize_upgrade: bool,
     yes: bool,
+    **settings_given: str | None,
 ) -> None:
     """Run a DataNode: it keeps replicas of blocks and votes for their chunks.
 
@@ -243,12 +256,11 @@ def datanode(
     if not namenodes:
         raise click.UsageError("Missing option '--namenodes'.")
     with quick_imports():
-        from paxosblock.client.names.url import cluster_addresses
         from paxosblock.config import DataNodeConfig, load_config
         from paxosblock.datanode.datanode_server import serve
 
     _set_up(invocation, node_id or _default_name(listen, volumes[0]), log_level, die_with)
-    settings = load_config(DataNodeConfig, config, flags={"rack": rack})
+    settings = load_config(DataNodeConfig, config, flags=settings_given)
     _check_reach(listen, settings, insecure)
     _check_advertised(listen, advertise, addresses := cluster_addresses(namenodes))
     serving = serve(

@@ -72,7 +72,8 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         paths: a folder for each volume, made if it is missing.
         namenodes: host:port of every NameNode; they need not run yet.
-        node_id: None: the one that the folders have, in new ones a new one.
+        node_id: None: that of the certificate, without one that of the folders, in new ones a new
+            one.
         upgrade: each volume gets a snapshot first, unless it has one (FORMAT.md 7).
         advertise: host:port by which others reach it; None: where it listens.
 
@@ -115,6 +116,8 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient(guard.access))
         disk = OsDisk()
+        if guard.access.tls is not None:
+            node_id = guard.access.tls.own_id(node_id)
         hung = await find_hung(disk, paths, config.volume_hung_after_s)
         silent = {lost.folder for lost in hung}
         answering = [path for path in paths if path not in silent]

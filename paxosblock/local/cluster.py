@@ -337,7 +337,10 @@ class LocalCluster:
         """Return the command line that runs a member of this cluster."""
         command = [sys.executable, "-m", "paxosblock", member.role.value]
         command += ["--id", member.name, "--listen", member.listen]
-        command += ["--config", str(self._folder.config_of(member))]
+        command += ["--config", str(self._folder.config)]
+        if self._folder.is_secure:  # options, as a shell may have the user's in its environment
+            command += ["--tls-cert", str(self._folder.certificate(member))]
+            command += ["--tls-ca", str(self._folder.authority)]
         for volume in self._folder.volumes(member):
             command += ["--path", str(volume)]
         if member.role is NodeKind.DATANODE:

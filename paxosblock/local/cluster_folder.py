@@ -4,8 +4,8 @@
 
     cluster.json        members, ports, settings
     config.toml         the settings as the nodes read them
-    tls/                of a secure cluster: its authority, a certificate and the settings of each
-                        node, and the certificate of the user who made it
+    tls/                of a secure cluster: its authority, and the certificates of the nodes and of
+                        the user who made it
     secret              proves NameNodes to each other; only its owner may read it
     growing             says that the first NameNode was the only one, and the others join it
 started             says that all NameNodes have been up: an empty folder is a lost one
@@ -146,9 +146,9 @@ class ClusterFolder:
         """Return the certificate of the user of a secure cluster."""
         return self._tls / "user.pem"
 
-    def config_of(self, member: NodeEntry) -> Path:
-        """Return the configuration file of one node."""
-        return self._tls / f"{member.name}.toml" if self.is_secure else self.config
+    def certificate(self, member: NodeEntry) -> Path:
+        """Return the certificate of one node of a secure cluster."""
+        return self._tls / f"{member.name}.pem"
 
     @property
     def secret(self) -> Path:
@@ -204,16 +204,11 @@ class ClusterFolder:
         user = CertifiedName(cluster, CertifiedKind.USER, current_user() or "me")
         authority.certify(self.user_certificate, user, (), NODE_S)
         for member in membership.members:
-            file = self._tls / f"{member.name}.pem"
             if member.role is NodeKind.NAMENODE:
                 name = CertifiedName(cluster, CertifiedKind.NAMENODE)
             else:
                 name = CertifiedName(cluster, CertifiedKind.DATANODE, member.name)
-            authority.certify(file, name, OWN_HOSTS, NODE_S)
-            section = member.role.value
-            own = {"tls_cert": str(file), "tls_ca": str(self.authority)}
-            settings = {section: {**membership.settings.get(section, {}), **own}}
-            _write_whole(self.config_of(member), _toml(settings).encode())
+            authority.certify(self.certificate(member), name, OWN_HOSTS, NODE_S)
 
     @property
     def _growing(self) -> Path:

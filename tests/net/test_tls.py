@@ -445,6 +445,10 @@ def _nameless(ours: Certificates) -> str:
             "no authority in tls_ca .*ca.pem made it",
         ),
         (lambda ours: ours.user(), "it is not for a node: its purposes must be those of servers"),
+        (
+            lambda ours: ours.node("dn"),
+            "it needs a URI such as paxosblock://CLUSTER/namenode among",
+        ),
         (_nameless, "it needs a URI such as paxosblock://CLUSTER/namenode among its names"),
     ],
 )
@@ -455,7 +459,7 @@ def test_a_certificate_that_is_not_as_it_should_be_is_refused_in_one_line(
     os.chmod(ours.ca, 0o600)
     file = made(ours)
     with pytest.raises(ConfigError, match=words) as error:
-        Tls(file, ours.ca, serves=True)
+        Tls(file, ours.ca, serves=CertifiedKind.NAMENODE)
     assert str(error.value).startswith(f"tls_cert {file}: ")
     assert "\n" not in str(error.value)
 
@@ -465,12 +469,20 @@ def test_a_file_of_authorities_that_is_not_as_it_should_be_is_refused(tmp_path: 
     with pytest.raises(ConfigError, match="tls_ca is missing"):
         Tls(ours.node(), "")
     with pytest.raises(ConfigError, match="tls_cert is missing"):
-        Tls("", ours.ca, serves=True)
+        Tls("", ours.ca, serves=CertifiedKind.NAMENODE)
     (tmp_path / "text").write_text("no certificate")
     with pytest.raises(ConfigError, match=r"tls_ca .*/text: it holds no certificate in PEM"):
         Tls("", str(tmp_path / "text"))
     with pytest.raises(ConfigError, match=r"tls_ca .*/none: No such file or directory"):
         Tls("", str(tmp_path / "none"))
+
+
+def test_the_id_of_a_datanode_is_that_of_its_certificate(tmp_path: Path) -> None:
+    ours = Certificates(tmp_path)
+    tls = Tls(ours.node("dn"), ours.ca, serves=CertifiedKind.DATANODE)
+    assert tls.own_id(None) == tls.own_id("dn") == "dn"
+    with pytest.raises(ConfigError, match=r"--id other: tls_cert .* is that of DataNode dn$"):
+        tls.own_id("other")
 
 
 @pytest.mark.parametrize(

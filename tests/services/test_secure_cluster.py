@@ -223,17 +223,15 @@ def test_commands_read_the_files_that_the_environment_names(
 def test_a_cluster_that_runs_is_brought_over_one_node_after_the_other(tmp_path: Path) -> None:
     """Each node gets its certificate by a restart, then a second one makes TLS required."""
     ours = Certificates(tmp_path / "tls")
-    files = {"tls_cert": ours.node(), "tls_ca": ours.ca}
     with LocalCluster(1, 3, tmp_path / "cluster", settings=SETTINGS) as cluster:
         config = tmp_path / "cluster" / "config.toml"
         user = ClientConfig(tls_cert=ours.user(), tls_ca=ours.ca, tls_required=False)
         plain = ClientConfig()
         for required in ("false", "true"):
-            lines = [f'{name} = "{value}"' for name, value in files.items()]
-            lines.append(f"tls_required = {required}")
-            text = "\n".join(lines)
+            text = f'tls_ca = "{ours.ca}"\ntls_required = {required}\ntls_cert ='
             config.write_text(
-                f'[namenode]\n{text}\n[datanode]\nheartbeat_interval = "200ms"\n{text}\n'
+                f'[namenode]\n{text} "{ours.node()}"\n'
+                f'[datanode]\nheartbeat_interval = "200ms"\n{text} "{ours.node("datanode-0")}"\n'
             )
             for node in cluster.nodes:
                 node.stop()

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.net.port.caller import claim
+from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 from paxosblock.net.port.handshake import (
     NONCE_BYTES,
     Handshake,
@@ -46,7 +47,6 @@ from paxosblock.net.port.handshake import (
 
 if TYPE_CHECKING:
     from paxosblock.config import ClientConfig, NodeConfig
-    from paxosblock.net.port.certified import CertifiedName
     from paxosblock.net.port.tls import Tls
 
 NONCE: Final = "Access-Nonce"
@@ -114,8 +114,9 @@ class Access:
         Raises:
             ConfigError: a file with a secret or a certificate is not as it should be.
         """
+        kind = CertifiedKind(config.section)
         known = cls.of(config.access_file, required=config.access_required)
-        return replace(known, tls=_tls_of(config, serves=serves))
+        return replace(known, tls=_tls_of(config, kind if serves else None))
 
     @classmethod
     def of(cls, file: str, *, required: bool = True, user: str = "") -> Access:
@@ -327,7 +328,7 @@ class Challenge:
         return (self.handshake.purpose(secret, purpose) for secret in self.access.secrets)
 
 
-def _tls_of(config: ClientConfig | NodeConfig, *, serves: bool = False) -> Tls | None:
+def _tls_of(config: ClientConfig | NodeConfig, serves: CertifiedKind | None = None) -> Tls | None:
     if not (config.tls_cert or config.tls_ca):
         return None
     from paxosblock.net.port.tls import Tls  # noqa: PLC0415 - few processes need ssl

@@ -19,9 +19,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, UnavailableError
-from paxosblock.net.port.certified import CertifiedName, names_in
+from paxosblock.net.port.certified import CertifiedKind, CertifiedName, names_in
 
 MAKE: Final = "`paxosblock setup tls`"
+_USUAL: Final = {
+    CertifiedKind.NAMENODE: "paxosblock://CLUSTER/namenode",
+    CertifiedKind.DATANODE: "paxosblock://CLUSTER/datanode/ID",
+    CertifiedKind.USER: "paxosblock://CLUSTER/user/NAME",
+}
 _FROM_US: Final = "SSLV3_ALERT", "TLSV1_ALERT", "TLSV13_ALERT"
 _ENDED, _NOT_YET, _PURPOSE = 10, 9, 26
 _STRANGERS: Final = (2, 7, 18, 19, 20, 21)
@@ -51,7 +56,14 @@ class Tls:
     END_S: Final = 2.0
     """Seconds that the other end of a connection may take to say that it closes it, too."""
 
-    def __init__(self, cert: str, ca: str, *, required: bool = True, serves: bool = False) -> None:
+    def __init__(
+        self,
+        cert: str,
+        ca: str,
+        *,
+        required: bool = True,
+        serves: CertifiedKind | None = None,
+    ) -> None:
         """Read the files.
 
         Args:
@@ -60,7 +72,7 @@ class Tls:
             ca: PEM, the certificates of authorities.
             required: False while a cluster that runs is given its first certificates: nodes and
                 callers without TLS are served, and called.
-            serves: the process is a node.
+            serves: the kind of node that the process is.
 
         Raises:
             ConfigError: a file cannot be read, or does not hold what it should, or everybody may
@@ -104,6 +116,19 @@ class Tls:
     def has_certificate(self) -> bool:
         """True if this process shows one."""
         return bool(self._cert)
+
+    def own_id(self, wanted: str | None) -> str | None:
+        """Return the id of the DataNode that this process is: the one that the certificate says.
+
+        Raises:
+            ConfigError: another one is `wanted`.
+        """
+        found = [each.name for each in self.names if each.kind is CertifiedKind.DATANODE]
+        if wanted is not None and wanted not in found:
+            raise ConfigError(
+                f"--id {wanted}: tls_cert {self._cert} is that of DataNode {', '.join(found)}"
+            )
+        return wanted or found[0]
 
     # -- the other end ----------------------------------------------------------------------------
 
@@ -222,8 +247,9 @@ class Tls:
             self._show(context)
         seen = self._seen(server)
         names = names_in(seen)
-        if not names or (self._serves and not any(each.is_node for each in names)):
-            wanted = "paxosblock://CLUSTER/" + ("namenode" if self._serves else "user/NAME")
+        kind = self._serves
+        if not any(kind in (None, each.kind) for each in names):
+            wanted = _USUAL[kind or CertifiedKind.USER]
             raise ConfigError(
                 f"tls_cert {self._cert}: it needs a URI such as {wanted} among its names: {MAKE} "
                 "writes one"
