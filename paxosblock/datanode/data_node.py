@@ -25,7 +25,7 @@ from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.counters import DataNodeCounters
+from paxosblock.datanode.counters import CopiedBytes, DataNodeCounters
 from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
@@ -100,7 +100,12 @@ class DataNode:
             max_read_bytes=config.max_read_bytes,
             copies=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
         )
-        self.counters = DataNodeCounters(self.acceptor, self.volumes)
+        self.counters = DataNodeCounters(
+            self.acceptor,
+            self.volumes,
+            rooms=lambda: (look.last for look in self._looks if look.last is not None),
+            copied=lambda: CopiedBytes(self._transfer.copied_bytes, self.reader.copied_bytes),
+        )
         self._scrubbers = tuple(
             Scrubber(
                 volume,

@@ -129,6 +129,8 @@ class Reader:
         self._acceptor = acceptor
         self._max_read_bytes = min(max_read_bytes, MAX_CHUNK_BYTES)
         self._copies = copies or Throttle()
+        self.copied_bytes = 0
+        """Bytes of replicas that other DataNodes have copied from here."""
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._buffers = BufferPool(MAX_BUFFERS)
         self._open: OrderedDict[BlockId, Block] = OrderedDict()
@@ -241,7 +243,9 @@ class Reader:
             loaded = await self._load(block, replica, replica.log, request.start, stop)
             if loaded is not None:
                 if request.copy:
-                    await self._copies.take(len(loaded[1].whole))
+                    size_bytes = len(loaded[1].whole)
+                    await self._copies.take(size_bytes)
+                    self.copied_bytes += size_bytes
                 return _records(replica.log, *loaded)
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 

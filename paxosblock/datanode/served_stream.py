@@ -8,6 +8,9 @@ loaded only when the one before has left.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
+from functools import partial
+from time import perf_counter
 from typing import Final, assert_never
 
 import msgspec
@@ -25,6 +28,7 @@ from paxosblock.api.datanode import (
     StreamCall,
     Watch,
 )
+from paxosblock.base.durations import BOUNDS_S
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.replica_reads import Reader
@@ -88,7 +92,7 @@ class ServedStream:
                 if self._rights is not None:
                     self._rights.check_chunk(header)
                 self._waiting_votes += 1
-                self._acceptor.write(header, frame, self._reply)
+                self._acceptor.write(header, frame, partial(self._reply, perf_counter()))
             case FrameKind.CALL:
                 if self._calls.call_received(connection, header, frame):
                     self._running_calls += 1
@@ -112,12 +116,15 @@ class ServedStream:
 
     # -- votes ----------------------------------------------------------------------------------
 
-    def _reply(self, reply: Vote | Nack) -> None:
+    def _reply(self, came_s: float, reply: Vote | Nack) -> None:
         self._waiting_votes -= 1
         connection = self._connection
         assert connection is not None
+        counters, took_s = self._counters, perf_counter() - came_s
+        counters.vote_times.counts[bisect_left(BOUNDS_S, took_s)] += 1
+        counters.vote_times.sum_s += took_s
         if isinstance(reply, Vote):
-            self._counters.votes.inc()
+            counters.votes += 1
             flags = int(Flags.SYNC) if reply.synced else 0
             connection.send(
                 Header(
@@ -129,7 +136,7 @@ class ServedStream:
                 ).pack()
             )
         else:
-            self._counters.nacks.labels(reply.reason.value).inc()
+            counters.nacks.labels(reply.reason.value).inc()
             payload = _ENCODER.encode(reply)
             header = Header.of(FrameKind.NACK, payload, block=reply.block)
             connection.send_frame(header, payload)
@@ -160,21 +167,22 @@ class ServedStream:
         if isinstance(request, CreateAndWrite):
             voting = self._acceptor.begin_whole(request)
             if voting is not None:
-                voting.add_done_callback(self._voted_whole)
+                voting.add_done_callback(partial(self._voted_whole, perf_counter()))
             return voting
         if not isinstance(request, ReadBytes):
             return None
         assert self._connection is not None
         return self._reader.known_part(request) if self._connection.writable else None
 
-    def _voted_whole(self, voting: asyncio.Future[Reply]) -> None:
+    def _voted_whole(self, came_s: float, voting: asyncio.Future[Reply]) -> None:
         if not voting.cancelled() and voting.exception() is None:
-            self._count(voting.result())
+            self._count(came_s, voting.result())
         self._call_ended()
 
-    def _count(self, answer: Reply) -> None:
+    def _count(self, came_s: float, answer: Reply) -> None:
+        self._counters.vote_times.note(perf_counter() - came_s)
         if isinstance(answer, Vote):
-            self._counters.votes.inc()
+            self._counters.votes += 1
         elif isinstance(answer, Nack):
             self._counters.nacks.labels(answer.reason.value).inc()
 
@@ -197,8 +205,9 @@ class ServedStream:
             case Envelope():
                 return await self._acceptor.take(request)
             case CreateAndWrite():
+                came_s = perf_counter()
                 answer = await self._acceptor.create_then_write(request)
-                self._count(answer)
+                self._count(came_s, answer)
                 return answer
             case Watch():
                 wait_ms = min(request.wait_ms, MAX_WATCH_MS)

@@ -71,6 +71,8 @@ class Transfer:
         """
         self._pace = pace or Throttle()
         self._reserved_bytes = reserved_bytes
+        self.copied_bytes = 0
+        """Bytes of whole replicas that came from other DataNodes."""
         self._access = access
         self._repairs = asyncio.Semaphore(MAX_TRANSFERS)
         self._copies = asyncio.Semaphore(MAX_COPIES)
@@ -210,6 +212,7 @@ class Transfer:
                     await self._check_room(volume, len(records))
                 await volume.run(append)
                 if task.copy:
+                    self.copied_bytes += len(records)
                     await self._pace.take(len(records))
         finally:
             channel.connection.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import (
@@ -19,8 +20,10 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+
+from paxosblock.base.durations import BOUNDS_S, Durations
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """The content type of what `NodeMetrics.render` returns."""
@@ -31,6 +34,8 @@ PAGES_TOGETHER: Final = 20.0
 second."""
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
 """Yields numbers, each with the values of its labels."""
+Lengths = tuple[Sequence[str], Durations]
+"""Durations, with the values of their labels."""
 
 
 class NodeMetrics:
@@ -62,8 +67,30 @@ class NodeMetrics:
 
     def tally(self, name: str, about: str, labels: Sequence[str], values: Values) -> None:
         """A counter that calls `values` whenever it is read: for what is counted very often."""
+        self._add(CounterMetricFamily, name, about, labels, values)
+
+    def levels(self, name: str, about: str, labels: Sequence[str], values: Values) -> None:
+        """Gauges that call `values` whenever they are read, one for each value of the labels."""
+        self._add(GaugeMetricFamily, name, about, labels, values)
+
+    def histogram(
+        self, name: str, about: str, labels: Sequence[str], values: Callable[[], Iterable[Lengths]]
+    ) -> None:
+        """A histogram of durations for each value of the labels, as they are when it is read."""
         self._registry.register(
-            _FamilyCollector(f"{self._namespace}_{name}", about, labels, values)
+            _HistogramCollector(f"{self._namespace}_{name}_seconds", about, labels, values)
+        )
+
+    def _add(
+        self,
+        kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+        name: str,
+        about: str,
+        labels: Sequence[str],
+        values: Values,
+    ) -> None:
+        self._registry.register(
+            _FamilyCollector(f"{self._namespace}_{name}", about, labels, values, kind)
         )
 
     def render(self) -> bytes:
@@ -91,9 +118,26 @@ class _FamilyCollector(Collector):
     about: str
     labels: Sequence[str]
     values: Values
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        family = CounterMetricFamily(self.name, self.about, labels=self.labels)
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        family = self.kind(self.name, self.about, labels=self.labels)
         for of, value in self.values():
             family.add_metric(of, value)
+        yield family
+
+
+@dataclass(frozen=True)
+class _HistogramCollector(Collector):
+    name: str
+    about: str
+    labels: Sequence[str]
+    values: Callable[[], Iterable[Lengths]]
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self.name, self.about, labels=self.labels)
+        for of, durations in self.values():
+            most = (*map(str, BOUNDS_S), "+Inf")
+            up_to = accumulate(durations.counts)
+            family.add_metric(of, list(zip(most, up_to, strict=True)), durations.sum_s)
         yield family

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import enum
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Raw
@@ -21,6 +23,7 @@ from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, rep
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
+from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.paths import split
 from paxosblock.errors import UnavailableError
@@ -155,6 +158,7 @@ def handled(
 class _CallCounts:
     done: int = 0
     failed: int = 0
+    times: Durations = field(default_factory=Durations)
 
 
 class Service:
@@ -169,6 +173,16 @@ class Service:
         """Answer `calls` (None for those of `CALLS`), and count them in `metrics`."""
         metrics = metrics or NodeMetrics("namenode")
         metrics.tally("calls", "Calls by what became of them.", ("call", "outcome"), self._counts)
+        metrics.histogram(
+            "call",
+            "From the arrival of a call until its answer, of calls that came since the start.",
+            ("call",),
+            lambda: [
+                ((name,), tally.times)
+                for name, tally in self._tallies.items()
+                if tally.done or tally.failed
+            ],
+        )
         self._tallies: dict[str, _CallCounts] = {}
         self._handlers: dict[str, tuple[Call, Callable[[Any], Awaitable[Any]]]] = {}
         for call in CALLS if calls is None else calls:
@@ -209,7 +223,10 @@ class Service:
 def _handler(node: NameNode, call: Call, tally: _CallCounts) -> Callable[[Any], Awaitable[Any]]:
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
 
+    times = tally.times
+
     async def handle(request: Any) -> Any:
+        came_s = perf_counter()
         try:
             if check is not None:
                 check(request)
@@ -217,6 +234,10 @@ def _handler(node: NameNode, call: Call, tally: _CallCounts) -> Callable[[Any], 
         except Exception:
             tally.failed += 1
             raise
+        finally:
+            took_s = perf_counter() - came_s
+            times.counts[bisect_left(BOUNDS_S, took_s)] += 1
+            times.sum_s += took_s
         if isinstance(answered, Decided):
             answered, sent = answered.value, answered.sent
         tally.done += 1

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from paxosblock.base.durations import Durations
 from paxosblock.errors import (
     NoSpaceError,
     NotLeaderError,
@@ -52,6 +53,8 @@ class Leadership:
         self._begin = begin
         self._end = end
         self._serves = False
+        self.times = Durations()
+        """From each election of this NameNode until it served."""
         self._calls: set[asyncio.Task[object]] = set()
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
@@ -166,6 +169,7 @@ class Leadership:
             await self._end()
 
     async def _take_office(self) -> None:
+        begun_s = asyncio.get_running_loop().time()
         while True:
             try:
                 await self._begin()
@@ -183,6 +187,7 @@ class Leadership:
                 _log.exception("cannot serve")
             else:
                 self._serves = True
+                self.times.note(asyncio.get_running_loop().time() - begun_s)
                 _log.info("serves", extra=facts(node=self._name))
                 if self._first is not None and not self._first.done():
                     self._first.set_result(None)

@@ -158,6 +158,7 @@ def engine_of(
 
 
 def _alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
+    from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - raftos may be missing
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - raftos may be missing
 
     check_member(folder, address, (), new_cluster=False)
@@ -181,7 +182,7 @@ def _alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         lambda app: None,
         _stay,
         _stay,
-        lambda metrics: None,
+        partial(observe, store=store, transport=None),
         store.checkpoint,
         refuse,
         _for_ever,

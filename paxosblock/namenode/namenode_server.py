@@ -28,6 +28,7 @@ from paxosblock.host.stall import AwakeClock, StallWatch
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
+from paxosblock.namenode.instruments import instruments
 from paxosblock.namenode.membership import Engine, Peers, engine_of, join
 from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.net.calls.call_server import RpcRouter
@@ -128,7 +129,7 @@ async def running(
         stack.callback(stall.stop)
         # The port opens before the store, because other members speak to the store here; an early
         # call of a client is refused with the reason.
-        metrics, router = _metrics(node, engine, stall), RpcRouter()
+        metrics, router = instruments(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
         of_engine = _status_call(engine, guard.access), _changes(engine)
         Service(node, metrics, (*CALLS, *of_engine)).add_to(router)
@@ -205,75 +206,3 @@ def _changes(engine: Engine) -> Call:
         return await engine.change(asked)
 
     return handled(CHANGE_NAMENODES, answer, by=By.LEADER)
-
-
-def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
-    metrics = NodeMetrics("namenode")
-    metrics.observe("leases", "Writers that hold files.", lambda: len(node.leases))
-    metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
-    _observe_replicas(metrics, node)
-    metrics.observe("datanodes", "DataNodes that registered.", lambda: len(node.datanodes))
-    metrics.observe("leads", "1 on the NameNode that serves.", node.leadership.serves)
-    metrics.observe(
-        "safe_mode",
-        "1 while the NameNode that serves has nothing copied or taken away.",
-        lambda: node.leadership.serves() and node.safe_mode.holds,
-    )
-    metrics.observe(
-        "table_keys_read",
-        "Keys of its own map that the scrubber read since the start.",
-        lambda: node.table_scrubber.keys_read,
-    )
-    metrics.observe(
-        "table_passes",
-        "Times since the start that the scrubber has read the whole map.",
-        lambda: node.table_scrubber.passes,
-    )
-    metrics.observe("alarms", "Broken invariants and damaged replicas.", node.alarms.counts.total)
-    metrics.observe(
-        "loop_stall_seconds", "Longest stall of the event loop since the last look.", stall.take
-    )
-    metrics.observe(
-        "loop_busy_seconds",
-        "The same in processor time of the loop's thread: what a busy machine and other threads add"
-        " is left out.",
-        stall.take_busy,
-    )
-    engine.observe(metrics)
-    return metrics
-
-
-def _observe_replicas(metrics: NodeMetrics, node: NameNode) -> None:
-    """Show how many blocks lack a replica and are copied: 0 where this NameNode does not lead."""
-    metrics.observe(
-        "blocks_waiting",
-        "Blocks that wait for another replica.",
-        lambda: node.monitor.status.waiting,
-    )
-    metrics.observe(
-        "blocks_copied", "Blocks that are being copied.", lambda: node.monitor.status.under_way
-    )
-    metrics.observe(
-        "blocks_missing",
-        "Blocks without a replica that can be read.",
-        lambda: node.monitor.status.missing,
-    )
-    metrics.observe(
-        "blocks_corrupt", "Blocks with a damaged replica.", lambda: node.monitor.status.corrupt
-    )
-    metrics.observe(
-        "blocks_short",
-        "Blocks that are being written, at fewer DataNodes than their files ask for.",
-        lambda: node.monitor.status.short,
-    )
-    metrics.observe(
-        "blocks_to_learn",
-        "Blocks of a restored backup about which DataNodes must still be asked.",
-        lambda: node.learner.left,
-    )
-    metrics.tally(
-        "copies",
-        "Copies of blocks that were made, or failed.",
-        ("outcome",),
-        lambda: [((outcome,), count) for outcome, count in node.copies.outcomes.items()],
-    )

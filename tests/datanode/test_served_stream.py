@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite, ReadBytes
-from paxosblock.datanode.counters import DataNodeCounters
+from paxosblock.datanode.counters import CopiedBytes, DataNodeCounters
 from paxosblock.datanode.replica_reads import PIECE_BYTES
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
 from paxosblock.datanode.stream_rights import StreamRights
@@ -36,7 +36,9 @@ async def stream_to(
     node: Node, rights: StreamRights | None = None
 ) -> AsyncIterator[tuple[CallChannel, Votes, DataNodeCounters]]:
     """A data stream to this acceptor, whose client has these rights."""
-    counters = DataNodeCounters(node.acceptor, node.volumes)
+    counters = DataNodeCounters(
+        node.acceptor, node.volumes, rooms=tuple, copied=lambda: CopiedBytes(0, 0)
+    )
     app = web.Application()
     handler = upgrade_handler(
         app, lambda _: ServedStream(node.acceptor, node.reader, counters, rights)
@@ -85,6 +87,7 @@ async def test_votes_and_refusals_are_counted(tmp_path: Path) -> None:
         await wait_until_async(lambda: votes.votes and votes.nacks)
         text = counters.metrics.render().decode()
         assert "paxosblock_datanode_votes_total 1.0" in text
+        assert "paxosblock_datanode_vote_seconds_count 2.0" in text
         assert 'paxosblock_datanode_nacks_total{reason="gap"} 1.0' in text
         assert "paxosblock_datanode_streams 1.0" in text
 
@@ -158,7 +161,11 @@ async def test_a_reader_that_does_not_read_is_answered_nothing_at_once() -> None
         part = ReadBytes(BLOCK, node.storage, FINAL, 5, 9, exact=True)
         await node.reader.read_bytes(part)
         stream = ServedStream(
-            node.acceptor, node.reader, DataNodeCounters(node.acceptor, node.volumes)
+            node.acceptor,
+            node.reader,
+            DataNodeCounters(
+                node.acceptor, node.volumes, rooms=tuple, copied=lambda: CopiedBytes(0, 0)
+            ),
         )
         connection = stream._connection = FrameConnection(stream, "a peer")
         assert isinstance(stream._at_once(part), Bulk)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.host.metrics import PAGES_TOGETHER, NodeMetrics
 
 
@@ -29,6 +31,31 @@ def test_an_observed_value_is_asked_for_at_each_look() -> None:
     assert samples(metrics)["paxosblock_datanode_replicas", ()] == 0
     replicas.append(1)
     assert samples(metrics)["paxosblock_datanode_replicas", ()] == 1
+
+
+def test_durations_are_a_histogram_whose_counts_include_the_shorter_ones() -> None:
+    durations = Durations()
+    for took_s in (0.0001, BOUNDS_S[0], 0.003, 100.0):
+        durations.note(took_s)
+    metrics = NodeMetrics("datanode")
+    metrics.histogram("vote", "Votes.", ("storage",), lambda: [(("a",), durations)])
+    found = samples(metrics)
+    name, of = "paxosblock_datanode_vote_seconds", ("storage", "a")
+    assert found[f"{name}_bucket", (("le", str(BOUNDS_S[0])), of)] == 2
+    assert found[f"{name}_bucket", (("le", "0.005"), of)] == 3
+    assert found[f"{name}_bucket", (("le", str(BOUNDS_S[-1])), of)] == 3
+    assert found[f"{name}_bucket", (("le", "+Inf"), of)] == 4
+    assert found[f"{name}_count", (of,)] == 4
+    assert found[f"{name}_sum", (of,)] == pytest.approx(100.0001 + BOUNDS_S[0] + 0.003)
+
+
+def test_levels_are_gauges_for_each_value_of_a_label() -> None:
+    counts = {"live": 2, "dead": 1}
+    metrics = NodeMetrics("namenode")
+    metrics.levels("nodes", "Nodes.", ("state",), lambda: [((k,), v) for k, v in counts.items()])
+    assert samples(metrics)["paxosblock_namenode_nodes", (("state", "dead"),)] == 1
+    counts["dead"] = 0
+    assert samples(metrics)["paxosblock_namenode_nodes", (("state", "dead"),)] == 0
 
 
 def test_two_nodes_in_one_process_count_apart() -> None:

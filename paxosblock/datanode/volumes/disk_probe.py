@@ -42,7 +42,8 @@ class DiskProbe:
         self._under_way: asyncio.Future[StorageReport] | None = None
         self._begun_s = 0.0
         self._begun_at = ""
-        self._last: StorageReport | None = None
+        self.last: StorageReport | None = None
+        """The state that the latest look found; None before the first."""
 
     @property
     def under_way(self) -> bool:
@@ -63,7 +64,7 @@ class DiskProbe:
                 self._thread, self._volume.report, self._reserved_bytes
             )
         look = self._under_way
-        patience_s = PATIENCE_S if self._last else LATE_S
+        patience_s = PATIENCE_S if self.last else LATE_S
         left_s = self._begun_s + patience_s - loop.time()
         await asyncio.wait((look,), timeout=max(left_s, 0))
         if not look.done():
@@ -74,14 +75,14 @@ class DiskProbe:
         return look.result()
 
     def _answered(self, report: StorageReport) -> None:
-        self._last = report
+        self.last = report
         if self._volume.hung:
             self._volume.hung = ""
             _log.warning("volume answers again", extra=facts(folder=self._volume.folder))
 
     def _silent(self, silent_s: float) -> StorageReport:
         volume = self._volume
-        last = self._last or StorageReport(volume.storage, 0, 0, volume.used_bytes)
+        last = self.last or StorageReport(volume.storage, 0, 0, volume.used_bytes)
         if silent_s >= self._hung_after_s and not volume.hung:
             volume.hung = f"{volume.folder}: it hangs since {self._begun_at}"
             _log.error("volume hangs", extra=facts(folder=volume.folder, since=self._begun_at))

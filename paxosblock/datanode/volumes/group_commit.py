@@ -8,11 +8,14 @@ kernel if that can (`kernel_syncs.py`), otherwise in threads.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from time import perf_counter
 
+from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.errors import PaxosBlockError
 from paxosblock.host.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
@@ -44,6 +47,7 @@ class GroupCommit:
         self._syncing: set[OpenFile] = set()
         self.sync_count = 0
         """Syncs so far."""
+        self.times = Durations()
 
     @property
     def waiting_count(self) -> int:
@@ -74,7 +78,7 @@ class GroupCommit:
             self._syncing.add(file)
             self._idle -= 1
             self.sync_count += 1
-            synced = partial(self._synced, file, waiters)
+            synced = partial(self._synced, file, waiters, perf_counter())
             if self._kernel is None or not file.begin_sync(self._kernel, synced):
                 self._executor.submit(self._sync, file, synced)
 
@@ -87,7 +91,12 @@ class GroupCommit:
             error = failure
         self._loop.call_soon_threadsafe(synced, error)
 
-    def _synced(self, file: OpenFile, waiters: list[Done], error: PaxosBlockError | None) -> None:
+    def _synced(
+        self, file: OpenFile, waiters: list[Done], begun_s: float, error: PaxosBlockError | None
+    ) -> None:
+        took_s, times = perf_counter() - begun_s, self.times
+        times.counts[bisect_left(BOUNDS_S, took_s)] += 1
+        times.sum_s += took_s
         self._idle += 1
         self._syncing.discard(file)
         if file in self._waiting:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock.base.durations import Durations
 from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.history import History
@@ -84,6 +85,8 @@ class Recoverer:
         self._lives = lives
         self._jitter = jitter
         self._running: dict[BlockId, _RecoveryRun] = {}
+        self.times = Durations()
+        """Of the recoveries that have ended their block."""
         self._stuck: dict[BlockId, _Stuck] = {}
         """The blocks under recovery that could not be ended, or not by the leader before."""
 
@@ -173,6 +176,7 @@ class Recoverer:
             self._stuck.pop(block, None)
             raise
         self._stuck.pop(block, None)
+        self.times.note(_now_s() - run.began_s)
         return entry
 
     async def _try_until(self, block: BlockId, run: _RecoveryRun) -> BlockEntry:

@@ -9,15 +9,17 @@ queue that `flush` empties, with one sync for all that queued up meanwhile. The 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from time import perf_counter
 from typing import ParamSpec, TypeVar
 
+from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.host.disk import Disk
@@ -148,6 +150,8 @@ class RaftLog:
         self._appending = Appending(journal, executor, kernel)
         self._queue: list[bytes] = []
         self._arrived = asyncio.Event()
+        self.sync_times = Durations()
+        """From the beginning of each write of a batch until it was on stable storage."""
         self._next_position = journal.next_index
         self._durable_position = journal.next_index - 1
         self.durable_index = tail.last_index
@@ -273,8 +277,8 @@ class RaftLog:
             StorageError: the disk refuses. Queued records may or may not be durable; a sync is
                 never tried again.
         """
-        begin, tail = self._appending.begin, self._tail
-        batch, written = list[bytes](), None
+        begin, tail, times = self._appending.begin, self._tail, self.sync_times
+        batch, written, begun_s = list[bytes](), None, 0.0
         try:
             while True:
                 if not batch:
@@ -282,6 +286,7 @@ class RaftLog:
                         await self._room_or_records(on_full)
                     await self._arrived.wait()
                     batch = self._take()
+                    begun_s = perf_counter()
                     written = begin(batch) if batch else None
                 if written is not None:
                     try:
@@ -295,12 +300,16 @@ class RaftLog:
                         batch = await self._write_with_room(batch, error, on_full)
                     if self._full:
                         await self._look_for_room(on_full)
+                    took_s = perf_counter() - begun_s
+                    times.counts[bisect_left(BOUNDS_S, took_s)] += 1
+                    times.sum_s += took_s
                     self._durable_position += len(batch)
                     durable = bisect_right(tail.positions, self._durable_position)
                     self.durable_index = tail.base_index + durable
                     # The next batch is on its way while this one is applied, which takes time.
                     removes = self._removal is not None  # which comes first, lest it waits for long
                     batch = self._take() if self._queue and not removes else []
+                    begun_s = perf_counter()
                     written = begin(batch) if batch else None
                     on_durable()
                 if self._removal is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from paxosblock.base.durations import Durations
 from paxosblock.errors import PaxosBlockError
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode.raft.http_transport import HttpTransport, TransportCounters
@@ -70,12 +71,29 @@ _OF_TRANSPORT: tuple[tuple[str, str, Callable[[TransportCounters], float]], ...]
 )
 
 
-def observe(metrics: NodeMetrics, store: ReplicatedStore, transport: HttpTransport) -> None:
-    """Add the instruments of a member; while its store is not open they show NaN."""
+def observe(metrics: NodeMetrics, store: ReplicatedStore, transport: HttpTransport | None) -> None:
+    """Add the instruments of a member; while its store is not open they show NaN. One that is alone
+    has no `transport`.
+    """
     for name, about, value in _OF_STATUS:
         metrics.observe(name, about, partial(_of_status, store, value))
+    metrics.histogram(
+        "raft_sync",
+        "Group commits of the log: one write and sync, for all changes that wait for it.",
+        (),
+        lambda: [((), times)] if (times := _sync_times(store)) else [],
+    )
+    if transport is None:
+        return
     for name, about, counted in _OF_TRANSPORT:
         metrics.observe(name, about, partial(counted, transport.counters))
+
+
+def _sync_times(store: ReplicatedStore) -> Durations | None:
+    try:
+        return store.status().sync_times
+    except PaxosBlockError:
+        return None
 
 
 def _of_status(store: ReplicatedStore, value: Callable[[Status], float]) -> float:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from paxosblock.base.durations import Durations
 from paxosblock.errors import (
     ConfigError,
     DeadlineError,
@@ -79,6 +80,7 @@ class Status:
     snapshot_index: int
     lag: dict[str, int]
     counters: Counters
+    sync_times: Durations
 
 
 class ReplicatedStore:
@@ -428,6 +430,7 @@ class ReplicatedStore:
             node.snapshot_index,
             lag,
             node.counters,
+            log.sync_times,
         )
 
     @property
