@@ -497,3 +497,18 @@ async def test_a_vanished_block_file_costs_its_replica_and_not_the_volume(tmp_pa
         assert node.volumes[0].failed == ""
         await whole_pass(node)
         assert len(node.notes.corrupt) == 1
+
+
+async def test_damaged_metadata_of_an_empty_replica_is_written_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.finalize(1, [])
+        flip(tmp_path / "current" / "blk_7.meta", 40)
+        await whole_pass(node)
+        assert refusal(await node.ask(Read(BLOCK))) is Reason.CORRUPT
+        assert isinstance(await node.finalize(1, []), Finalized)
+        await whole_pass(node, Clock(Clock().ms + int(WEEKS_S * 1000)))
+        assert len(node.notes.corrupt) == 1
+    async with running(tmp_path) as node:
+        await whole_pass(node, Clock(Clock().ms + 2 * int(WEEKS_S * 1000)))
+        assert node.notes.corrupt == []

@@ -215,7 +215,9 @@ class Checker:
         place, known = acceptor._blocks[block], self._known.get((machine, block))
         awake = place if isinstance(place, Block) else acceptor._awake.get(block)
         volume = place if isinstance(place, Volume) else place.volume
-        now = _what_decides(block, volume, awake)
+        # What is healed in place has the same registers, and another file with its metadata.
+        damaged = any(hurt == block for _, hurt in self.damaged_meta)
+        now = () if damaged else _what_decides(block, volume, awake)
         if now and known is not None and known[0] == now:
             return known[1]
         awake = acceptor._owner(block)

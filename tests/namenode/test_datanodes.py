@@ -156,6 +156,22 @@ def test_full_reports_are_asked_for_until_all_storages_have_reported(datanodes: 
     assert not datanodes.has_reported(S1)
 
 
+def test_a_node_that_reported_just_before_its_namenode_led_is_asked_again_at_once(
+    datanodes: DataNodes,
+) -> None:
+    for storage in (S1, S2):
+        datanodes.reported(storage).add(ALL_BLOCKS)
+    datanodes.ask_for_reports()
+    assert datanodes.must_report("dn", 0.1)
+    for storage in (S1, S2):
+        datanodes.reported(storage).add(ALL_BLOCKS)
+    assert not datanodes.must_report("dn", 0.2)
+    datanodes.ask_for_report(S2)
+    assert datanodes.must_report("dn", 0.3)
+    datanodes.register(register(), 5)
+    assert not datanodes.must_report("dn", 5.1)  # it sends them by itself
+
+
 # -- who belongs here -----------------------------------------------------------------------------
 
 OTHER_DISKS = (report(StorageId("other")),)

@@ -94,6 +94,8 @@ class DataNodeDescriptor:
     placed: dict[StorageId, PlacedBlocks] = field(default_factory=dict)
     reported: dict[StorageId, Reported] = field(default_factory=dict)
     registered_s: float = 0.0
+    asked: bool = False
+    """True if a report was asked for that it may have sent already: it sends none by itself."""
     suspected: bool = False
     last_seen_as: Liveness = Liveness.LIVE
 
@@ -214,23 +216,26 @@ class DataNodes:
         """Ask for a full report of one storage again."""
         if (home := self.home(storage)) is not None:
             home.reported.pop(storage, None)
+            home.asked = True
 
     def ask_for_reports(self) -> None:
         """Ask for full reports again: earlier reports do not count."""
         for node in self._nodes.values():
             node.reported.clear()
+            node.asked = True
 
     def has_reported(self, storage: StorageId) -> bool:
         """True if this storage has reported all it holds since its DataNode registered."""
         return self.reported(storage).complete
 
     def must_report(self, name: str, now_s: float) -> bool:
-        """True if a DataNode should send full reports, as those of its start did not all come.
+        """True if a DataNode should send full reports, as those of its start did not all come, or
+        they are asked for again.
 
         A DataNode that is sending them already goes on.
         """
         node = self._nodes[name]
-        late = now_s - node.registered_s >= self._stale_after_s
+        late = node.asked or now_s - node.registered_s >= self._stale_after_s
         # A failed storage reports nothing any more.
         due = (each.storage for each in node.storages.values() if not each.failed)
         return late and not all(self.has_reported(storage) for storage in due)
