@@ -1647,13 +1647,6 @@ SOURCE: tuple[Mutant, ...] = (
         FILE_READER,
     ),
     _client(
-        "a reply that broke off is kept",
-        "reading/block_reader.py",
-        "                sink.take_back()\n                raise\n",
-        "                raise\n",
-        FILE_READER,
-    ),
-    _client(
         "the furthest replica is read first",
         "reading/block_reader.py",
         "                at.distance,\n",

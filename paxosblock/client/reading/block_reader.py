@@ -248,11 +248,7 @@ class BlockReader:
                 exact,
                 member.capability,
             )
-            try:
-                await connection.fetch(request, sink, timeout_s)
-            except PaxosBlockError:
-                sink.take_back()
-                raise
+            await connection.fetch(request, sink, timeout_s)
             if not sink.advanced:
                 raise ProtocolError(f"{member.address} serves no more of block {target.block}")
             if not exact:  # else these may be parts
@@ -367,10 +363,6 @@ class _Sink:
         if not begins_right or not in_version or ends != sorted(ends):
             raise ProtocolError(f"{reply} is no answer to {self._version}")
         self._run, self._even, self._size_bytes = reply, even, ends[-1] - reply.offset
-
-    def take_back(self) -> None:
-        """Forget a reply that was not complete: it is not certain where its chunks belong."""
-        self._target.position = self._begin
 
     def payload_buffer(self, header: Header) -> memoryview | None:
         """Straight to its final place, when it is wanted as a whole."""
