@@ -208,17 +208,22 @@ class Folders:
         seat.may_refuse = False
 
     async def _swap(self, seat: Seat) -> None:
-        """Start it with a copy of the folder of another one, which goes on; or let the two have
+        """Start it with a copy of the folder of another one, which goes on; then let the two have
         each other's folder."""
         other = self.rng.choice([each for each in self.namenodes.seats if each is not seat])
+        await self._exchange([seat], other, "NameNode's folder copied")
+        await self._exchange([seat, other], other, "NameNode folders swapped")
+
+    async def _exchange(self, pair: list[Seat], other: Seat, what: str) -> None:
+        """Start the first of `pair` with the folder of `other`, and that with the first one's if it
+        is one of the pair; then all with their own."""
+        seat = pair[0]
         if _node(seat) is None or _node(other) is None:
             return
-        pair = [seat, *([other] if self.rng.random() < 0.5 else [])]
         for each in pair:
             self._kill(each)
         own = [each.disk for each in pair]
         files = seat.disk.files(), other.disk.files()
-        what = "NameNode folders swapped" if len(pair) > 1 else "NameNode's folder copied"
         self.life._happens(what, seat.address, other.address)
         for each, theirs in zip(pair, reversed(files), strict=False):
             each.disk = SimulatedDisk(theirs)

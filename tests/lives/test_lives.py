@@ -9,7 +9,7 @@ import pytest
 from tests.lives.life import Kind, Outcome, live
 from tests.lives.planted_faults import FAULTS, planted
 
-SEEDS = (22, 12, 6, 2, 17, 14, 8, 32, 4, 3, 1, 5, 7, 10, 27)
+SEEDS = (32, 22, 10, 12, 8, 17, 6, 2, 14, 4, 3, 1, 5, 7, 27)
 """The slice begins with these lives, and ends with the first after which all has happened."""
 HAPPENS = (
     "machine lost",
