@@ -26,6 +26,7 @@ MODULES: Final = (
     "benchmarks.cases.beside_hdfs",
     "benchmarks.cases.beside_logs",
     "benchmarks.cases.truncates",
+    "benchmarks.cases.encrypted",
 )
 
 
