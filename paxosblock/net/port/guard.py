@@ -67,7 +67,7 @@ class Guard:
         )
         metrics.observe(
             "access_open",
-            "1 where whoever reaches the node is served: it has no access secret, or demands none.",
+            "1 where whoever reaches the node is served: it demands no secret and no certificate.",
             lambda: self.access.is_open,
         )
         tls = self.access.tls
