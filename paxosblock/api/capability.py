@@ -20,7 +20,7 @@ from __future__ import annotations
 import enum
 import hmac
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -74,18 +74,22 @@ def key_of(key: BlockKey, node: str) -> BlockKey:
     return BlockKey(key.id, hmac.digest(key.key, node.encode(), _HASH))
 
 
-def sign(capability: Capability, key: BlockKey) -> bytes:
-    """Return the bytes of a capability for the DataNode that `key` is of (`key_of`)."""
+def sign(capability: Capability, keys: Iterable[BlockKey]) -> list[bytes]:
+    """Return the bytes of a capability for each of the DataNodes that `keys` are of (`key_of`), all
+    made of one key."""
+    signed: list[bytes] = []
+    body = b""
+    for key in keys:
+        body = body or _packed(capability, key.id)
+        signed.append(body + hmac.digest(key.key, body, _HASH)[:MAC_BYTES])
+    return signed
+
+
+def _packed(capability: Capability, key: int) -> bytes:
     body = _BODY.pack(
-        key.id,
-        capability.block,
-        capability.rights,
-        capability.generation,
-        capability.until_s,
+        key, capability.block, capability.rights, capability.generation, capability.until_s
     )
-    if capability.user:
-        body += capability.user.encode()[:USER_BYTES_MAX]
-    return body + hmac.digest(key.key, body, _HASH)[:MAC_BYTES]
+    return body + capability.user.encode()[:USER_BYTES_MAX] if capability.user else body
 
 
 def key_id(signed: bytes) -> int:
@@ -104,17 +108,16 @@ def key_id(signed: bytes) -> int:
     return int.from_bytes(signed[:4], "little")
 
 
-def check(signed: bytes, keys: Mapping[int, bytes], now_s: float) -> Capability:
-    """Return the capability in bytes of a stranger; `keys` are those of this DataNode, by id.
+def check(signed: bytes, key: bytes | None, now_s: float) -> Capability:
+    """Return the capability in bytes of a stranger whose `key_id` is known; `key` is the one that
+    this DataNode has by that id.
 
     Raises:
-        AccessDeniedError: no NameNode signed this for this DataNode with one of the keys, or it
-            has ended.
+        AccessDeniedError: no NameNode signed this for this DataNode, or it has ended.
     """
-    key = keys.get(key_id(signed))
-    body, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
     if key is None:
         raise AccessDeniedError("the capability was signed with a key that is over or never was")
+    body, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
     if not hmac.compare_digest(hmac.digest(key, body, _HASH)[:MAC_BYTES], mac):
         raise AccessDeniedError("no NameNode of this cluster signed the capability for this node")
     _, block, rights, generation, until_s = _BODY.unpack_from(body)
@@ -124,8 +127,10 @@ def check(signed: bytes, keys: Mapping[int, bytes], now_s: float) -> Capability:
             " clock: a fresh one comes with the block's view, if the clocks are right",
             block=block,
         )
-    user = body[_BODY.size :].decode(errors="replace")  # it may be cut in the midst of a letter
-    return Capability(BlockId(block), rights, Generation(generation), until_s, user)
+    user = ""
+    if len(body) > _BODY.size:  # it may be cut in the midst of a letter
+        user = body[_BODY.size :].decode(errors="replace")
+    return Capability(block, rights, generation, until_s, user)
 
 
 def allow(capability: Capability, block: BlockId, rights: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from paxosblock.api.datanode import (
@@ -51,6 +52,8 @@ from paxosblock.errors import (
 from paxosblock.host.disk import OF_A_NAMENODE, Disk, is_broken
 from paxosblock.host.logs import facts
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port.caller import CALLER
+from paxosblock.net.port.node_roles import UNPROVEN, Roles
 from paxosblock.protocol.read import holds
 from paxosblock.protocol.types import BlockId, StorageId
 
@@ -67,34 +70,29 @@ class DataNode:
         namenodes: Sequence[str],
         client: RpcClient,
         config: DataNodeConfig,
+        *,
+        roles: Roles = UNPROVEN,
     ) -> None:
-        """Use `open_volumes` for `opened`. Closes the volumes, not `client`."""
+        """Use `open_volumes` for `opened`. Closes the volumes, not `client`. `roles` tells which
+        callers are nodes."""
+        self.roles = roles
         self.name = node
         volumes, self._lost = opened
         self.volumes = tuple(volumes)
         self._entering = asyncio.Lock()
         self._hung_after_s = config.volume_hung_after_s
+        kept, hung_s = config.reserved_space_bytes, self._hung_after_s
         self._looks = tuple(
-            DiskProbe(
-                volume,
-                reserved_bytes=config.reserved_space_bytes,
-                hung_after_s=config.volume_hung_after_s,
-            )
-            for volume in self.volumes
+            DiskProbe(volume, reserved_bytes=kept, hung_after_s=hung_s) for volume in self.volumes
         )
         self.keys = OwnKeys(self._ask_for_keys) if config.block_tokens else None
         self._reporter = Reporter(node, namenodes, self, client, config, keys=self.keys)
         self._transfer = Transfer(
             pace=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
-            reserved_bytes=config.reserved_space_bytes,
+            reserved_bytes=kept,
             access=client.access,
         )
-        self.acceptor = Acceptor(
-            self.volumes,
-            self._transfer,
-            self._reporter,
-            reserved_bytes=config.reserved_space_bytes,
-        )
+        self.acceptor = Acceptor(self.volumes, self._transfer, self._reporter, reserved_bytes=kept)
         self.reader = Reader(
             self.acceptor,
             max_read_bytes=config.max_read_bytes,
@@ -322,9 +320,12 @@ class DataNode:
         return Process(self.name, self._reporter.incarnation)
 
     def new_stream(self) -> ServedStream:
-        """Return the handler of a new data stream."""
+        """Return the handler of a new data stream, that of the present caller."""
         rights = None if self.keys is None else StreamRights(self.keys, self.acceptor.is_open)
-        return ServedStream(self.acceptor, self.reader, self.counters, rights)
+        check_role = partial(self.roles.check, CALLER.get())
+        return ServedStream(
+            self.acceptor, self.reader, self.counters, rights, check_role=check_role
+        )
 
 
 def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:

@@ -37,7 +37,9 @@ from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.caller import CALLER, CallerRole
 from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.node_roles import Roles
 from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.serving import (
     ServingNode,
@@ -123,7 +125,8 @@ async def running(
         answering = [path for path in paths if path not in silent]
         name = node_id or kept_node_id(disk, answering) or new_node_id()
         opened = open_volumes(disk, paths, name, config, boot_id(), upgrade=upgrade, hung=hung)
-        node = DataNode(name, opened, namenodes, client, config)
+        roles = Roles(proven=guard.access.wants_certificates)
+        node = DataNode(name, opened, namenodes, client, config, roles=roles)
         stack.push_async_callback(node.close)
         guard.add_to(node.counters.metrics)
         await node.load()
@@ -179,10 +182,19 @@ def _calls(node: DataNode) -> RpcRouter:
         name, most = method.name, method.request_bytes_max
         router.register(name, method.request, handler, at_once=at_once, request_bytes_max=most)
 
-    register(ACCEPT, node.accept, at_once=True)
-    register(ACCEPT_ALL, node.accept_all, at_once=True)
+    def of_namenode(
+        method: Method[Q, A], handler: Callable[[Q], Awaitable[A]], *, at_once: bool = False
+    ) -> None:
+        async def handle(request: Q) -> A:
+            node.roles.check(CALLER.get(), CallerRole.NAMENODE, method.name)
+            return await handler(request)
+
+        register(method, handle, at_once=at_once)
+
+    of_namenode(ACCEPT, node.accept, at_once=True)
+    of_namenode(ACCEPT_ALL, node.accept_all, at_once=True)
+    of_namenode(FIND_CHUNK, node.find_chunk)
+    of_namenode(PROCESS, node.process)
     register(LIST_REPLICAS, node.list_replicas)
     register(FIND_REPLICA, node.find_replica)
-    register(FIND_CHUNK, node.find_chunk)
-    register(PROCESS, node.process)
     return router

@@ -36,10 +36,6 @@ class OwnKeys:
         came, self._came = self._came, asyncio.Event()
         came.set()
 
-    def knows(self, signed: bytes) -> bool:
-        """True if `check` need not wait for a key."""
-        return not signed or key_id(signed) <= self._newest
-
     def check(self, signed: bytes) -> Capability:
         """Return a capability for this DataNode.
 
@@ -47,16 +43,17 @@ class OwnKeys:
             AccessDeniedError: no NameNode signed it, or it has ended.
             NotReadyError: it was signed with a key that this DataNode does not know yet.
         """
-        if not self.knows(signed):
+        number = key_id(signed)
+        if number > self._newest:
             raise NotReadyError(
                 "this DataNode serves only what was signed for it (block_tokens), and no NameNode"
                 f" has told it {'this key' if self._newest else 'a key'} yet"
             )
-        return check(signed, self._keys, self._clock_s())
+        return check(signed, self._keys.get(number), self._clock_s())
 
     async def checked(self, signed: bytes) -> Capability:
         """As `check`, but wait a little for the key."""
-        if not self.knows(signed):
+        if key_id(signed) > self._newest:
             came = self._came
             self._ask()
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import Final, assert_never
@@ -34,11 +35,12 @@ from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.stream_rights import StreamRights
 from paxosblock.errors import PaxosBlockError, ProtocolError
+from paxosblock.net.port.caller import CallerRole
 from paxosblock.net.streams.beats import BeatSender
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream_calls import CallServer
 from paxosblock.net.wire import Flags, FrameKind, Header, MessageTable
-from paxosblock.protocol.messages import Nack, Reply, Vote
+from paxosblock.protocol.messages import Create, Nack, Read, Reply, Vote
 
 MAX_WAITING_VOTES: Final = 128
 MAX_CALLS: Final = 64
@@ -58,13 +60,17 @@ class ServedStream:
         reader: Reader,
         counters: DataNodeCounters,
         rights: StreamRights | None = None,
+        *,
+        check_role: Callable[[CallerRole, str], None] | None = None,
     ) -> None:
         """Serve one connection; all connections share the arguments, but for the `rights` of its
-        client: None, it may do everything."""
+        client: None, it may do everything. `check_role` raises AccessDeniedError for what is of
+        nodes alone; None: the client may be one."""
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
         self._rights = rights
+        self._check_role = check_role
         self._calls = CallServer(_CALLS, _REPLIES, self._answer, self._at_once)
         self._beats = BeatSender(
             lambda: self._waiting_votes + self._running_calls, acceptor.stands_s
@@ -203,6 +209,8 @@ class ServedStream:
             await self._rights.admit(request)
         match request:
             case Envelope():
+                if self._check_role is not None and not isinstance(request.message, Create | Read):
+                    self._check_role(CallerRole.NAMENODE, type(request.message).__name__)
                 return await self._acceptor.take(request)
             case CreateAndWrite():
                 came_s = perf_counter()
@@ -218,6 +226,8 @@ class ServedStream:
                     await self._drained()
                     return await self._reader.read_bytes(request)
             case FetchChunks():
+                if self._check_role is not None:
+                    self._check_role(CallerRole.DATANODE, "FetchChunks")
                 async with self._bulk:
                     await self._drained()
                     return await self._reader.fetch_chunks(request)

@@ -7,6 +7,7 @@ opened, or admitted, on the same stream before.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -15,7 +16,6 @@ from paxosblock.api.datanode import (
     Admit,
     CreateAndWrite,
     Envelope,
-    FetchChunks,
     FindChunk,
     FindReplica,
     ReadBytes,
@@ -37,26 +37,23 @@ _WRITE: Final = int(Right.WRITE)
 _CREATE: Final = int(Right.CREATE | Right.WRITE)
 _DECIDE: Final = int(Right.DECIDE)
 
+_OF_MESSAGE: Final[dict[type, int]] = {Read: _READ, Create: _CREATE}
+
 Request = StreamCall | FindChunk | FindReplica
 
 
 def needed(request: Request) -> tuple[BlockId, int]:
     """Return the block that a request is about, and the rights that it takes."""
-    if isinstance(request, ReadBytes | FetchChunks | FindChunk | FindReplica):
+    if isinstance(request, ReadBytes):  # the most frequent one
         return request.block, _READ
     if isinstance(request, CreateAndWrite):
         return request.create.block, _CREATE
+    if isinstance(request, Envelope):
+        message = request.message
+        return message.block, _OF_MESSAGE.get(type(message), _DECIDE)
     if isinstance(request, Watch):
         return request.read.block, _READ
-    if isinstance(request, Admit):
-        return request.block, _WRITE
-    return request.message.block, _right_of(request)
-
-
-def _right_of(envelope: Envelope) -> int:
-    if isinstance(envelope.message, Read):
-        return _READ
-    return _CREATE if isinstance(envelope.message, Create) else _DECIDE
+    return request.block, _WRITE if isinstance(request, Admit) else _READ
 
 
 class StreamRights:
@@ -66,7 +63,7 @@ class StreamRights:
         """`is_open` tells whether a replica here still takes chunks."""
         self._keys = keys
         self._is_open = is_open
-        self._checked: dict[bytes, Capability] = {}
+        self._checked: OrderedDict[bytes, Capability] = OrderedDict()
         self._open_max = KEPT_MAX
         self.writes: dict[BlockId, Generation] = {}
         """The open blocks, each with the generation in which chunks of it may come."""
@@ -94,15 +91,16 @@ class StreamRights:
         self._admit(request, known)
 
     def _admit(self, request: Request, known: Capability) -> None:
-        allow(known, *needed(request))
+        block, rights = needed(request)
+        allow(known, block, rights)
         if isinstance(request, CreateAndWrite):
             return  # the one message of its block
-        if isinstance(request, Admit | Envelope) and known.rights & _WRITE:
+        if rights & _WRITE:
             self._keep_open(known)
         if request.capability not in self._checked:
             self._checked[request.capability] = known
             if len(self._checked) > KEPT_MAX:
-                del self._checked[next(iter(self._checked))]
+                self._checked.popitem(last=False)
 
     def _keep_open(self, known: Capability) -> None:
         """Note a block that chunks may come of; the node can have so many open. Ended ones go."""

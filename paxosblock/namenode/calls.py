@@ -38,6 +38,8 @@ from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.port.caller import CALLER, CallerRole
+from paxosblock.net.port.node_roles import UNPROVEN, Roles
 
 LIST_LIMIT: Final = 1000
 """Entries of a directory in one answer."""
@@ -90,6 +92,8 @@ class Call:
     """The facts that the log tells of request and answer; None for one that changed nothing."""
     at_once: bool = False
     """True if the call waits only for the store, which notices a lost leadership by itself."""
+    of_datanode: bool = False
+    """True if only the DataNode that is its request's `node` makes the call (`node_roles.py`)."""
 
 
 def decided(
@@ -149,9 +153,10 @@ def handled(
     check: Callable[[Q], None] | None = None,
     log: Callable[[Q, A], Facts | None] | None = None,
     at_once: bool = False,
+    of_datanode: bool = False,
 ) -> Call:
     """Return the row of a call that takes several changes or reads, or is about this process."""
-    return Call(method, answer, by, check, log, at_once)
+    return Call(method, answer, by, check, log, at_once, of_datanode)
 
 
 @dataclass(slots=True)
@@ -169,8 +174,10 @@ class Service:
         node: NameNode,
         metrics: NodeMetrics | None = None,
         calls: tuple[Call, ...] | None = None,
+        roles: Roles = UNPROVEN,
     ) -> None:
-        """Answer `calls` (None for those of `CALLS`), and count them in `metrics`."""
+        """Answer `calls` (None for those of `CALLS`), and count them in `metrics`; `roles` tells
+        which callers are DataNodes."""
         metrics = metrics or NodeMetrics("namenode")
         metrics.tally("calls", "Calls by what became of them.", ("call", "outcome"), self._counts)
         metrics.histogram(
@@ -187,7 +194,7 @@ class Service:
         self._handlers: dict[str, tuple[Call, Callable[[Any], Awaitable[Any]]]] = {}
         for call in CALLS if calls is None else calls:
             tally = self._tallies[call.method.name] = _CallCounts()
-            handler = _handler(node, call, tally)
+            handler = _handler(node, call, tally, roles)
             if call.by is By.ANY_MEMBER:
                 handler = partial(node.leadership.show, handler)
             elif call.by is By.LEADER and call.at_once:
@@ -220,14 +227,19 @@ class Service:
             )
 
 
-def _handler(node: NameNode, call: Call, tally: _CallCounts) -> Callable[[Any], Awaitable[Any]]:
+def _handler(
+    node: NameNode, call: Call, tally: _CallCounts, roles: Roles
+) -> Callable[[Any], Awaitable[Any]]:
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
+    of_datanode = call.of_datanode
 
     times = tally.times
 
     async def handle(request: Any) -> Any:
         came_s = perf_counter()
         try:
+            if of_datanode:
+                roles.check(CALLER.get(), CallerRole.DATANODE, name, request.node)
             if check is not None:
                 check(request)
             sent = answered = await answer(node, request)
@@ -438,13 +450,20 @@ CALLS: Final = (
         by=By.EVERY_MEMBER,
         check=checks.check_bad_replica,
     ),
-    handled(reports.REGISTER, handlers.register, by=By.EVERY_MEMBER, check=checks.check_register),
-    handled(reports.HEARTBEAT, handlers.heartbeat, by=By.EVERY_MEMBER),
+    handled(
+        reports.REGISTER,
+        handlers.register,
+        by=By.EVERY_MEMBER,
+        check=checks.check_register,
+        of_datanode=True,
+    ),
+    handled(reports.HEARTBEAT, handlers.heartbeat, by=By.EVERY_MEMBER, of_datanode=True),
     handled(
         reports.BLOCK_REPORT,
         handlers.block_report,
         by=By.EVERY_MEMBER,
         check=checks.check_report,
+        of_datanode=True,
     ),
     # --- people ----------------------------------------------------------------------------------
     handled(

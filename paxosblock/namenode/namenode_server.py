@@ -36,6 +36,7 @@ from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.node_roles import Roles
 from paxosblock.net.serving import ServingNode, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
 
@@ -132,7 +133,8 @@ async def running(
         metrics, router = instruments(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
         of_engine = _status_call(engine, guard.access), _changes(engine)
-        Service(node, metrics, (*CALLS, *of_engine)).add_to(router)
+        roles = Roles(proven=guard.access.wants_certificates)
+        Service(node, metrics, (*CALLS, *of_engine), roles).add_to(router)
         if peers:
             guard.names.add([peers.address])
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)

@@ -23,8 +23,19 @@ from paxosblock.protocol.types import BlockId, Generation
 NOW_S = 1_800_000_000.0
 SHARED = BlockKey(5, b"shared by NameNodes alone")
 OWN = key_of(SHARED, "node-1")
-KEYS = {OWN.id: OWN.key}
+
+
+def signed_with(key: BlockKey, capability: Capability) -> bytes:
+    (signed,) = sign(capability, (key,))
+    return signed
+
+
 WRITE = int(Right.READ | Right.WRITE)
+
+
+def checked(signed: bytes, now_s: float = NOW_S) -> Capability:
+    """The capability, at a DataNode that has this one key."""
+    return check(signed, OWN.key if key_id(signed) == OWN.id else None, now_s)
 
 
 def capability(*, until_s: int = int(NOW_S) + 60, user: str = "") -> Capability:
@@ -33,29 +44,29 @@ def capability(*, until_s: int = int(NOW_S) + 60, user: str = "") -> Capability:
 
 @pytest.mark.parametrize("user", ["", "me", "ü" * 300])
 def test_what_was_signed_comes_back(user: str) -> None:
-    found = check(sign(capability(user=user), OWN), KEYS, NOW_S)
+    found = checked(signed_with(OWN, capability(user=user)))
     whole = user.encode()[:255].decode(errors="replace")
     assert found == capability(user=whole)
 
 
 def test_it_is_short() -> None:
-    assert len(sign(capability(), OWN)) == 41
+    assert len(signed_with(OWN, capability())) == 41
 
 
 def test_no_bit_of_it_may_be_another() -> None:
-    signed = sign(capability(user="me"), OWN)
+    signed = signed_with(OWN, capability(user="me"))
     for bit in range(8 * len(signed)):
         forged = bytearray(signed)
         forged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(AccessDeniedError):
-            check(bytes(forged), KEYS, NOW_S)
+            checked(bytes(forged))
 
 
 def test_bytes_of_strangers_are_refused_in_one_line() -> None:
     random = Random(1)
     for size in (0, 1, 24, 25, 40, 41, 42, 100, 296, 297, 5000):
         with pytest.raises(AccessDeniedError) as error:
-            check(random.randbytes(size), KEYS, NOW_S)
+            checked(random.randbytes(size))
         assert "\n" not in str(error.value)
     for size in (0, 1, 40, 297):
         with pytest.raises(AccessDeniedError):
@@ -63,21 +74,21 @@ def test_bytes_of_strangers_are_refused_in_one_line() -> None:
 
 
 def test_it_ends_by_the_clock_of_the_node() -> None:
-    signed = sign(capability(until_s=1000), OWN)
-    assert check(signed, KEYS, 999.9)
+    signed = signed_with(OWN, capability(until_s=1000))
+    assert checked(signed, 999.9)
     with pytest.raises(AccessDeniedError, match="ended 5 s ago by this node's clock"):
-        check(signed, KEYS, 1005.0)
+        checked(signed, 1005.0)
 
 
 def test_another_node_cannot_sign_for_this_one_nor_is_one_of_it_good_here() -> None:
     other = key_of(SHARED, "node-2")
     with pytest.raises(AccessDeniedError, match="for this node"):
-        check(sign(capability(), other), KEYS, NOW_S)
+        checked(signed_with(other, capability()))
 
 
 def test_a_key_that_is_over_is_not_good_any_more() -> None:
     with pytest.raises(AccessDeniedError, match="over or never was"):
-        check(sign(capability(), BlockKey(4, OWN.key)), KEYS, NOW_S)
+        checked(signed_with(BlockKey(4, OWN.key), capability()))
 
 
 def test_it_is_for_one_block_and_the_rights_in_it() -> None:

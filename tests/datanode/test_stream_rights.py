@@ -51,7 +51,7 @@ def signed(
     until_s: int = int(NOW_S) + 60,
     key: BlockKey = OWN,
 ) -> bytes:
-    return sign(Capability(block, rights, Generation(generation), until_s), key)
+    return sign(Capability(block, rights, Generation(generation), until_s), (key,))[0]
 
 
 @dataclass

@@ -107,7 +107,6 @@ def _signed(
     generation, rights = record.writer_generation, READER
     if to_writer and record.state is BlockState.UNDER_CONSTRUCTION:
         rights = FIRST_WRITER if generation == FIRST_GENERATION else WRITER
-    return tuple(
-        replace(each, capability=signer.sign(each.node, record.block, rights, generation))
-        for each in members
-    )
+    signed = signer.sign([each.node for each in members], record.block, rights, generation)
+    each_signed = zip(members, signed, strict=True)
+    return tuple(replace(member, capability=capability) for member, capability in each_signed)

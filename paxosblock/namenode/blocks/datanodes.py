@@ -271,7 +271,8 @@ class DataNodes:
         home = None if self.signer is None else self.home(storage)
         if self.signer is None or home is None:
             return b""
-        return self.signer.sign(home.node, block, rights, FIRST_GENERATION)
+        (signed,) = self.signer.sign((home.node,), block, rights, FIRST_GENERATION)
+        return signed
 
     def address(self, storage: StorageId) -> str:
         """Return the address of a storage; "" while unknown."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from paxosblock.api.capability import BlockKey, Capability, key_of, sign
 from paxosblock.namenode.catalog.block_keys import NO_KEYS
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -38,13 +40,16 @@ class Signer:
         self._take(self._catalog.block_keys())
         return self._of(node)
 
-    def sign(self, node: str, block: BlockId, rights: int, generation: Generation) -> bytes:
-        """Return a capability for a block at the DataNode `node`; b"" for one that is not known."""
-        if not node or not self._keys.keys:
-            return b""
+    def sign(
+        self, nodes: Sequence[str], block: BlockId, rights: int, generation: Generation
+    ) -> Sequence[bytes]:
+        """Return a capability for a block at each of the DataNodes; b"" while there are no keys."""
+        if not self._keys.keys:
+            return [b""] * len(nodes)
         until_s = int(self._catalog.now_ms() / 1000 + self._interval_s) + 1
-        signs = self._of(node)[-2]  # not every DataNode knows the newest one yet
-        return sign(Capability(block, rights, generation, until_s), signs)
+        # Not every DataNode knows the newest key yet: the one before it signs.
+        signing = [self._of(node)[-2] for node in nodes]
+        return sign(Capability(block, rights, generation, until_s), signing)
 
     def _of(self, node: str) -> tuple[BlockKey, ...]:
         own = self._own.get(node)

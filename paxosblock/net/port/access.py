@@ -148,10 +148,11 @@ class Access:
     @property
     def is_open(self) -> bool:
         """True if the node serves every caller that reaches it."""
-        return not (self.secrets and self.required) and not self._wants_certificate
+        return not (self.secrets and self.required) and not self.wants_certificates
 
     @property
-    def _wants_certificate(self) -> bool:
+    def wants_certificates(self) -> bool:
+        """True if nodes of this cluster show a certificate, and clients one or the secret."""
         return self.tls is not None and self.tls.required
 
     def demands(self, *, offered: bool) -> bool:
@@ -165,7 +166,7 @@ class Access:
         Raises:
             AccessDeniedError: it has not.
         """
-        if self._wants_certificate and not names and not self.demands(offered=offered):
+        if self.wants_certificates and not names and not self.demands(offered=offered):
             raise AccessDeniedError(
                 "the node serves those only who show a certificate of this cluster: name the file "
                 "of yours with PAXOSBLOCK_TLS_CERT"
