@@ -163,6 +163,13 @@ class NameNodeConfig(NodeConfig):
     racks: Racks = ()
     """The rack of a DataNode by its name, or else by its machine's: it wins over what a DataNode
     says itself, and tells where clients on machines without a DataNode are."""
+    audit_file: File = ""
+    """A file that gets a line for each change of names or blocks and each refusal, in the form of
+    HDFS's audit log. Without a file there are no such lines."""
+    audit_file_size: Bytes = 64 * MIB
+    """Length at which the audit log goes on in another file, and the one before becomes FILE.1."""
+    audit_files: Count = 10
+    """Files of the audit log that are kept; the oldest is removed for one more."""
     min_replication: Count = 1
     """Finalized replicas that a block must have to be complete."""
     replication: Count = 3

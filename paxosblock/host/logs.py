@@ -13,7 +13,10 @@ import logging
 import sys
 import threading
 import time
-from typing import Final, TextIO
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Protocol, TextIO
 
 from paxosblock.errors import ConfigError, OutcomeUnknownError, PaxosBlockError
 
@@ -80,6 +83,72 @@ def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) ->
     logging._srcfile = None
 
 
+class TextOutput(Protocol):
+    """The place that lines are written to: a text stream, or a `RotatedFile`."""
+
+    def write(self, text: str, /) -> object:
+        """Take text."""
+
+    def flush(self) -> None:
+        """Hand the text on to the operating system."""
+
+
+class RotatedFile:
+    """A file to which text is added, until it is long: then it becomes FILE.1, that FILE.2 and so
+    on, and another one begins. It is opened again after an error, when there is text to write.
+    """
+
+    def __init__(self, file: Path, bytes_max: int, files: int) -> None:
+        """Keep `files` files, the one that is being written among them.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        self._file, self._bytes_max, self._older = file, bytes_max, files - 1
+        try:
+            self._out: TextIO | None = self._opened()
+        except OSError as error:
+            raise ConfigError(f"'{file}': {error.strerror or error}") from error
+
+    def write(self, text: str, /) -> None:
+        """Add text. Raises OSError."""
+        if self._out is None:
+            self._out = self._opened()
+        self._out.write(text)
+
+    def flush(self) -> None:
+        """Hand the text on to the operating system, and begin another file if it is time to.
+
+        Raises:
+            OSError: a disk is full or failed.
+        """
+        if (out := self._out) is not None:
+            self._out = None
+            out.flush()
+            if out.tell() < self._bytes_max:
+                self._out = out
+                return
+            out.close()
+            self._rotate()
+
+    def close(self) -> None:
+        """Close it; text that comes later opens it again."""
+        if self._out is not None:
+            self._out.close()
+            self._out = None
+
+    def _opened(self) -> TextIO:
+        return self._file.open("a", encoding="utf-8", errors="backslashreplace")
+
+    def _rotate(self) -> None:
+        names = [self._file, *(Path(f"{self._file}.{age}") for age in range(1, self._older + 1))]
+        for younger, older in reversed([*pairwise(names)]):
+            with suppress(FileNotFoundError):
+                younger.replace(older)
+        if not self._older:
+            self._file.unlink()
+
+
 class BatchHandler(logging.Handler):
     """Writes lines in batches, in a thread of its own: a busy node logs thousands in a second, and
     its event loop does not wait for them.
@@ -88,7 +157,7 @@ class BatchHandler(logging.Handler):
     again, a line says how many more there were.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextOutput) -> None:
         """Write to `stream`, which stays open when this closes."""
         super().__init__()
         self._stream = stream
@@ -177,7 +246,7 @@ class LineFormatter(logging.Formatter):
         if record.exc_info:
             known = {**known, "traceback": self.formatException(record.exc_info)}
         pairs = "".join([f" {key}={_quoted(value)}" for key, value in known.items()])
-        message = _one_line(record.getMessage())
+        message = one_line(record.getMessage())
         return f"{_time(record)} {record.levelname.lower()} {self._node} {message}{pairs}"
 
 
@@ -192,7 +261,8 @@ def _second(since_epoch: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since_epoch))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text as it can stand in a line: what is no printable character is escaped."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 

@@ -29,7 +29,8 @@ from paxosblock.base.paths import split
 from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
-from paxosblock.namenode import checks, handlers, operators
+from paxosblock.namenode import audit, checks, handlers, operators
+from paxosblock.namenode.audit import AUDIT_LOG
 from paxosblock.namenode.catalog import keys, namespace, owners, transactions, tree
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
@@ -243,8 +244,10 @@ def _handler(
             if check is not None:
                 check(request)
             sent = answered = await answer(node, request)
-        except Exception:
+        except Exception as error:
             tally.failed += 1
+            if AUDIT_LOG.level <= logging.INFO and isinstance(error, PermissionError):
+                audit.note_refused(name, request, error)
             raise
         finally:
             took_s = perf_counter() - came_s
@@ -255,6 +258,8 @@ def _handler(
         tally.done += 1
         if log is not None and (about := log(request, answered)) is not None:
             log_event(_log, name, about)
+        if AUDIT_LOG.level <= logging.INFO:
+            audit.note_done(name, request, answered)
         return sent
 
     return handle

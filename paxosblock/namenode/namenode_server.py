@@ -26,6 +26,7 @@ from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.host.stall import AwakeClock, StallWatch
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
+from paxosblock.namenode.audit import keep_audit
 from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.instruments import instruments
@@ -116,6 +117,8 @@ async def running(
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors * 3 // 4)
     async with contextlib.AsyncExitStack() as stack:
+        if config.audit_file:
+            keep_audit(stack, Path(config.audit_file), config.audit_file_size, config.audit_files)
         OsDisk().make_folder(path)
         engine = engine_of(config, path, listen, peers, guard.access.tls)
         store = engine.store

@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from paxosblock.errors import ConfigError
 from paxosblock.host import logs
-from paxosblock.host.logs import facts, log_event, set_up_logs
+from paxosblock.host.logs import RotatedFile, facts, log_event, set_up_logs
 from tests.waiting import wait_until
 
 log = logging.getLogger("paxosblock.test")
@@ -35,6 +36,35 @@ def written() -> Iterator[io.StringIO]:
 def after_the_time(stream: io.StringIO) -> str:
     logging.getLogger().handlers[0].flush()
     return re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", "", stream.getvalue())
+
+
+def test_a_file_that_is_long_is_put_aside_and_the_oldest_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    for number in range(7):
+        out = RotatedFile(file, 10, 3)  # also one that is opened again goes on
+        out.write(f"line {number}\n")
+        out.flush()
+        out.close()
+    found = {each.name: each.read_text() for each in tmp_path.iterdir()}
+    assert found == {
+        "log": "line 6\n",
+        "log.1": "line 4\nline 5\n",
+        "log.2": "line 2\nline 3\n",
+    }
+
+
+def test_one_file_alone_begins_from_the_front(tmp_path: Path) -> None:
+    out = RotatedFile(tmp_path / "log", 5, 1)
+    for text in ("first", "other", "x"):
+        out.write(text)
+        out.flush()
+    out.close()
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"log": "x"}
+
+
+def test_a_file_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="none/log': No such file or directory"):
+        RotatedFile(tmp_path / "none" / "log", 10, 3)
 
 
 def test_an_event_is_a_line_with_time_level_node_message_and_facts(written: io.StringIO) -> None:

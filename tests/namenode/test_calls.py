@@ -13,6 +13,7 @@ from paxosblock.api import (
     fsck_call,
     lease_call,
     namenode,
+    ownership,
     rebuild,
     reports,
     status,
@@ -41,7 +42,7 @@ from tests.namenode.scene import Scene, new_scene
 
 def described() -> set[str]:
     """The calls that the API describes."""
-    homes = (care, file_pages, fsck_call, lease_call, namenode, rebuild, reports, status)
+    homes = (care, file_pages, fsck_call, lease_call, namenode, ownership, rebuild, reports, status)
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}
 
