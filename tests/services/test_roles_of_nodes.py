@@ -18,7 +18,7 @@ from paxosblock.api.datanode import (
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockMember
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
-from paxosblock.config import NodeConfig
+from paxosblock.config import DataNodeConfig
 from paxosblock.errors import AccessDeniedError
 from paxosblock.net.calls import control
 from paxosblock.net.port.access import Access
@@ -65,7 +65,7 @@ def namenode(cluster: LocalCluster) -> Access:
 def access_of(cluster: LocalCluster, node: str) -> Access:
     """The access of a node as a caller."""
     files = cluster.path / "tls"
-    config = NodeConfig(tls_cert=str(files / f"{node}.pem"), tls_ca=str(files / "ca.pem"))
+    config = DataNodeConfig(tls_cert=str(files / f"{node}.pem"), tls_ca=str(files / "ca.pem"))
     return Access.of_node(config, serves=False)
 
 
