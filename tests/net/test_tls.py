@@ -162,9 +162,15 @@ async def test_an_idle_line_of_a_command_stays_usable(ours: Certificates) -> Non
         line = await asyncio.to_thread(control.Line, served.address, SOON_S, ours.of_user())
         with closing(line):
             for text in ("a", "b"):
-                assert line.usable  # no ticket came by itself
+                assert line.usable
                 said = await asyncio.to_thread(line.ask, ECHO, Text(text), SOON_S)
                 assert said.text == text
+
+
+def test_a_node_sends_no_ticket_that_would_make_an_idle_line_look_used(ours: Certificates) -> None:
+    tls = ours.of_node().tls
+    assert tls is not None
+    assert tls.server.num_tickets == 0
 
 
 @on_both_loops
