@@ -66,6 +66,8 @@ WITHOUT_PATHS = {
     "help",
     "setup completion",
     "setup secret",
+    "setup tls",
+    "setup tls-user",
 }
 """Commands whose words name nothing in a cluster."""
 WITHOUT_SPARK = {name: words for name, words in ALL.items() if not name.startswith("spark")}

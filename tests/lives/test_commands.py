@@ -68,7 +68,7 @@ NO_LIFE: Final = {
 
 SHOWS: Final = frozenset(
     {"admin leaving", "admin report", "explain", "fs cat", "fs get", "fs head", "fs ls", "fs stat"}
-    | {"fs tail", "spark fsck"}
+    | {"fs tail", "help", "spark fsck"}
 )
 """Commands that show something, and change nothing."""
 OF_A_MACHINE: Final = frozenset({"admin backup", "admin token", "datanode", "demo", "namenode"})
