@@ -31,6 +31,7 @@ from paxosblock.base.settings import (
     Count,
     File,
     Flag,
+    Groups,
     Host,
     Rack,
     Racks,
@@ -170,6 +171,15 @@ class NameNodeConfig(NodeConfig):
     """Length at which the audit log goes on in another file, and the one before becomes FILE.1."""
     audit_files: Count = 10
     """Files of the audit log that are kept; the oldest is removed for one more."""
+    permissions: Flag = True
+    """Check owner, group and mode of files and directories, as HDFS does. False: every user may do
+    everything, for programs that keep users apart themselves. See docs/security.md."""
+    supergroup: User = "supergroup"
+    """The group whose members may do everything, as may the user who starts the NameNodes; it gets
+    the root of a new cluster."""
+    groups: Groups = ()
+    """The groups of users; the operating system of the NameNode tells those of a user who is not
+    there. A change takes effect with the next start."""
     min_replication: Count = 1
     """Finalized replicas that a block must have to be complete."""
     replication: Count = 3

@@ -10,6 +10,7 @@
     ├── DirectoryNotEmptyError (OSError)          delete without `recursive`
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
     ├── AccessDeniedError (PermissionError)       one end does not know the access secret
+    ├── PermissionDeniedError (PermissionError)   the user may not do this with the path
     ├── LeaseError (OSError)                      another writer is writing the file
     ├── TruncatedError (OSError)                  the file was truncated after it was opened
     ├── FencedError (OSError)                     a newer generation took over: outcome UNKNOWN
@@ -154,6 +155,16 @@ class InvalidRequestError(PaxosBlockError, ValueError):
 class AccessDeniedError(PaxosBlockError, PermissionError):
     """The node serves only callers that know the cluster's access secret, or does not know ours; or
     a DataNode was shown no capability that allows the request."""
+
+    outcome = Outcome.NEVER
+    http_status = 403
+    _number = errno.EACCES
+
+
+class PermissionDeniedError(PaxosBlockError, PermissionError):
+    """The user may not do this: neither the owner and mode of the path nor their groups let them.
+    It says so in HDFS's words.
+    """
 
     outcome = Outcome.NEVER
     http_status = 403

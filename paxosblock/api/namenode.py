@@ -113,7 +113,8 @@ class BlockView(msgspec.Struct, frozen=True):
 class MakeDirectories(msgspec.Struct, frozen=True):
     """`mkdir`; with `parents`, make missing ancestors and accept an existing directory.
 
-    With `ttl_s`, the directory lives that many seconds from now on, even if it already existed.
+    With `ttl_s`, the directory lives that many seconds from now on, even if it already existed. The
+    owner is the caller, unless a superuser names another one.
     """
 
     path: str
@@ -135,7 +136,8 @@ class CreateFile(msgspec.Struct, frozen=True):
     """Make an empty file that `writer` may write, and start its lease.
 
     With `first`, a block is made ahead (`AddBlock`), for a file that is written at once. CloseFile
-    makes that block a part of the file when it says how the block ends.
+    makes that block a part of the file when it says how the block ends. The owner is as in
+    MakeDirectories.
     """
 
     path: str

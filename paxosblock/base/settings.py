@@ -166,6 +166,30 @@ _RACKS: Final = SettingKind(
     parse=_read_racks,
     allows=lambda value: isinstance(value, tuple),
 )
+
+
+def _read_groups(written: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Read a table of TOML, or the same in one line: `ann=dev,ops;bob=`."""
+    if isinstance(written, str):
+        rows = [row.partition("=") for row in written.split(";") if row]
+        written = {user: groups for user, _, groups in rows}
+    if not isinstance(written, Mapping):
+        raise ConfigError("this is no table")
+    read = {}
+    for user, groups in written.items():
+        names = [group.strip() for group in str(groups).split(",") if group.strip()]
+        if not all(is_user(name) for name in (user, *names)):
+            raise ConfigError(f"{user} = {groups!r}: a name has {NAME_EXPECTED}")
+        read[user] = tuple(names)
+    return tuple(read.items())
+
+
+_GROUPS: Final = SettingKind(
+    suffix="",
+    expected='a table of the groups of users, such as { ann = "dev,ops" }',
+    parse=_read_groups,
+    allows=lambda value: isinstance(value, tuple),
+)
 _FILE: Final = SettingKind(
     suffix="",
     expected="the path of a file",
@@ -216,6 +240,7 @@ Flag = Annotated[bool, _FLAG]
 Share = Annotated[float, _SHARE]
 Rack = Annotated[str, _RACK]
 Racks = Annotated[tuple[tuple[str, str], ...], _RACKS]
+Groups = Annotated[tuple[tuple[str, tuple[str, ...]], ...], _GROUPS]
 Host = Annotated[str, _HOST]
 File = Annotated[str, _FILE]
 User = Annotated[str, _USER]

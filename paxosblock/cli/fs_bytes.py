@@ -31,7 +31,6 @@ from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress_bar import Advance, progress_bar, shows_bar
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, LeaseError, NotFoundError, PaxosBlockError
-from paxosblock.host.user import current_user
 from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[Co
     """Make the directories of a local directory, and yield its files, each with its target."""
     for folder, below, names in os.walk(source, onerror=invocation.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
-        request = MakeDirectories(place, parents=True, owner=current_user())
+        request = MakeDirectories(place, parents=True)
         invocation.call_once(MKDIRS, request)
         below.sort()
         # Links to directories are not followed: they might lead round in a circle.

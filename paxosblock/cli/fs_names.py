@@ -34,7 +34,6 @@ from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
 from paxosblock.client.names.walk import base_name, glob, is_pattern, join, pages, walk
 from paxosblock.errors import NotFoundError
-from paxosblock.host.user import current_user
 
 
 def status_of(invocation: Invocation, path: str) -> FileStatus:
@@ -255,7 +254,7 @@ def mkdir(invocation: Invocation, parents: bool, paths: tuple[str, ...]) -> None
     """
 
     def make(written: str) -> None:
-        request = MakeDirectories(invocation.path(written), parents=parents, owner=current_user())
+        request = MakeDirectories(invocation.path(written), parents=parents)
         invocation.tell(invocation.call_once(MKDIRS, request))
 
     invocation.for_each(paths, make)

@@ -55,7 +55,6 @@ from paxosblock.client.reading.locations import BlockLocation, locations
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
-from paxosblock.host.user import current_user
 from paxosblock.protocol.types import Durability, WriterId
 
 if TYPE_CHECKING:
@@ -179,7 +178,6 @@ class AsyncClient:
             self.config.durability if durability is None else durability_of(durability),
             parent_must_exist,
             permission,
-            current_user(),
             first=FirstBlock(window, self.config.host),
         )
         session = self._session
@@ -393,7 +391,7 @@ class AsyncClient:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
-        request = MakeDirectories(text_of(path), parents, permission, current_user(), ttl_s)
+        request = MakeDirectories(text_of(path), parents, permission, ttl_s=ttl_s)
         return await self._session.namenodes.call_once(MKDIRS, request)
 
     async def rename(

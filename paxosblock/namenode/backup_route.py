@@ -13,7 +13,9 @@ from paxosblock.base.units import KIB
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.backups import BACKUP_PATH
 from paxosblock.namenode.kv.table import Checkpoint, pieces
+from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access_server import PROOF_HEADERS
+from paxosblock.net.port.caller import Caller
 
 _PIECE_BYTES: Final = 256 * KIB
 
@@ -27,10 +29,15 @@ class Backups:
     """One at a time: each takes room on the disk, and reading."""
 
     def __init__(
-        self, checkpoint: Callable[[], Awaitable[Checkpoint]], stall_s: float = STALL_S
+        self,
+        checkpoint: Callable[[], Awaitable[Checkpoint]],
+        demand: Callable[[Caller], Awaitable[None]],
+        stall_s: float = STALL_S,
     ) -> None:
-        """Give away what `checkpoint` makes, to readers that take some of it every `stall_s`."""
+        """Give away what `checkpoint` makes, to callers that `demand` does not refuse, and that
+        take some of it every `stall_s`."""
         self._checkpoint = checkpoint
+        self._demand = demand
         self._stall_s = stall_s
         self._gives = False
 
@@ -39,6 +46,10 @@ class Backups:
         app.router.add_get(BACKUP_PATH, self._give)
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
+        try:
+            await self._demand(upgrade_server.caller_of(request))
+        except PaxosBlockError as error:
+            return upgrade_server.refusal(error)
         if self._gives:
             return _refusal("it gives another one; try again")
         self._gives = True

@@ -36,8 +36,16 @@ from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import ACTOR, Actor
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.name_node import NameNode
+from paxosblock.namenode.rights import (
+    May,
+    of_block_reader,
+    of_block_writer,
+    of_superuser,
+    of_writer,
+)
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.port.caller import CALLER, CallerRole
 from paxosblock.net.port.node_roles import UNPROVEN, Roles
@@ -91,6 +99,8 @@ class Call:
     """The check of a request before anything is done for it; raises InvalidRequestError."""
     log: Callable[[Any, Any], Facts | None] | None = None
     """The facts that the log tells of request and answer; None for one that changed nothing."""
+    may: May | None = None
+    """The check that the caller may ask so, where no path that is walked shows it."""
     at_once: bool = False
     """True if the call waits only for the store, which notices a lost leadership by itself."""
     of_datanode: bool = False
@@ -130,7 +140,7 @@ def decided(
 
 def shown(
     method: Method[Q, A],
-    show: Callable[[View, Q], A],
+    show: Callable[[View, Q, Actor], A],
     *,
     check: Callable[[Q], None] | None = None,
 ) -> Call:
@@ -141,7 +151,7 @@ def shown(
         view = await node.catalog.view(anywhere=True)
         if not view.get(keys.CLUSTER).exists:
             raise UnavailableError("the cluster is just starting: it has no root directory yet")
-        return show(view, request)
+        return show(view, request, ACTOR.get())
 
     return Call(method, answer, By.ANY_MEMBER, check, at_once=True)
 
@@ -153,11 +163,12 @@ def handled(
     by: By = By.LEADER,
     check: Callable[[Q], None] | None = None,
     log: Callable[[Q, A], Facts | None] | None = None,
+    may: May | None = None,
     at_once: bool = False,
     of_datanode: bool = False,
 ) -> Call:
     """Return the row of a call that takes several changes or reads, or is about this process."""
-    return Call(method, answer, by, check, log, at_once, of_datanode)
+    return Call(method, answer, by, check, log, may, at_once, of_datanode)
 
 
 @dataclass(slots=True)
@@ -232,17 +243,22 @@ def _handler(
     node: NameNode, call: Call, tally: _CallCounts, roles: Roles
 ) -> Callable[[Any], Awaitable[Any]]:
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
-    of_datanode = call.of_datanode
+    of_datanode, may, users = call.of_datanode, call.may, node.users
 
     times = tally.times
 
     async def handle(request: Any) -> Any:
         came_s = perf_counter()
         try:
+            caller = CALLER.get()
             if of_datanode:
-                roles.check(CALLER.get(), CallerRole.DATANODE, name, request.node)
+                roles.check(caller, CallerRole.DATANODE, name, request.node)
             if check is not None:
                 check(request)
+            actor = users.known(caller) or await users.look_up(caller)
+            ACTOR.set(actor)
+            if may is not None and not actor.superuser:
+                may(await node.catalog.view(), request, actor)
             sent = answered = await answer(node, request)
         except Exception as error:
             tally.failed += 1
@@ -284,10 +300,10 @@ def _deleted(node: NameNode, _: api.DeletePath, deletion: api.Deletion) -> None:
 
 def _concat(draft: Draft, request: api.ConcatFiles, context: Context) -> Slices[api.FileStatus]:
     yield from concat(draft, request.target, request.sources, context)
-    return tree.stat(draft, request.target)
+    return tree.stat(draft, request.target, context.actor)
 
 
-def _application(view: View, request: api.ApplicationRequest) -> api.ApplicationAnswer:
+def _application(view: View, request: api.ApplicationRequest, _: Actor) -> api.ApplicationAnswer:
     last = transactions.last_applied(view, request.app_id)
     return api.ApplicationAnswer(None if last is None else last.version)
 
@@ -323,8 +339,11 @@ CALLS: Final = (
         ),
         at_once=True,
     ),
-    shown(api.STAT, lambda view, request: tree.stat(view, request.path)),
-    shown(api.LIST, lambda view, request: tree.list_directory(view, request, LIST_LIMIT)),
+    shown(api.STAT, lambda view, request, actor: tree.stat(view, request.path, actor)),
+    shown(
+        api.LIST,
+        lambda view, request, actor: tree.list_directory(view, request, LIST_LIMIT, actor),
+    ),
     decided(
         api.RENAME,
         in_one(namespace.rename),
@@ -333,7 +352,7 @@ CALLS: Final = (
     ),
     decided(
         api.DELETE,
-        in_one(namespace.delete),
+        namespace.delete,
         then=_deleted,
         log=lambda request, deletion: (
             facts(path=request.path, recursive=request.recursive) if deletion.existed else None
@@ -389,6 +408,7 @@ CALLS: Final = (
         log=lambda request, recovery: facts(
             path=request.path, stuck=len(recovery.stuck), given_up=len(request.give_up)
         ),
+        may=of_superuser(lambda request: bool(request.give_up)),
     ),
     handled(file_pages.GET_FILE, handlers.get_file, check=checks.check_get_file),
     handled(
@@ -401,6 +421,7 @@ CALLS: Final = (
             writer=request.writer,
             members=",".join(view.record.members),
         ),
+        may=of_writer(lambda request: request.file_id),
     ),
     handled(
         api.REOPEN_BLOCK,
@@ -414,6 +435,7 @@ CALLS: Final = (
             generation=reopened.view.record.writer_generation if reopened.view else None,
             left_alone=reopened.why or None,
         ),
+        may=of_writer(lambda request: request.file_id),
     ),
     handled(
         api.FINALIZE_BLOCK,
@@ -421,8 +443,9 @@ CALLS: Final = (
         log=lambda request, _: facts(
             block=request.block, writer=request.writer, length=request.length
         ),
+        may=of_block_writer,
     ),
-    handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS),
+    handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS, may=of_block_writer),
     handled(
         rebuild.REBUILD_BLOCK,
         handlers.rebuild_block,  # when it fails, the generations it allocated change nothing
@@ -434,18 +457,20 @@ CALLS: Final = (
             members=",".join(view.record.members),
             generation=view.record.writer_generation,
         ),
+        may=of_block_writer,
     ),
     handled(
         api.DELETE_BLOCK,
         handlers.delete_block,
         log=lambda request, deletion: facts(block=request.block) if deletion.existed else None,
     ),
-    handled(api.GET_BLOCK, handlers.get_block),
+    handled(api.GET_BLOCK, handlers.get_block, may=of_block_reader),
     handled(
         api.CLOSE_FILE,
         handlers.close_file,
         by=By.LEADER_IN_STEPS,
         check=lambda request: checks.check_writer(request.writer),
+        may=of_writer(lambda request: request.file_id),
     ),
     handled(api.RENEW_LEASES, handlers.renew_leases),
     # --- DataNodes -------------------------------------------------------------------------------
@@ -476,10 +501,16 @@ CALLS: Final = (
         operators.set_admin_state,
         check=checks.check_admin_state,
         log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
+        may=of_superuser(),
     ),
-    handled(care.BALANCE, operators.balance, check=checks.check_balance),
+    handled(care.BALANCE, operators.balance, check=checks.check_balance, may=of_superuser()),
     handled(care.LEAVING, operators.leaving),
-    handled(fsck_call.CHECK_FILES, operators.check_files, check=checks.check_check_files),
+    handled(
+        fsck_call.CHECK_FILES,
+        operators.check_files,
+        check=checks.check_check_files,
+        may=of_superuser(),
+    ),
     handled(status.CLUSTER_STATUS, handlers.cluster_status),
     handled(
         status.SAFE_MODE,
@@ -489,6 +520,7 @@ CALLS: Final = (
             if request.action is status.SafeModeAction.GET
             else facts(action=request.action.value, on=found.on)
         ),
+        may=of_superuser(lambda request: request.action is not status.SafeModeAction.GET),
     ),
-    handled(status.EXPLAIN, handlers.explain),
+    handled(status.EXPLAIN, handlers.explain, may=of_block_reader),
 )

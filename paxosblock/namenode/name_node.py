@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from paxosblock.api.capability import BlockKey
 from paxosblock.config import NameNodeConfig
+from paxosblock.host.user import claimed_user
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, RpcAcceptors
@@ -46,6 +47,7 @@ from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
 from paxosblock.namenode.table_scrubber import TableScrubber
+from paxosblock.namenode.users import Users
 from paxosblock.net.calls.rpc import RpcClient
 
 WARM_UP_HEARTBEATS = 2
@@ -75,7 +77,10 @@ class NameNode:
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
         self.alarms = Alarms()
         self.history = History(wall_clock_ms)
-        self.catalog = Catalog(store, self.is_held)
+        self.users = Users(claimed_user(), config, clock_s)
+        self.catalog = Catalog(
+            store, self.is_held, superuser=self.users.superuser, supergroup=config.supergroup
+        )
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)

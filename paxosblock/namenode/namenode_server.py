@@ -32,6 +32,7 @@ from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.instruments import instruments
 from paxosblock.namenode.membership import Engine, Peers, engine_of, join
 from paxosblock.namenode.name_node import NameNode, over_rpc
+from paxosblock.namenode.rights import of_superuser
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
@@ -163,7 +164,7 @@ async def _leave(engine: Engine, stop: asyncio.Event, address: str) -> None:
 def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Application:
     app = web.Application()
     engine.add_to(app)
-    Backups(engine.checkpoint).add_to(app)
+    Backups(engine.checkpoint, node.users.demand_superuser).add_to(app)
 
     async def healthz(_: web.Request) -> web.Response:
         trouble = node.trouble
@@ -210,4 +211,4 @@ def _changes(engine: Engine) -> Call:
     async def answer(_: NameNode, asked: ChangeNameNodes) -> NameNodesChange:
         return await engine.change(asked)
 
-    return handled(CHANGE_NAMENODES, answer, by=By.LEADER)
+    return handled(CHANGE_NAMENODES, answer, by=By.LEADER, may=of_superuser())

@@ -46,6 +46,7 @@ from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.name_node import NameNode
@@ -108,13 +109,12 @@ class NamedCatalog(Catalog):
         return (await self.decide(FileStatus, decide, request, once=request.once)).value
 
     async def delete(self, request: DeletePath) -> Deletion:
-        decide = in_one(namespace.delete)
-        return (await self.decide(Deletion, decide, request, once=request.once)).value
+        return (await self.decide(Deletion, namespace.delete, request, once=request.once)).value
 
     async def concat(self, request: ConcatFiles) -> FileStatus:
         def decide(draft: Draft, request: ConcatFiles, context: Context) -> Slices[FileStatus]:
             yield from concat(draft, request.target, request.sources, context)
-            return tree.stat(draft, request.target)
+            return tree.stat(draft, request.target, context.actor)
 
         return (await self.decide(FileStatus, decide, request, once=request.once)).value
 
@@ -136,7 +136,7 @@ class NamedCatalog(Catalog):
         return None if last is None else last.version
 
     async def list(self, request: ListDirectory) -> Listing:
-        return tree.list_directory(await self.view(), request, LIST_LIMIT)
+        return tree.list_directory(await self.view(), request, LIST_LIMIT, ACTOR.get())
 
 
 async def new_catalog(store: MemoryStore | None = None) -> NamedCatalog:

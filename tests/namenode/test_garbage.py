@@ -109,7 +109,7 @@ async def test_what_got_something_since_the_look_is_not_deleted_as_if_it_were_em
     await make(catalog)
     draft = Draft(store.view())
     context = Context(iter(()), 0, lambda _: False, {})
-    namespace.delete(draft, DeletePath(PATH), context)
+    list(namespace.delete(draft, DeletePath(PATH), context))
     await late(catalog)
     assert isinstance(await store.commit(draft.to_edit()), Conflict)
     assert (await catalog.status(PATH)).path == PATH
@@ -121,7 +121,7 @@ async def test_creates_in_a_directory_do_not_hold_up_its_recursive_delete() -> N
     await full_directory(catalog)
     draft = Draft(store.view())
     context = Context(iter(()), 0, lambda _: False, {})
-    namespace.delete(draft, DeletePath(PATH, recursive=True), context)
+    list(namespace.delete(draft, DeletePath(PATH, recursive=True), context))
     await make_entry(catalog)
     assert isinstance(await store.commit(draft.to_edit()), Committed)
     assert await sweep_everything(catalog) == []

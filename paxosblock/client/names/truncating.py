@@ -41,8 +41,8 @@ from paxosblock.errors import (
     InvalidRequestError,
     Outcome,
     PaxosBlockError,
+    PermissionDeniedError,
 )
-from paxosblock.host.user import current_user
 from paxosblock.protocol.types import WriterId
 
 TTL_S: Final = 600.0
@@ -76,8 +76,7 @@ async def transact(
         config.replication,
         config.block_size,
         config.durability,
-        current_user(),
-        application,
+        application=application,
     )
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:
@@ -174,7 +173,7 @@ async def _written(
 ) -> str:
     """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
     directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
-    above = MakeDirectories(directory, True, 0o700, current_user(), TTL_S)
+    above = MakeDirectories(directory, True, 0o700, ttl_s=TTL_S)
     await session.namenodes.call_once(MKDIRS, above)
     hidden.push_async_callback(_remove, session, directory)
     request = CreateFile(
@@ -185,7 +184,6 @@ async def _written(
         block_size=max(like.block_size, len(kept)),
         durability=like.durability,
         parent_must_exist=True,
-        owner=current_user(),
         first=FirstBlock(session.config.window, session.config.host),
     )
     made = await session.namenodes.call_once(CREATE, request)
@@ -206,7 +204,7 @@ async def _remove(session: SharedSession, directory: str) -> None:
     for request in (DeletePath(directory, recursive=True), DeletePath(STAGING)):
         try:
             await session.namenodes.call_once(DELETE, request)
-        except DirectoryNotEmptyError:
-            pass
+        except (DirectoryNotEmptyError, PermissionDeniedError):
+            pass  # the directory of all hidden names is of all users
         except PaxosBlockError as error:
             _log.warning("'%s' is left to its time to live: %s", directory, error)

@@ -28,8 +28,16 @@ from paxosblock.errors import (
     NotFoundError,
     NotReadyError,
 )
-from paxosblock.namenode.catalog import keys, namespace, protocol_errors, reserving, tree
+from paxosblock.namenode.catalog import (
+    keys,
+    namespace,
+    permissions,
+    protocol_errors,
+    reserving,
+    tree,
+)
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
+from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
     BlockEntry,
@@ -111,25 +119,49 @@ class FilePage:
     last: tree.Located | None
 
 
-def file_page(reads: Reads, request: GetFile, limit: int) -> FilePage:
+def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FilePage:
     """Return a page of a file's blocks: those from a place on, or around a byte.
 
     Raises:
         NotFoundError: there is no such file.
         IsDirectoryError: the path names a directory.
+        PermissionDeniedError: the actor may not read the file, or not come there.
     """
     if request.file_id == NO_FILE:
-        inode, path = tree.find_inode(reads, request.path), request.path
+        inode, path = tree.find_inode(reads, request.path, actor, Action.READ), request.path
         if not isinstance(inode, FileInode):
             raise tree.is_directory(path)
     else:
         inode, path = file_and_path(reads, request.file_id)
+        check_may_read(reads, inode, path, actor)
     start = request.place
     if request.offset is not None:
         start = tree.place_of_offset(reads, inode.number, request.offset)
     page = tree.block_page(reads, inode.number, start, limit)
     last = None if page.next_place is None else tree.last_block(reads, inode.number)
     return FilePage(tree.status(reads, path, inode), page, last)
+
+
+def check_may_read(reads: Reads, inode: FileInode, path: str, actor: Actor) -> None:
+    """Demand that the file at a path may be read, as if it was asked for by its path.
+
+    Raises:
+        PermissionDeniedError: the actor may not read it, or not come there.
+    """
+    if not actor.superuser:
+        tree.find(reads, path, actor)
+        permissions.check(inode, Action.READ, paths.split(path), actor)
+
+
+def check_may_write(reads: Reads, number: int, actor: Actor) -> None:
+    """Demand that the actor may write a file by its id, if it is there.
+
+    Raises:
+        PermissionDeniedError: it is neither the actor's, nor does its mode let them write.
+    """
+    inode = inode_of(reads, number)
+    if isinstance(inode, FileInode):
+        permissions.check_writer(inode, paths.split(tree.path_of(reads, inode) or "/"), actor)
 
 
 def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
@@ -238,9 +270,14 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
     return done
 
 
-def fence(draft: Draft, path: str) -> FileInode:
-    """Take a file from its writer for recovery; a closed file stays as it is."""
-    inode = tree.find_inode(draft, path)
+def fence(draft: Draft, path: str, actor: Actor) -> FileInode:
+    """Take a file from its writer for recovery; a closed file stays as it is.
+
+    Raises:
+        NotFoundError, IsDirectoryError: there is no such file.
+        PermissionDeniedError: the actor may not write it.
+    """
+    inode = tree.find_inode(draft, path, actor, Action.WRITE)
     if not isinstance(inode, FileInode):
         raise tree.is_directory(path)
     return _fenced(draft, inode)
@@ -357,7 +394,7 @@ def _drop(draft: Draft, entry: BlockEntry) -> None:
     draft.delete(keys.block(entry.record.block))
 
 
-def append(draft: Draft, request: AppendFile) -> Appendable:
+def append(draft: Draft, request: AppendFile, actor: Actor) -> Appendable:
     """Open a closed file again for `request.writer`; the caller starts its lease.
 
     The file keeps its bytes, and the writer's come after them. A repeated request finds the file
@@ -370,8 +407,9 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
         FencedError: the writer held the file before, and the file was closed since.
         SafeModeError: an operator entered safe mode.
         NotReadyError: what became of its last block since a backup is not known yet.
+        PermissionDeniedError: the actor may not write the file.
     """
-    inode = tree.find_inode(draft, request.path)
+    inode = tree.find_inode(draft, request.path, actor, Action.WRITE)
     if not isinstance(inode, FileInode):
         raise tree.is_directory(request.path)
     span = keys.places(inode.number)

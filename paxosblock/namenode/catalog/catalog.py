@@ -54,6 +54,7 @@ from paxosblock.namenode.catalog.ids import FILES_RANGE, IdPool, block_id, was_a
 from paxosblock.namenode.catalog.member_batches import MemberBatches
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -104,11 +105,16 @@ class Catalog:
         store: KeyValueStore,
         is_held: Callable[[FileInode], bool] = nobody_holds,
         clock_ms: Callable[[], int] = wall_clock_ms,
+        *,
+        superuser: str = "",
+        supergroup: str = "",
     ) -> None:
         """Use a started `store`; call `start` before anything else.
 
-        `is_held` returns True if the writer of an open file still renews its lease.
+        `is_held` returns True if the writer of an open file still renews its lease. The root of a
+        new cluster is of `superuser` and `supergroup`.
         """
+        self._of_root = superuser, supergroup
         self._store = store
         self._is_held = is_held
         self._clock_ms = clock_ms
@@ -132,7 +138,7 @@ class Catalog:
                 cluster = replace(decode_cluster(found.value), id=new_id)
             else:
                 cluster = ClusterRecord(new_tag, self._clock_ms(), new_id)
-                draft.put_inode(namespace.root(cluster.created_ms))
+                draft.put_inode(namespace.root(cluster.created_ms, *self._of_root))
             draft.put(keys.CLUSTER, encode(cluster))
             return cluster
 
@@ -158,17 +164,17 @@ class Catalog:
 
     async def status(self, path: str) -> FileStatus:
         """Return what `path` names."""
-        return tree.stat(await self._store.barrier(), path)
+        return tree.stat(await self._store.barrier(), path, ACTOR.get())
 
     async def file_page(self, request: GetFile, limit: int = PAGE_BLOCKS) -> FilePage:
         """Return a file, a page of its blocks and its last block, from one view."""
-        return blocks.file_page(await self._store.barrier(), request, limit)
+        return blocks.file_page(await self._store.barrier(), request, limit, ACTOR.get())
 
     # --- files being written ---------------------------------------------------------------------
 
     async def append(self, request: AppendFile) -> Appendable:
         """Open a closed file again for `request.writer`."""
-        return await self._change(lambda draft: blocks.append(draft, request))
+        return await self._change(lambda draft: blocks.append(draft, request, ACTOR.get()))
 
     async def open_file(self, number: int, writer: WriterId) -> FileInode:
         """Return a file that `writer` holds."""
@@ -211,7 +217,8 @@ class Catalog:
 
     async def fence(self, path: str) -> FileInode:
         """Take a file from its writer, so that recovery can close it."""
-        return await self._change(lambda draft: blocks.fence(draft, path))
+        actor = ACTOR.get()
+        return await self._change(lambda draft: blocks.fence(draft, path, actor))
 
     async def fence_writer(self, number: int, writer: WriterId) -> FileInode | None:
         """Take a file from a writer whose lease is over; None if the writer no longer holds it."""
@@ -506,10 +513,10 @@ class Catalog:
         where blocks may be cut.
         """
         numbers = await self._files.take(ids) if ids else range(0)
-        now_ms = self._clock_ms()
+        now_ms, actor = self._clock_ms(), ACTOR.get()
 
         def decide(draft: Draft) -> Slices[Decided[T]]:
-            context = Context(iter(numbers), now_ms, self._is_held, boundaries)
+            context = Context(iter(numbers), now_ms, self._is_held, boundaries, actor)
             return decide_once(draft, once, kind, now_ms, decision(draft, request, context))
 
         return await self._changes.make(decide)

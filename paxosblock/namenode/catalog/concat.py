@@ -16,9 +16,10 @@ import msgspec
 from paxosblock.api.transaction import BLOCKS_MOVED_MAX
 from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, namespace, tree
+from paxosblock.namenode.catalog import keys, namespace, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import Action
 from paxosblock.namenode.catalog.protocol_errors import check_learned
 from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
 
@@ -42,13 +43,16 @@ def concat(
         InvalidRequestError: no source, a file twice, or more than `limit` blocks.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`, of any of the files.
         NotReadyError: what became of a block since a backup is not known yet.
+        PermissionDeniedError: the actor may not write the target, read a source, or take a source
+            out of its directory.
     """
     _check_distinct(target, sources)
-    into = tree.find_closed(draft, target)
+    into = tree.find_closed(draft, target, context.actor, Action.WRITE)
     start = end = tree.next_sequence(draft, into.number)
     length = into.length
     for path in sources:
-        source = tree.find_closed(draft, path)
+        source = tree.find_closed(draft, path, context.actor, Action.READ)
+        permissions.check_entry(draft, source, paths.split(path), context.actor)
         into_end = msgspec.structs.replace(into, length=length)
         end = yield from _move_blocks(draft, source, into_end, end, start + limit)
         length += source.length

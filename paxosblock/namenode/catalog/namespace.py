@@ -8,6 +8,7 @@ wants safe mode, which lasts until an operator ends it, under any leader.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import msgspec
 
@@ -25,9 +26,10 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base import paths
 from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError, SafeModeError
-from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog import keys, permissions, tree
 from paxosblock.namenode.catalog.boundaries import Boundaries
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Slices, inode_in
+from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     DirectoryInode,
@@ -38,11 +40,18 @@ from paxosblock.namenode.catalog.records import (
 from paxosblock.protocol.types import BlockId
 
 DIRECTORY_PERMISSION = 0o755
+STICKY: Final = 0o1000
+"""The bit of a directory in which users delete only what is theirs."""
+HIDDEN: Final = paths.STAGING.removeprefix(paths.ROOT)
+"""The name in the root of the directory in which every user makes names of their own."""
+PERMISSION_OF_HIDDEN: Final = STICKY | 0o777
+CHECKED_TOGETHER: Final = 500
+"""Entries of a directory that a deletion checks before it may be interrupted."""
 
 
 class Context(msgspec.Struct):
     """All that an operation needs beside the store: new ids, the time, the leases that are live,
-    and the places where blocks may be cut.
+    the places where blocks may be cut, and the user for whom it is done.
 
     `is_held(file)` is True if the writer of an open file still renews its lease.
     """
@@ -51,6 +60,7 @@ class Context(msgspec.Struct):
     now_ms: int
     is_held: Callable[[FileInode], bool]
     boundaries: Boundaries
+    actor: Actor = ITSELF
 
 
 def enter_safe_mode(draft: Draft, now_ms: int) -> None:
@@ -91,13 +101,15 @@ def make_directories(draft: Draft, request: MakeDirectories, context: Context) -
         NotFoundError: the parent is missing and `parents` is not set.
         NotDirectoryError: the path goes through a file.
         InvalidRequestError: a time to live for the root.
+        PermissionDeniedError: the actor may not write into the last directory that is there; or the
+            time to live is not theirs to set.
     """
     names = paths.split(request.path)
-    found = target, depth = tree.descend(draft, names)
+    found = target, depth = tree.descend(draft, names, context.actor)
     if depth == len(names):
         return _find_made(draft, target, request, context)
     if not request.parents:
-        tree.find_directory(draft, names[:-1])
+        tree.find_directory(draft, names[:-1], context.actor)
     made = _make_missing(
         draft, names, found, context, owner=request.owner, permission=request.permission
     )
@@ -119,6 +131,9 @@ def _find_made(
         raise InvalidRequestError("'/': the root has no time to live", path="/")
     inode = tree.load(draft.get(key), request.path)
     assert isinstance(inode, DirectoryInode), "an entry holds the kind of what it names"
+    names = paths.split(request.path)
+    permissions.check_owner(inode, names, context.actor)
+    permissions.check_entry(draft, inode, names, context.actor)  # it deletes the directory one day
     inode = live_until(draft, inode, _end_ms(request.ttl_s, context))
     return tree.status(draft, request.path, inode)
 
@@ -150,12 +165,15 @@ def create(
         LeaseError: a file is there that another writer is writing.
         NotFoundError: the parent is missing and `parent_must_exist`.
         NotDirectoryError: the path goes through a file.
+        PermissionDeniedError: the actor may not write into the last directory that is there, or not
+            replace the file.
     """
     names = paths.split(request.path)
     if not names:
         raise tree.is_directory(request.path)
     if request.parent_must_exist:
-        directory = tree.find_directory(draft, names[:-1])
+        directory = tree.find_directory(draft, names[:-1], context.actor)
+        permissions.check_at(draft, directory, Action.WRITE, names[:-1], context.actor)
     else:
         directory = _parent_directory(draft, names[:-1], context, request.owner)
     if (present := tree.child(draft, directory, names[-1])) is not None:
@@ -167,8 +185,10 @@ def create(
         # A late copy of the request must not replace what the file has received since.
         if before.writer == request.writer or not request.overwrite:
             raise tree.exists(request.path)
+        permissions.check(before, Action.WRITE, names, context.actor)
+        permissions.check_entry(draft, before, names, context.actor)
         _replace_file(draft, before, request.path, context)
-    inode = _new_file(directory, names[-1], request, context, reserved)
+    inode = _new_file(draft, (directory, names[-1]), request, context, reserved)
     _link(draft, inode, context)
     draft.put(keys.open_file(inode.number), b"")
     return inode
@@ -185,6 +205,8 @@ def rename(draft: Draft, request: RenamePath, context: Context) -> FileStatus:
         ExistsError: the destination is there (a file may be replaced with `overwrite`).
         IsDirectoryError, NotDirectoryError: `overwrite`, and only one of the two is a directory.
         LeaseError: another writer is writing the file that would be replaced.
+        PermissionDeniedError: the actor may not write into one of the two directories, or not take
+            the source or what is replaced out of it.
     """
     moved = move(draft, request, context)
     return tree.status(draft, request.destination, moved)
@@ -195,7 +217,8 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
     source, destination = paths.split(request.source), paths.split(request.destination)
     if not source or not destination:
         raise InvalidRequestError("'/': the root can be neither moved nor replaced", path="/")
-    inode = tree.find_inode(draft, request.source)
+    inode, actor = tree.find_inode(draft, request.source, context.actor), context.actor
+    permissions.check_entry(draft, inode, source, actor)
     if source == destination:
         return inode
     if destination[: len(source)] == source:
@@ -204,7 +227,8 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
             f"to {paths.shown(request.destination)}",
             path=request.source,
         )
-    directory = tree.find_directory(draft, destination[:-1])
+    directory = tree.find_directory(draft, destination[:-1], actor)
+    permissions.check_at(draft, directory, Action.WRITE, destination[:-1], actor)
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context)
     if isinstance(inode, DirectoryInode) and inode.expires_ms:
@@ -216,26 +240,61 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
     return moved
 
 
-def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
+def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deletion]:
     """Unlink a file or directory at once; what is below it is swept later (`garbage.py`).
 
     Raises:
         InvalidRequestError: the path is the root.
         DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
+        PermissionDeniedError: the actor may not take it out of its directory, or not do everything
+            with a directory below it that has entries.
     """
     names = paths.split(request.path)
     if not names:
         raise InvalidRequestError("'/': the root cannot be deleted", path="/")
-    target, depth = tree.descend(draft, names)
+    target, depth = tree.descend(draft, names, context.actor)
     if depth < len(names) or request.file_id not in (NO_FILE, target.number):
         return Deletion(existed=False)
     inode = tree.load(draft.get(keys.inode(target.number)), request.path)
+    permissions.check_entry(draft, inode, names, context.actor)
+    if isinstance(inode, DirectoryInode) and request.recursive and not context.actor.superuser:
+        yield from _check_below(draft, inode, names, context.actor)
     unlink(draft, inode, context)
     if discard(draft, inode) and target.is_directory and not request.recursive:
         raise DirectoryNotEmptyError(
             f"{paths.shown(request.path)}: directory is not empty", path=request.path
         )
     return Deletion(existed=True)
+
+
+def _check_below(
+    draft: Draft, top: DirectoryInode, names: tuple[str, ...], actor: Actor
+) -> Slices[None]:
+    """Demand everything on each directory from `top` down that has entries, and, where its bit says
+    so, that they are the actor's.
+
+    The modes of the directories are preconditions, not what they hold, so that whoever works in
+    them does not hold up the deletion.
+    """
+    left = [(top, names)]
+    while left:
+        directory, above = left.pop()
+        after: str | None = ""
+        while after is not None:
+            page = list(draft.scan(*keys.entries(directory.number, after), CHECKED_TOGETHER))
+            if page and not after:
+                permissions.check(directory, Action.ALL, above, actor)
+            draft.work += len(page)
+            for key, found in page:
+                name = keys.entry_name(key)
+                if tree.names_file(found.value) and not directory.permission & STICKY:
+                    continue
+                inode = inode_in(draft.get(keys.inode(tree.unpack_target(found.value).number)))
+                permissions.check_sticky(directory, inode, (*above, name), actor)
+                if isinstance(inode, DirectoryInode):
+                    left.append((inode, (*above, name)))
+            after = keys.entry_name(page[-1][0]) if len(page) == CHECKED_TOGETHER else None
+            yield
 
 
 def set_replication(draft: Draft, request: SetReplication, context: Context) -> FileStatus:
@@ -245,8 +304,9 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
 
     Raises:
         NotFoundError, IsDirectoryError: there is no file at the path.
+        PermissionDeniedError: the actor may not write the file.
     """
-    inode = tree.find_inode(draft, request.path)
+    inode = tree.find_inode(draft, request.path, context.actor, Action.WRITE)
     if not isinstance(inode, FileInode):
         raise tree.is_directory(request.path)
     if inode.replication != request.replication:
@@ -261,9 +321,10 @@ def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> N
     Raises:
         ExistsError: a file is there.
         NotDirectoryError: the path goes through a file.
+        PermissionDeniedError: as `make_directories`.
     """
     names = paths.split(path)
-    found = target, depth = tree.descend(draft, names)
+    found = target, depth = tree.descend(draft, names, context.actor)
     if depth < len(names):
         _make_missing(draft, names, found, context, owner=owner)
     elif not target.is_directory:
@@ -277,14 +338,17 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
         IsDirectoryError: a directory is there.
         LeaseError: a file is there that is being written.
         NotDirectoryError: the path goes through a file.
+        PermissionDeniedError: as `create`.
     """
     names = paths.split(request.path)
     if not names:
         raise tree.is_directory(request.path)
     directory = _parent_directory(draft, names[:-1], context, request.owner)
     if tree.child(draft, directory, names[-1]) is not None:
-        discard(draft, tree.find_closed(draft, request.path))
-    made = _new_file(directory, names[-1], request, context)
+        before = tree.find_closed(draft, request.path, context.actor, Action.WRITE)
+        permissions.check_entry(draft, before, names, context.actor)
+        discard(draft, before)
+    made = _new_file(draft, (directory, names[-1]), request, context)
     _link(draft, msgspec.structs.replace(made, open=False), context)
 
 
@@ -322,11 +386,13 @@ def _is_empty(draft: Draft, span: keys.Range) -> bool:
 
 
 def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
-    """Make the missing directories on the way; return the id of the last one."""
-    found = target, depth = tree.descend(draft, names)
+    """Make the missing directories on the way; return the id of the last one, into which the actor
+    may write."""
+    found = target, depth = tree.descend(draft, names, context.actor)
     if not target.is_directory:
         raise tree.not_directory(paths.join(names))
     if depth == len(names):
+        permissions.check_at(draft, target.number, Action.WRITE, names, context.actor)
         return target.number
     return _make_missing(draft, names, found, context, owner=owner).number
 
@@ -342,20 +408,27 @@ def _make_missing(
 ) -> DirectoryInode:
     """Make the directories that `tree.descend` has `found` missing; return the last one.
 
-    `permission` is that of the last directory.
+    `permission` is that of the last directory; the group is that of the directory above, as in
+    HDFS. Each user may make names in `HIDDEN`, which is made for all of them.
     """
     target, depth = found
     directory, made = target.number, None
+    above = _directory(draft, directory)
+    hidden = names[0] == HIDDEN and not depth
+    if not hidden:
+        permissions.check_at(draft, directory, Action.WRITE, names[:depth], context.actor)
+    owner = permissions.owner_of_new(owner, context.actor)
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION
+        of_all = hidden and place == 1
         made = DirectoryInode(
             number=next(context.numbers),
             parent=directory,
             name=name,
             created_ms=context.now_ms,
-            owner=owner,
-            group="",
-            permission=mode,
+            owner=above.owner if of_all else owner,
+            group=above.group,
+            permission=PERMISSION_OF_HIDDEN if of_all else mode,
         )
         _link(draft, made, context)
         directory = made.number
@@ -363,17 +436,28 @@ def _make_missing(
     return made
 
 
+def _directory(draft: Draft, number: int) -> Inode:
+    """Return a directory, for what new inodes in it take from it: no precondition of theirs."""
+    return inode_in(draft.peek(keys.inode(number)))
+
+
 def _new_file(
-    directory: int, name: str, request: CreateFile, context: Context, reserved: BlockId = NO_BLOCK
+    draft: Draft,
+    place: tuple[int, str],
+    request: CreateFile,
+    context: Context,
+    reserved: BlockId = NO_BLOCK,
 ) -> FileInode:
+    """Return the inode of a new file; its `place` is a directory and a name."""
+    directory, name = place
     return FileInode(
         number=next(context.numbers),
         parent=directory,
         name=name,
         created_ms=context.now_ms,
         modified_ms=context.now_ms,
-        owner=request.owner,
-        group="",
+        owner=permissions.owner_of_new(request.owner, context.actor),
+        group=_directory(draft, directory).group,
         permission=request.permission,
         replication=request.replication,
         block_size=request.block_size,
@@ -430,6 +514,8 @@ def _make_way(
     if isinstance(inode, DirectoryInode):
         raise tree.not_directory(request.destination)
     before = _file(draft, present.number, request.destination)
+    names = paths.split(request.destination)
+    permissions.check_entry(draft, before, names, context.actor)
     _replace_file(draft, before, request.destination, context)
 
 
@@ -440,6 +526,6 @@ def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) 
     discard(draft, before)
 
 
-def root(now_ms: int) -> DirectoryInode:
+def root(now_ms: int, owner: str = "", group: str = "") -> DirectoryInode:
     """Return the root directory of a new cluster."""
-    return DirectoryInode(ROOT_ID, ROOT_ID, "", now_ms, "", "", DIRECTORY_PERMISSION)
+    return DirectoryInode(ROOT_ID, ROOT_ID, "", now_ms, owner, group, DIRECTORY_PERMISSION)

@@ -31,11 +31,14 @@ class Opened:
 
 
 def append(
-    draft: Draft, request: AppendFile, _: Context, may: Callable[[BlockRecord, FileInode], bool]
+    draft: Draft,
+    request: AppendFile,
+    context: Context,
+    may: Callable[[BlockRecord, FileInode], bool],
 ) -> Opened:
     """Open a file and, in the same change, do K4 for its last block if nothing in the records
     speaks against that and the block `may` be opened. Raises as `blocks.append`."""
-    opened = blocks.append(draft, request)
+    opened = blocks.append(draft, request, context.actor)
     is_copy = not draft.changes  # of a request that was answered, or is just being
     if is_copy or not request.window or opened.last == NO_BLOCK:
         return Opened(opened, None)

@@ -35,6 +35,7 @@ from paxosblock.namenode.catalog import keys, namespace, owners, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import (
     Application,
     FileInode,
@@ -123,13 +124,13 @@ class _TransactionRun:
         draft, context = self._draft, self._context
         match operation:
             case AssertAbsent(path):
-                _check_absent(draft, path)
+                _check_absent(draft, path, context.actor)
             case AssertFile():
-                _check_file(draft, operation)
+                _check_file(draft, operation, context.actor)
             case MakeDirectory(path):
                 namespace.ensure_directory(draft, path, self._request.owner, context)
             case Rename():
-                _check_closed(draft, operation.source)
+                _check_closed(draft, operation.source, context.actor)
                 namespace.move(draft, operation, context)
             case Concat(target, sources):
                 left = self._blocks_left
@@ -139,8 +140,9 @@ class _TransactionRun:
                 self._blocks_left -= yield from truncate(draft, operation, context, left)
             case Delete(path, recursive, must_exist, file_id):
                 if file_id is not None:
-                    _check_id(tree.find_inode(draft, path), path, file_id)
-                deletion = namespace.delete(draft, DeletePath(path, recursive), context)
+                    _check_id(tree.find_inode(draft, path, context.actor), path, file_id)
+                request = DeletePath(path, recursive)
+                deletion = yield from namespace.delete(draft, request, context)
                 if must_exist and not deletion.existed:
                     raise tree.missing(path)
             case Marker(path):
@@ -164,16 +166,16 @@ class _TransactionRun:
         )
 
 
-def _check_absent(draft: Draft, path: str) -> None:
+def _check_absent(draft: Draft, path: str, actor: Actor) -> None:
     try:
-        tree.find(draft, path)
+        tree.find(draft, path, actor)
     except (NotFoundError, NotDirectoryError):
         return
     raise tree.exists(path)
 
 
-def _check_file(draft: Draft, wanted: AssertFile) -> None:
-    inode = tree.find_closed(draft, wanted.path)
+def _check_file(draft: Draft, wanted: AssertFile, actor: Actor) -> None:
+    inode = tree.find_closed(draft, wanted.path, actor)
     if wanted.file_id is not None:
         _check_id(inode, wanted.path, wanted.file_id)
     if wanted.size not in (None, inode.length):
@@ -192,8 +194,8 @@ def _check_id(inode: Inode, path: str, file_id: int) -> None:
         raise NotFoundError(text, path=path)
 
 
-def _check_closed(draft: Draft, path: str) -> None:
+def _check_closed(draft: Draft, path: str, actor: Actor) -> None:
     """Demand that a file which is published is complete; a directory may hold open files."""
-    inode = tree.find_inode(draft, path)
+    inode = tree.find_inode(draft, path, actor)
     if isinstance(inode, FileInode) and inode.open:
         raise tree.being_written(path, inode)

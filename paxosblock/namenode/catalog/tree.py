@@ -1,8 +1,8 @@
 """Reading the namespace: from a path to an inode and back, and what `stat` and `list` show.
 
-The value of an entry holds the kind and the id of what it names, so that a path is walked without
-reading any inode. Renaming a directory changes only its own entry, because the entries below it
-are kept under its id.
+The value of an entry holds the kind and the id of what it names, so that a superuser's path is
+walked without reading any inode; for others each directory on the way is checked. Renaming a
+directory changes only its own entry, because the entries below it are kept under its id.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from paxosblock.errors import (
     NotDirectoryError,
     NotFoundError,
 )
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import keys, permissions
 from paxosblock.namenode.catalog.draft import Reads, entry_in, inode_in, inode_of
+from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -54,7 +55,8 @@ def pack_target(inode: Inode) -> bytes:
     return _TARGET.pack(kind, inode.number)
 
 
-def _unpack_target(value: bytes) -> Target:
+def unpack_target(value: bytes) -> Target:
+    """Decode the value of an entry."""
     kind, number = _TARGET.unpack(value)
     return Target(number, kind == _DIRECTORY)
 
@@ -88,19 +90,23 @@ def being_written(path: str, inode: FileInode) -> LeaseError:
     )
 
 
-def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
-    """Follow `names` from the root as far as they exist.
+def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target, int]:
+    """Follow `names` from the root as far as they exist, and as far as `actor` may go.
 
     Returns:
         The last target that exists, and how many of the names led to it.
 
     Raises:
         NotDirectoryError: a name that others follow names a file.
+        PermissionDeniedError: the actor may not go through a directory on the way.
     """
-    get, kind, number = reads.get, _DIRECTORY, ROOT_ID
+    get, kind, number, free = reads.get, _DIRECTORY, ROOT_ID, actor.superuser
     for depth, name in enumerate(names):
         if kind != _DIRECTORY:
             raise not_directory(paths.join(names[:depth]))
+        if not free:
+            inode = inode_in(get(keys.inode(number)))
+            permissions.check(inode, Action.EXECUTE, names[:depth], actor)
         found = get(keys.entry(number, name))
         if not found.exists:
             return Target(number, True), depth
@@ -108,24 +114,25 @@ def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
     return Target(number, kind == _DIRECTORY), len(names)
 
 
-def find(reads: Reads, path: str) -> Target:
+def find(reads: Reads, path: str, actor: Actor) -> Target:
     """Return what `path` names.
 
     Raises:
         InvalidRequestError: it is not a valid path.
         NotFoundError: it names nothing.
         NotDirectoryError: it goes through a file.
+        PermissionDeniedError: it goes through a directory that the actor may not pass.
     """
     names = paths.split(path)
-    target, depth = descend(reads, names)
+    target, depth = descend(reads, names, actor)
     if depth < len(names):
         raise missing(path)
     return target
 
 
-def find_directory(reads: Reads, names: tuple[str, ...]) -> int:
+def find_directory(reads: Reads, names: tuple[str, ...], actor: Actor) -> int:
     """Return the id of an existing directory; errors like `find`."""
-    target, depth = descend(reads, names)
+    target, depth = descend(reads, names, actor)
     if depth < len(names):
         raise missing(paths.join(names[: depth + 1]))
     if not target.is_directory:
@@ -136,13 +143,13 @@ def find_directory(reads: Reads, names: tuple[str, ...]) -> int:
 def child(reads: Reads, directory: int, name: str) -> Target | None:
     """Return what the entry `name` of a directory names; None if there is no such entry."""
     found = reads.get(keys.entry(directory, name))
-    return _unpack_target(found.value) if found.exists else None
+    return unpack_target(found.value) if found.exists else None
 
 
 def next_entry(reads: Reads, directory: int, after: str) -> tuple[str, Target] | None:
     """Return the first entry of a directory after the name `after`; None if there is none."""
     found = next(reads.scan(*keys.entries(directory, after), 1), None)
-    return None if found is None else (keys.entry_name(found[0]), _unpack_target(found[1].value))
+    return None if found is None else (keys.entry_name(found[0]), unpack_target(found[1].value))
 
 
 def load(found: Versioned, what: str) -> Inode:
@@ -156,20 +163,23 @@ def load(found: Versioned, what: str) -> Inode:
     return inode_in(found)
 
 
-def find_inode(reads: Reads, path: str) -> Inode:
-    """Return the inode that `path` names; errors like `find`."""
-    return load(reads.get(keys.inode(find(reads, path).number)), path)
+def find_inode(reads: Reads, path: str, actor: Actor, action: Action | None = None) -> Inode:
+    """Return the inode that `path` names, with which the actor may do `action`; errors like `find`."""
+    inode = load(reads.get(keys.inode(find(reads, path, actor).number)), path)
+    if action is not None:
+        permissions.check(inode, action, paths.split(path), actor)
+    return inode
 
 
-def find_closed(reads: Reads, path: str) -> FileInode:
-    """Return the closed file that `path` names.
+def find_closed(reads: Reads, path: str, actor: Actor, action: Action | None = None) -> FileInode:
+    """Return the closed file that `path` names, with which the actor may do `action`.
 
     Raises:
         IsDirectoryError: it names a directory.
         LeaseError: the file is being written.
         Others: like `find`.
     """
-    inode = find_inode(reads, path)
+    inode = find_inode(reads, path, actor, action)
     if not isinstance(inode, FileInode):
         raise is_directory(path)
     if inode.open:
@@ -177,9 +187,9 @@ def find_closed(reads: Reads, path: str) -> FileInode:
     return inode
 
 
-def stat(reads: Reads, path: str) -> FileStatus:
+def stat(reads: Reads, path: str, actor: Actor) -> FileStatus:
     """Return what `stat` shows of `path`. Raises like `find`."""
-    return status(reads, path, find_inode(reads, path))
+    return status(reads, path, find_inode(reads, path, actor))
 
 
 def path_of(reads: Reads, inode: Inode) -> str | None:
@@ -267,18 +277,21 @@ def _located(reads: Reads, place: Place) -> Located:
     return Located(place.offset, entry_in(reads.get(keys.block(place.block))))
 
 
-def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listing:
+def list_directory(view: View, request: ListDirectory, limit_max: int, actor: Actor) -> Listing:
     """Return one page of a directory in byte order of the names; for a file, the file itself.
 
     Raises:
         InvalidRequestError: the path or the limit makes no sense.
         NotFoundError, NotDirectoryError: like `find`.
+        PermissionDeniedError: the actor may not read the directory, or not come there.
     """
     if request.limit < 1:
         raise InvalidRequestError(f"{paths.shown(request.path)}: a page has at least one entry")
-    target = find(view, request.path)
+    target = find(view, request.path, actor)
     if not target.is_directory:
         return _listed_file(view, request.path)
+    names = paths.split(request.path)
+    permissions.check_at(view, target.number, Action.READ_EXECUTE, names, actor)
     limit = min(request.limit, limit_max)
     span = keys.entries(target.number, request.after)
     found = list(view.scan(*span, limit + 1))
@@ -293,14 +306,12 @@ def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listin
 
 def _listed_file(view: View, path: str) -> Listing:
     parent, name = paths.split(path)[:-1], paths.split(path)[-1]
-    entry = view.get(keys.entry(find_directory(view, parent), name))
+    entry = view.get(keys.entry(find_directory(view, parent, ITSELF), name))  # it was checked
     return Listing((_entry_status(view, path, entry),), False, view.revision, (entry.revision,))
 
 
 def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:
-    return status(
-        reads, path, load(reads.get(keys.inode(_unpack_target(entry.value).number)), path)
-    )
+    return status(reads, path, load(reads.get(keys.inode(unpack_target(entry.value).number)), path))
 
 
 def status(reads: Reads, path: str, inode: Inode) -> FileStatus:

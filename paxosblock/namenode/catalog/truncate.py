@@ -17,6 +17,7 @@ from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import Action
 from paxosblock.namenode.catalog.protocol_errors import check_learned
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
@@ -43,10 +44,11 @@ def truncate(
             (`cut_first` in the details is the shortest length that one transaction reaches); or the
             cut is inside a chunk, which begins at byte `boundary` of the file `file`.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
+        PermissionDeniedError: the actor may not write the file.
         NotReadyError: what became of a block since a backup is not known yet.
     """
     path, length = operation.path, operation.size
-    inode = tree.find_closed(draft, path)
+    inode = tree.find_closed(draft, path, context.actor, Action.WRITE)
     if not 0 <= length <= inode.length:
         raise InvalidRequestError(
             f"{paths.shown(path)}: has {inode.length} bytes and cannot be truncated to {length}",

@@ -17,6 +17,7 @@ from paxosblock.namenode.blocks.replication.needs import Need
 from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.members import Demand
+from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 
 SLICE: Final = 200
@@ -89,7 +90,7 @@ def _begin(
     """Return the first steps, and the directories that are begun. The one that `after` names, and
     all on the way to it, may be gone by now.
     """
-    target = tree.find(reads, path)
+    target = tree.find(reads, path, ITSELF)
     if after is None:
         return [_CheckedPart(target, path)], [
             _Level(target.number, path)

@@ -1,0 +1,147 @@
+"""Who may do what with a file or directory, by HDFS's rules.
+
+`tree` checks each directory on a path while it walks; each operation then demands what it needs at
+the end of the path. The one who decides is the class of a user at an inode: the owner, else the
+group, else others. A superuser may do everything.
+"""
+
+from __future__ import annotations
+
+import enum
+import stat
+from contextvars import ContextVar
+from typing import Final
+
+import msgspec
+
+from paxosblock.base import paths
+from paxosblock.errors import PermissionDeniedError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.draft import Reads, inode_in
+from paxosblock.namenode.catalog.records import DirectoryInode, FileInode, Inode
+
+
+class Action(enum.IntEnum):
+    """The bits that a request needs, by the names of HDFS's messages."""
+
+    EXECUTE = 1
+    WRITE = 2
+    READ = 4
+    READ_EXECUTE = 5
+    ALL = 7
+
+
+class Actor(msgspec.Struct, frozen=True, gc=False):
+    """The user for whom something is done."""
+
+    user: str
+    groups: frozenset[str] = frozenset()
+    superuser: bool = False
+
+
+ITSELF: Final = Actor("", superuser=True)
+"""The NameNode, for what it does by itself."""
+ACTOR: ContextVar[Actor] = ContextVar("paxosblock_actor", default=ITSELF)
+"""The user of the call that is being answered."""
+
+
+def allowed(inode: Inode, action: int, actor: Actor) -> bool:
+    """True if an inode's bits let its owner, its group or others do this."""
+    mode = inode.permission
+    if actor.user == inode.owner:
+        mode >>= 6
+    elif inode.group in actor.groups:
+        mode >>= 3
+    return mode & action == action
+
+
+def check(inode: Inode, action: Action, names: tuple[str, ...], actor: Actor) -> None:
+    """Demand `action` on the inode that `names` lead to.
+
+    Raises:
+        PermissionDeniedError: the actor may not do this.
+    """
+    if not (actor.superuser or allowed(inode, action, actor)):
+        raise PermissionDeniedError(
+            f"Permission denied: user={actor.user}, access={action.name}, "
+            f"inode={_shown(inode, names)}",
+            path=paths.join(names),
+        )
+
+
+def check_at(
+    reads: Reads, number: int, action: Action, names: tuple[str, ...], actor: Actor
+) -> None:
+    """Demand `action` on the inode of this number, as `check`."""
+    if not actor.superuser:
+        check(inode_in(reads.get(keys.inode(number))), action, names, actor)
+
+
+def check_entry(reads: Reads, inode: Inode, names: tuple[str, ...], actor: Actor) -> None:
+    """Demand that the entry `names` of `inode` may be taken away. Raises as `check`."""
+    if actor.superuser:
+        return
+    directory, above = inode_in(reads.get(keys.inode(inode.parent))), names[:-1]
+    check_sticky(directory, inode, names, actor)
+    check(directory, Action.WRITE, above, actor)
+
+
+def check_sticky(directory: Inode, inode: Inode, names: tuple[str, ...], actor: Actor) -> None:
+    """Demand that a directory in which users delete only what is theirs lets this one go.
+
+    Raises:
+        PermissionDeniedError: it is of neither the owner of the directory nor that of the inode.
+    """
+    if actor.superuser or not directory.permission & stat.S_ISVTX:
+        return
+    if actor.user not in (directory.owner, inode.owner):
+        raise PermissionDeniedError(
+            f"Permission denied by sticky bit: user={actor.user}, path={_shown(inode, names)}, "
+            f"parent={_shown(directory, names[:-1])}",
+            path=paths.join(names),
+        )
+
+
+def check_owner(inode: Inode, names: tuple[str, ...], actor: Actor) -> None:
+    """Demand that the inode is the actor's.
+
+    Raises:
+        PermissionDeniedError: it is another user's.
+    """
+    if not actor.superuser and actor.user != inode.owner:
+        path = paths.join(names)
+        raise PermissionDeniedError(
+            f"Permission denied. user={actor.user} is not the owner of inode={path}", path=path
+        )
+
+
+def check_writer(inode: FileInode, names: tuple[str, ...], actor: Actor) -> None:
+    """Demand that a file may be written by those who know its id and its writer.
+
+    Its owner may always: HDFS asks nothing of the writer of an open file, even if its mode is 0.
+    """
+    if actor.user != inode.owner:
+        check(inode, Action.WRITE, names, actor)
+
+
+def check_superuser(actor: Actor) -> None:
+    """Demand that the actor may do everything.
+
+    Raises:
+        PermissionDeniedError: it is a user like others.
+    """
+    if not actor.superuser:
+        raise PermissionDeniedError(
+            f"Access denied for user {actor.user}. Superuser privilege is required"
+        )
+
+
+def owner_of_new(wanted: str, actor: Actor) -> str:
+    """Return the owner of what an actor makes; only a superuser gives it to another one."""
+    return wanted if wanted and actor.superuser else actor.user
+
+
+def _shown(inode: Inode, names: tuple[str, ...]) -> str:
+    kind = stat.S_IFDIR if isinstance(inode, DirectoryInode) else stat.S_IFREG
+    mode = stat.filemode(kind | inode.permission)
+    return f'"{paths.join(names)}":{inode.owner}:{inode.group}:{mode}'

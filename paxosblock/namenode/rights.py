@@ -1,0 +1,55 @@
+"""What a call that names no path demands of its caller, before anything is done for it.
+
+Calls by path are checked where the path is walked (`catalog/permissions.py`). A call by the id of a
+file or block is the writer's, or a reader's: the ids are no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from paxosblock.namenode.catalog import blocks
+from paxosblock.namenode.catalog.draft import block_entry, inode_of
+from paxosblock.namenode.catalog.permissions import Actor, check_superuser
+from paxosblock.namenode.catalog.records import FileInode
+from paxosblock.namenode.kv.interface import View
+from paxosblock.protocol.types import BlockId
+
+May = Callable[[View, Any, Actor], None]
+"""Raises PermissionDeniedError unless the actor, who is no superuser, may call so."""
+
+
+def of_superuser(when: Callable[[Any], bool] = lambda _: True) -> May:
+    """Demand a superuser, of all requests or of those for which `when` is true."""
+
+    def may(_: View, request: Any, actor: Actor) -> None:
+        if when(request):
+            check_superuser(actor)
+
+    return may
+
+
+def of_writer(file_of: Callable[[Any], int]) -> May:
+    """Demand a user who may write the file that `file_of` finds in a request."""
+
+    def may(view: View, request: Any, actor: Actor) -> None:
+        blocks.check_may_write(view, file_of(request), actor)
+
+    return may
+
+
+def of_block_writer(view: View, request: Any, actor: Actor) -> None:
+    """Demand a user who may write the file of a block. One without a file is of all users."""
+    block: BlockId = request.block
+    if (entry := block_entry(view, block)) is not None:
+        blocks.check_may_write(view, entry.file, actor)
+
+
+def of_block_reader(view: View, request: Any, actor: Actor) -> None:
+    """Demand a user who may read the file of a block, or who writes it."""
+    block: BlockId = request.block
+    entry = block_entry(view, block)
+    inode = None if entry is None else inode_of(view, entry.file)
+    if entry is not None and isinstance(inode, FileInode) and inode.owner != actor.user:
+        blocks.check_may_read(view, inode, blocks.path(view, entry), actor)
