@@ -24,7 +24,7 @@ KEPT_MAX: Final = 10_000
 
 
 def groups_of_system(user: str) -> tuple[str, ...]:
-    """Return the groups that the operating system knows of a user; none for one it does not know."""
+    """Return the groups of a user in the operating system; none if it does not know them."""
     try:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
     except (KeyError, OSError):

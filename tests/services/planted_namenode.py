@@ -11,11 +11,12 @@ from paxosblock.api.namenode import STAT, FileStatus, PathRequest
 from paxosblock.cli.main import main
 from paxosblock.namenode.calls import CALLS
 from paxosblock.namenode.catalog import tree
+from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.name_node import NameNode
 
 
 async def stat_what_is_here(node: NameNode, request: PathRequest) -> FileStatus:
-    return tree.stat(node.catalog._store.view(), request.path)
+    return tree.stat(node.catalog._store.view(), request.path, ITSELF)
 
 
 if __name__ == "__main__":

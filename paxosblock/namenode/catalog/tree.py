@@ -164,7 +164,7 @@ def load(found: Versioned, what: str) -> Inode:
 
 
 def find_inode(reads: Reads, path: str, actor: Actor, action: Action | None = None) -> Inode:
-    """Return the inode that `path` names, with which the actor may do `action`; errors like `find`."""
+    """Return the inode that `path` names, if the actor may do `action`. Raises like `find`."""
     inode = load(reads.get(keys.inode(find(reads, path, actor).number)), path)
     if action is not None:
         permissions.check(inode, action, paths.split(path), actor)

@@ -1,0 +1,457 @@
+"""Random operations of several users on the catalog are refused exactly where HDFS's Permissions
+Guide refuses them: its table of operations is the model here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paxosblock.api.care import SetReplication
+from paxosblock.api.file_pages import GetFile
+from paxosblock.api.namenode import (
+    AppendFile,
+    ConcatFiles,
+    CreateFile,
+    DeletePath,
+    FileStatus,
+    Kind,
+    ListDirectory,
+    MakeDirectories,
+    RenamePath,
+)
+from paxosblock.api.transaction import (
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Rename,
+    Truncate,
+)
+from paxosblock.errors import PaxosBlockError, PermissionDeniedError
+from paxosblock.namenode.catalog import namespace, tree
+from paxosblock.namenode.catalog.draft import Draft, in_one
+from paxosblock.namenode.catalog.permissions import ACTOR, ITSELF, Actor
+from paxosblock.namenode.kv.interface import Committed
+from paxosblock.protocol.types import WriterId
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import (
+    NamedCatalog,
+    closed_file,
+    create_request,
+    new_catalog,
+)
+from tests.namenode.test_long_decisions import request_of
+
+R, W, X = 4, 2, 1
+USERS = {
+    "ann": Actor("ann", frozenset({"dev"})),
+    "bob": Actor("bob", frozenset({"dev", "ops"})),
+    "cy": Actor("cy"),
+    "root": Actor("root", superuser=True),
+}
+GROUPS = ("dev", "ops", "supergroup")
+MODES = (0o777, 0o755, 0o700, 0o750, 0o770, 0o711, 0o744, 0o070, 0o007, 0o000, 0o1777, 0o1775)
+FILES = (0o644, 0o600, 0o664, 0o666, 0o040, 0o004, 0o000, 0o400, 0o200)
+PATHS = tuple(
+    f"/{a}" + (f"/{b}" if b else "") + (f"/{c}" if c and b else "")
+    for a in "ab"
+    for b in ("", "c", "d")
+    for c in ("", "e")
+)
+
+
+class HdfsModel:
+    """The rules of HDFS, for a tree as it is shown."""
+
+    def __init__(self, shown: dict[str, FileStatus], actor: Actor) -> None:
+        self.shown, self.actor = shown, actor
+
+    def may(self, path: str, bits: int) -> bool:
+        """The class of the user at a path decides: owner, else group, else others."""
+        at, actor = self.shown.get(path), self.actor
+        if at is None or actor.superuser:
+            return True
+        by_class = (
+            at.permission >> 6
+            if at.owner == actor.user
+            else at.permission >> 3
+            if at.group in actor.groups
+            else at.permission
+        )
+        return by_class & bits == bits
+
+    def traversed(self, path: str) -> bool:
+        """EXECUTE on each directory before the last part of a path."""
+        return all(self.may(each, X) for each in above(path) if self.is_directory(each))
+
+    def ancestor(self, path: str) -> bool:
+        """WRITE on the last directory above a path that is there."""
+        return self.may(next(each for each in above(path)[::-1] if each in self.shown), W)
+
+    def sticks(self, path: str) -> bool:
+        """The sticky bit keeps an entry that is neither the user's nor in their directory."""
+        parent, victim = self.shown.get(above(path)[-1]), self.shown.get(path)
+        if parent is None or victim is None or self.actor.superuser:
+            return False
+        mine = self.actor.user in (parent.owner, victim.owner)
+        return bool(parent.permission & stat.S_ISVTX) and not mine
+
+    def taken_away(self, path: str) -> bool:
+        """WRITE on the parent, and the sticky bit."""
+        return self.traversed(path) and self.may(above(path)[-1], W) and not self.sticks(path)
+
+    def subtree(self, path: str) -> bool:
+        """Everything on each directory that has entries; their sticky bits."""
+        for each in self.shown:
+            if not (each == path or each.startswith(f"{path}/")) or not self.is_directory(each):
+                continue
+            below = [name for name in self.shown if name != "/" and above(name)[-1] == each]
+            if below and not self.may(each, R | W | X):
+                return False
+            if any(self.sticks(name) for name in below):
+                return False
+        return True
+
+    def is_directory(self, path: str) -> bool:
+        return path in self.shown and self.shown[path].kind is Kind.DIRECTORY
+
+
+def above(path: str) -> list[str]:
+    """The directories above a path, from the root on."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:depth]) for depth in range(len(parts))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation by several ways, and whether HDFS lets it go on."""
+
+    run: Callable[[NamedCatalog], Any]
+    allows: Callable[[HdfsModel], bool]
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+WRITER = WriterId("writer")
+
+
+def transacted(*operations: Any) -> Callable[[NamedCatalog], Any]:
+    return lambda catalog: catalog.transact(request_of(*operations))
+
+
+async def appended(catalog: NamedCatalog, path: str) -> None:
+    opened = await catalog.append(AppendFile(path, WRITER))
+    await catalog.close_file(opened.status.file_id, WRITER)
+
+
+async def created(catalog: NamedCatalog, request: CreateFile) -> None:
+    inode = await catalog.create(request)
+    await catalog.close_file(inode.number, request.writer)
+
+
+async def set_replication(catalog: NamedCatalog, path: str) -> None:
+    decide = in_one(namespace.set_replication)
+    await catalog.decide(FileStatus, decide, SetReplication(path, 2))
+
+
+def creates(path: str, overwrite: bool) -> Callable[[HdfsModel], bool]:
+    def allows(model: HdfsModel) -> bool:
+        fresh = model.traversed(path) and model.ancestor(path)
+        replaces = overwrite and path in model.shown
+        return fresh and (not replaces or (model.may(path, W) and not model.sticks(path)))
+
+    return allows
+
+
+def moves(source: str, to: str, overwrite: bool) -> Callable[[HdfsModel], bool]:
+    def allows(model: HdfsModel) -> bool:
+        fresh = model.taken_away(source) and model.traversed(to) and model.may(above(to)[-1], W)
+        return fresh and not (overwrite and model.sticks(to))
+
+    return allows
+
+
+def deletes(path: str, recursive: bool) -> Callable[[HdfsModel], bool]:
+    return lambda model: model.taken_away(path) and (not recursive or model.subtree(path))
+
+
+def joins(to: str, source: str) -> Callable[[HdfsModel], bool]:
+    def allows(model: HdfsModel) -> bool:
+        target = model.traversed(to) and model.may(to, W)
+        return target and model.may(source, R) and model.taken_away(source)
+
+    return allows
+
+
+def cases(path: str, other: str, flag: bool, mode: int) -> Iterator[Case]:
+    def at(bits: int) -> Callable[[HdfsModel], bool]:
+        return lambda model: model.traversed(path) and model.may(path, bits)
+
+    new = creates(path, False)
+    yield Case(lambda c: c.make_directories(MakeDirectories(path, flag, mode)), new, "mkdirs")
+    yield Case(transacted(MakeDirectory(path)), new, "transact mkdir")
+    create = msgspec.structs.replace(create_request(path), overwrite=flag, permission=mode)
+    yield Case(lambda c: created(c, create), creates(path, flag), f"create {flag}")
+    yield Case(transacted(Marker(path)), creates(path, True), "marker")
+    move = RenamePath(path, other, flag)
+    yield Case(lambda c: c.rename(move), moves(path, other, flag), f"rename {flag}")
+    yield Case(transacted(Rename(path, other, flag)), moves(path, other, flag), "transact rename")
+    yield Case(lambda c: c.delete(DeletePath(path, flag)), deletes(path, flag), f"delete {flag}")
+    yield Case(transacted(Delete(path, flag)), deletes(path, flag), f"transact delete {flag}")
+    yield Case(lambda c: c.concat(ConcatFiles(path, (other,))), joins(path, other), "concat")
+    yield Case(transacted(Concat(path, (other,))), joins(path, other), "transact concat")
+    yield Case(transacted(Truncate(path, 0)), at(W), "truncate")
+    yield Case(transacted(AssertFile(path)), at(0), "assert file")
+    yield Case(lambda c: appended(c, path), at(W), "append")
+    yield Case(lambda c: set_replication(c, path), at(W), "setrep")
+    yield Case(lambda c: c.fence(path), at(W), "recover lease")
+    yield Case(lambda c: c.status(path), at(0), "stat")
+    yield Case(lambda c: c.file_page(GetFile(path)), at(R), "open")
+
+    def listed(model: HdfsModel) -> bool:
+        return model.traversed(path) and (not model.is_directory(path) or model.may(path, R | X))
+
+    yield Case(lambda c: c.list(ListDirectory(path)), listed, "list")
+
+
+KINDS_OF_CASES = len(list(cases("/a", "/b", False, 0)))
+
+
+@contextmanager
+def acting(actor: Actor) -> Iterator[None]:
+    token = ACTOR.set(actor)
+    try:
+        yield
+    finally:
+        ACTOR.reset(token)
+
+
+async def shown(catalog: NamedCatalog) -> dict[str, FileStatus]:
+    """All that there is, by path."""
+    found, left = {"/": await catalog.status("/")}, ["/"]
+    while left:
+        for entry in (await catalog.list(ListDirectory(left.pop()))).entries:
+            found[entry.path] = entry
+            if entry.kind is Kind.DIRECTORY:
+                left.append(entry.path)
+    return found
+
+
+async def change(store: MemoryStore, path: str, owner: str, group: str, mode: int) -> None:
+    """chown and chmod by a superuser."""
+    draft = Draft(store.view())
+    inode = tree.find_inode(draft, path, ITSELF)
+    draft.put_inode(msgspec.structs.replace(inode, owner=owner, group=group, permission=mode))
+    assert isinstance(await store.commit(draft.to_edit()), Committed)
+
+
+STEP = st.tuples(
+    st.sampled_from(sorted(USERS)),
+    st.integers(0, KINDS_OF_CASES - 1),
+    st.sampled_from(PATHS),
+    st.sampled_from(PATHS),
+    st.booleans(),
+    st.sampled_from(MODES + FILES),
+)
+CHANGE = st.tuples(
+    st.sampled_from(("/", *PATHS)),
+    st.sampled_from(("ann", "bob", "cy", "root")),
+    st.sampled_from(GROUPS),
+    st.sampled_from(MODES + FILES),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    begun=st.lists(CHANGE, max_size=12),
+    steps=st.lists(st.tuples(STEP, st.none() | CHANGE), min_size=1, max_size=20),
+)
+def test_what_users_do_is_refused_where_hdfs_refuses_it(begun: list[Any], steps: list[Any]) -> None:
+    asyncio.run(_check(begun, steps))
+
+
+async def _check(begun: list[Any], steps: list[Any]) -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    for directory in ("/a/c", "/a/d", "/b"):
+        await catalog.make_directories(MakeDirectories(directory))
+    for file in ("/a/c/e", "/a/d/e", "/b/c", "/b/d"):
+        await created(catalog, create_request(file))
+    for each in begun:
+        if each[0] in await shown(catalog):
+            await change(store, *each)
+    for (user, kind, path, other, flag, mode), changed in steps:
+        before = await shown(catalog)
+        if changed is not None and changed[0] in before:
+            await change(store, *changed)
+            before = await shown(catalog)
+        case = list(cases(path, other, flag, mode))[kind]
+        allowed = case.allows(HdfsModel(before, USERS[user]))
+        error: PaxosBlockError | None = None
+        with acting(USERS[user]):
+            try:
+                await case.run(catalog)
+            except PaxosBlockError as raised:
+                error = raised
+        after = await shown(catalog)
+        told = f"{user}: {case} {path} {other}: {error!r}"
+        if isinstance(error, PermissionDeniedError):
+            assert not allowed, told
+        elif not allowed and error is None:
+            assert _nothing_to_do(case, before, after), told
+        if error is not None:
+            assert after == before, told
+        _check_new(USERS[user], before, after)
+
+
+def _nothing_to_do(case: Case, before: dict[str, FileStatus], after: dict[str, FileStatus]) -> bool:
+    """A `mkdirs` of what is there, a `delete` of what is not."""
+    return before == after and ("mkdir" in case.text or "delete" in case.text)
+
+
+def _check_new(actor: Actor, before: dict[str, FileStatus], after: dict[str, FileStatus]) -> None:
+    """What is new is its maker's, and of the group of the directory above."""
+    known = {each.file_id for each in before.values()}
+    for path, each in after.items():
+        if each.file_id not in known:
+            assert (each.owner, each.group) == (actor.user, after[above(path)[-1]].group)
+
+
+# -- examples --------------------------------------------------------------------------------------
+
+
+async def scene_of_two() -> tuple[MemoryStore, NamedCatalog]:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await catalog.make_directories(MakeDirectories("/dir"))
+    await closed_file(catalog, "/dir/file", 2)
+    await change(store, "/dir", "me", "supergroup", 0o755)
+    await change(store, "/dir/file", "me", "supergroup", 0o640)
+    return store, catalog
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (
+            lambda c: c.make_directories(MakeDirectories("/dir/new")),
+            'Permission denied: user=cy, access=WRITE, inode="/dir":me:supergroup:drwxr-xr-x',
+        ),
+        (
+            lambda c: c.file_page(GetFile("/dir/file")),
+            'Permission denied: user=cy, access=READ, inode="/dir/file":me:supergroup:-rw-r-----',
+        ),
+        (
+            lambda c: c.delete(DeletePath("/tmp/of-ann")),
+            "Permission denied by sticky bit: user=cy, "
+            'path="/tmp/of-ann":ann:supergroup:drwxr-xr-x, '
+            'parent="/tmp":root:supergroup:drwxrwxrwt',
+        ),
+        (
+            lambda c: c.status("/closed/below"),
+            'Permission denied: user=cy, access=EXECUTE, inode="/closed":ann:supergroup:drwx------',
+        ),
+    ],
+)
+async def test_a_refusal_is_in_hdfss_words(run: Callable[[NamedCatalog], Any], words: str) -> None:
+    store, catalog = await scene_of_two()
+    for path, owner, mode in (
+        ("/tmp", "root", 0o1777),
+        ("/tmp/of-ann", "ann", 0o755),
+        ("/closed", "ann", 0o700),
+    ):
+        await catalog.make_directories(MakeDirectories(path))
+        await change(store, path, owner, "supergroup", mode)
+    with acting(USERS["cy"]), pytest.raises(PermissionDeniedError) as refused:
+        await run(catalog)
+    assert str(refused.value) == words
+
+
+async def test_only_a_superuser_gives_what_they_make_to_others() -> None:
+    store, catalog = await scene_of_two()
+    await change(store, "/", "root", "dev", 0o777)
+    for user, owner in (("cy", "cy"), ("root", "ann")):
+        with acting(USERS[user]):
+            made = await catalog.make_directories(MakeDirectories(f"/{user}", owner="ann"))
+            assert (made.owner, made.group) == (owner, "dev")
+            file = await catalog.create(
+                msgspec.structs.replace(create_request(f"/{user}/f"), owner="ann")
+            )
+            assert (file.owner, file.group) == (owner, "dev")
+
+
+async def test_hidden_names_are_made_by_every_user_and_are_their_own() -> None:
+    store, catalog = await scene_of_two()
+    await change(store, "/", "root", "supergroup", 0o755)
+    with acting(USERS["ann"]):
+        await catalog.make_directories(MakeDirectories("/.staging/of-ann", permission=0o700))
+    hidden = await catalog.status("/.staging")
+    assert (hidden.owner, hidden.permission) == ("root", 0o1777)
+    with acting(USERS["cy"]):
+        await catalog.make_directories(MakeDirectories("/.staging/of-cy", permission=0o700))
+        for refused in (
+            catalog.create(create_request("/.staging/of-ann/f")),
+            catalog.delete(DeletePath("/.staging/of-ann", recursive=True)),
+            catalog.make_directories(MakeDirectories("/another")),
+        ):
+            with pytest.raises(PermissionDeniedError):
+                await refused
+        await catalog.delete(DeletePath("/.staging/of-cy", recursive=True))
+
+
+async def test_a_time_to_live_is_the_owners_who_may_delete_it() -> None:
+    """A directory that another user could let end would be deleted by them."""
+    store, catalog = await scene_of_two()
+    await change(store, "/", "root", "supergroup", 0o777)
+    await change(store, "/dir", "me", "supergroup", 0o777)
+    with (
+        acting(USERS["cy"]),
+        pytest.raises(PermissionDeniedError, match="user=cy is not the owner"),
+    ):
+        await catalog.make_directories(MakeDirectories("/dir", ttl_s=1.0))
+    await change(store, "/", "root", "supergroup", 0o755)
+    with acting(Actor("me")), pytest.raises(PermissionDeniedError, match="access=WRITE"):
+        await catalog.make_directories(MakeDirectories("/dir", ttl_s=1.0))
+    assert (await catalog.status("/dir")).expires_s == 0
+
+
+async def test_a_chmod_meanwhile_is_seen_by_what_was_decided_before_it() -> None:
+    store, _ = await scene_of_two()
+    await change(store, "/dir", "me", "supergroup", 0o777)
+    draft = Draft(store.view())
+    context = namespace.Context(iter([99]), 1, lambda _: False, {}, USERS["cy"])
+    namespace.make_directories(draft, MakeDirectories("/dir/new"), context)
+    await change(store, "/dir", "me", "supergroup", 0o755)
+    assert not isinstance(await store.commit(draft.to_edit()), Committed)
+
+
+async def test_a_large_directory_is_deleted_in_turns_if_its_owner_may() -> None:
+    store, catalog = await scene_of_two()
+    await change(store, "/", "root", "supergroup", 0o777)
+    with acting(USERS["ann"]):
+        for number in range(1200):
+            await catalog.make_directories(MakeDirectories(f"/big/{number:04}"))
+    await change(store, "/big/1199", "cy", "supergroup", 0o700)
+    with acting(USERS["ann"]):
+        await catalog.delete(DeletePath("/big/1199", recursive=True))  # it is empty
+        await catalog.make_directories(MakeDirectories("/big/1199/x"))
+    await change(store, "/big/1199", "cy", "supergroup", 0o700)
+    with acting(USERS["ann"]), pytest.raises(PermissionDeniedError, match="access=ALL"):
+        await catalog.delete(DeletePath("/big", recursive=True))
+    assert (await catalog.status("/big")).kind is Kind.DIRECTORY
+    await change(store, "/big/1199", "ann", "supergroup", 0o700)
+    with acting(USERS["ann"]):
+        assert (await catalog.delete(DeletePath("/big", recursive=True))).existed
