@@ -11,7 +11,7 @@ from typing import Any
 
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import block_entry, inode_of
-from paxosblock.namenode.catalog.permissions import Actor, check_superuser
+from paxosblock.namenode.catalog.permissions import Action, Actor, allowed, check_superuser
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import View
 from paxosblock.protocol.types import BlockId
@@ -51,5 +51,7 @@ def of_block_reader(view: View, request: Any, actor: Actor) -> None:
     block: BlockId = request.block
     entry = block_entry(view, block)
     inode = None if entry is None else inode_of(view, entry.file)
-    if entry is not None and isinstance(inode, FileInode) and inode.owner != actor.user:
+    if entry is None or not isinstance(inode, FileInode):
+        return
+    if not (inode.owner == actor.user or allowed(inode, Action.WRITE, actor)):
         blocks.check_may_read(view, inode, blocks.path(view, entry), actor)

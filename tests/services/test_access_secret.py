@@ -17,6 +17,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
+from paxosblock.host.user import claimed_user
 from paxosblock.namenode.backups import take_backup
 from paxosblock.net.port.access import Access
 from tests.fork_server import Program
@@ -153,6 +154,7 @@ def test_commands_read_the_secret_whose_file_is_in_the_environment(
     with pytest.raises(HTTPError, match="403"):
         urlopen(backup, timeout=30)
     backup.add_header("Authorization", f"Bearer {token}")
+    backup.add_header("Access-User", claimed_user())
     with urlopen(backup, timeout=30) as given:
         assert given.status == 200
     for path in ("healthz", "metrics"):

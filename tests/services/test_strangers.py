@@ -17,12 +17,13 @@ from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.base.encoding import encode
 from paxosblock.cli.main import run
+from paxosblock.host.user import claimed_user
 from paxosblock.net.wire import decode_error
 from tests.children import killed_at_the_end
 from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
-MSGPACK = {"Content-Type": "application/msgpack"}
+MSGPACK = {"Content-Type": "application/msgpack", "Access-User": claimed_user()}
 
 
 @pytest.fixture(scope="module")
