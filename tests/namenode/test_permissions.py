@@ -5,6 +5,7 @@ Guide refuses them: its table of operations is the model here.
 from __future__ import annotations
 
 import asyncio
+import copy
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,8 +62,23 @@ USERS = {
     "root": Actor("root", superuser=True),
 }
 GROUPS = ("dev", "ops", "supergroup")
-MODES = (0o777, 0o755, 0o700, 0o750, 0o770, 0o711, 0o744, 0o070, 0o007, 0o000, 0o1777, 0o1775)
-FILES = (0o644, 0o600, 0o664, 0o666, 0o040, 0o004, 0o000, 0o400, 0o200)
+MODES = (
+    0o777,
+    0o755,
+    0o700,
+    0o750,
+    0o770,
+    0o711,
+    0o744,
+    0o070,
+    0o007,
+    0o000,
+    0o1777,
+    0o1775,
+    0o666,
+    0o722,
+)
+FILES = (0o666, 0o666, 0o644, 0o640, 0o040, 0o004, 0o222, 0o200)
 PATHS = tuple(
     f"/{a}" + (f"/{b}" if b else "") + (f"/{c}" if c and b else "")
     for a in "ab"
@@ -97,19 +113,27 @@ class HdfsModel:
 
     def ancestor(self, path: str) -> bool:
         """WRITE on the last directory above a path that is there."""
-        return self.may(next(each for each in above(path)[::-1] if each in self.shown), W)
+        return all(self.may(each, W) for each in self.last_there(path))
+
+    def last_there(self, path: str) -> list[str]:
+        """The last directory above a path that is there; none for the root."""
+        return [each for each in above(path) if each in self.shown][-1:]
+
+    def parent(self, path: str) -> bool:
+        """WRITE on the directory of a path."""
+        return all(self.may(each, W) for each in above(path)[-1:])
 
     def sticks(self, path: str) -> bool:
         """The sticky bit keeps an entry that is neither the user's nor in their directory."""
-        parent, victim = self.shown.get(above(path)[-1]), self.shown.get(path)
-        if parent is None or victim is None or self.actor.superuser:
+        if path == "/" or path not in self.shown or self.actor.superuser:
             return False
+        parent, victim = self.shown[above(path)[-1]], self.shown[path]
         mine = self.actor.user in (parent.owner, victim.owner)
         return bool(parent.permission & stat.S_ISVTX) and not mine
 
     def taken_away(self, path: str) -> bool:
         """WRITE on the parent, and the sticky bit."""
-        return self.traversed(path) and self.may(above(path)[-1], W) and not self.sticks(path)
+        return self.traversed(path) and self.parent(path) and not self.sticks(path)
 
     def subtree(self, path: str) -> bool:
         """Everything on each directory that has entries; their sticky bits."""
@@ -129,6 +153,8 @@ class HdfsModel:
 
 def above(path: str) -> list[str]:
     """The directories above a path, from the root on."""
+    if path == "/":
+        return []
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:depth]) for depth in range(len(parts))]
 
@@ -178,7 +204,7 @@ def creates(path: str, overwrite: bool) -> Callable[[HdfsModel], bool]:
 
 def moves(source: str, to: str, overwrite: bool) -> Callable[[HdfsModel], bool]:
     def allows(model: HdfsModel) -> bool:
-        fresh = model.taken_away(source) and model.traversed(to) and model.may(above(to)[-1], W)
+        fresh = model.taken_away(source) and model.traversed(to) and model.parent(to)
         return fresh and not (overwrite and model.sticks(to))
 
     return allows
@@ -258,63 +284,78 @@ async def change(store: MemoryStore, path: str, owner: str, group: str, mode: in
     assert isinstance(await store.commit(draft.to_edit()), Committed)
 
 
+NAMES = ("ann", "bob", "cy", "root")
+TREE = {
+    "/a/c/e": False,
+    "/a/d/e": False,
+    "/b/c": False,
+    "/b/d": False,
+    "/a/c": True,
+    "/a/d": True,
+    "/a": True,
+    "/b": True,
+    "/": True,
+}
+"""The paths there are in the beginning, and which are directories."""
+
+
+def inodes(modes: tuple[int, ...]) -> st.SearchStrategy[tuple[str, str, int]]:
+    """An owner, a group and a mode; many modes let everybody in, so that others decide."""
+    return st.tuples(st.sampled_from(NAMES), st.sampled_from(GROUPS), st.sampled_from(modes))
+
+
+BEGUN = st.tuples(*(inodes(MODES if directory else FILES) for directory in TREE.values()))
 STEP = st.tuples(
-    st.sampled_from(sorted(USERS)),
+    st.sampled_from(("ann", "bob", "cy", "cy", "root")),
     st.integers(0, KINDS_OF_CASES - 1),
-    st.sampled_from(PATHS),
-    st.sampled_from(PATHS),
+    st.sampled_from((*TREE, *PATHS)),
+    st.sampled_from((*TREE, *PATHS)),
     st.booleans(),
     st.sampled_from(MODES + FILES),
 )
-CHANGE = st.tuples(
-    st.sampled_from(("/", *PATHS)),
-    st.sampled_from(("ann", "bob", "cy", "root")),
-    st.sampled_from(GROUPS),
-    st.sampled_from(MODES + FILES),
-)
 
 
-@settings(max_examples=80, deadline=None)
-@given(
-    begun=st.lists(CHANGE, max_size=12),
-    steps=st.lists(st.tuples(STEP, st.none() | CHANGE), min_size=1, max_size=20),
-)
-def test_what_users_do_is_refused_where_hdfs_refuses_it(begun: list[Any], steps: list[Any]) -> None:
+@settings(max_examples=150, deadline=None)
+@given(begun=BEGUN, steps=st.lists(STEP, min_size=20, max_size=20))
+def test_what_users_do_is_refused_where_hdfs_refuses_it(begun: Any, steps: list[Any]) -> None:
+    """What HDFS lets a user do has the outcome that it has for a superuser."""
     asyncio.run(_check(begun, steps))
 
 
-async def _check(begun: list[Any], steps: list[Any]) -> None:
+async def _check(begun: Any, steps: list[Any]) -> None:
     store = MemoryStore()
     catalog = await new_catalog(store)
-    for directory in ("/a/c", "/a/d", "/b"):
-        await catalog.make_directories(MakeDirectories(directory))
-    for file in ("/a/c/e", "/a/d/e", "/b/c", "/b/d"):
-        await created(catalog, create_request(file))
-    for each in begun:
-        if each[0] in await shown(catalog):
-            await change(store, *each)
-    for (user, kind, path, other, flag, mode), changed in steps:
-        before = await shown(catalog)
-        if changed is not None and changed[0] in before:
-            await change(store, *changed)
-            before = await shown(catalog)
-        case = list(cases(path, other, flag, mode))[kind]
-        allowed = case.allows(HdfsModel(before, USERS[user]))
-        error: PaxosBlockError | None = None
-        with acting(USERS[user]):
-            try:
-                await case.run(catalog)
-            except PaxosBlockError as raised:
-                error = raised
+    for path, directory in reversed(TREE.items()):
+        if directory:
+            await catalog.make_directories(MakeDirectories(path))
+        else:
+            await created(catalog, create_request(path))
+    for path, inode in zip(TREE, begun, strict=True):
+        await change(store, path, *inode)
+    for user, kind, path, other, flag, mode in steps:
+        case, actor = list(cases(path, other, flag, mode))[kind], USERS[user]
+        before, aside = await shown(catalog), await new_catalog(copy.deepcopy(store))
+        allowed = case.allows(HdfsModel(before, actor))
+        of_superuser = await outcome(aside, case, USERS["root"])
+        error = await outcome(catalog, case, actor)
         after = await shown(catalog)
-        told = f"{user}: {case} {path} {other}: {error!r}"
-        if isinstance(error, PermissionDeniedError):
-            assert not allowed, told
-        elif not allowed and error is None:
-            assert _nothing_to_do(case, before, after), told
+        told = f"{user}: {case} {path} {other}: {error!r} {of_superuser!r}"
+        if allowed:
+            assert type(error) is type(of_superuser), told
+        elif of_superuser is None and not _nothing_to_do(case, before, await shown(aside)):
+            assert isinstance(error, PermissionDeniedError), told
         if error is not None:
             assert after == before, told
-        _check_new(USERS[user], before, after)
+        _check_new(actor, before, after)
+
+
+async def outcome(catalog: NamedCatalog, case: Case, actor: Actor) -> PaxosBlockError | None:
+    with acting(actor):
+        try:
+            await case.run(catalog)
+        except PaxosBlockError as error:
+            return error
+    return None
 
 
 def _nothing_to_do(case: Case, before: dict[str, FileStatus], after: dict[str, FileStatus]) -> bool:

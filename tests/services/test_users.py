@@ -46,7 +46,7 @@ from paxosblock.net.port.access import Access
 from paxosblock.protocol.types import BlockId
 from tests.fork_server import ended
 
-SETTINGS = {"namenode": {"groups": {"ann": "dev", "bob": "dev", "eve": "supergroup"}}}
+SETTINGS = {"namenode": {"groups": "ann=dev;bob=dev;eve=supergroup,dev"}}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_each_has_their_files_for_themselves(ann: Client, bob: Client) -> None:
     for verb, access in (
         (lambda: bob.open("/ann/f"), "EXECUTE"),
         (lambda: bob.stat("/ann/f"), "EXECUTE"),
-        (lambda: bob.list("/ann"), "READ_EXECUTE"),
+        (lambda: bob.ls("/ann"), "READ_EXECUTE"),
         (lambda: bob.create("/ann/g"), "EXECUTE"),
         (lambda: bob.append("/ann/f"), "EXECUTE"),
         (lambda: bob.delete("/ann/f"), "EXECUTE"),
@@ -113,18 +113,18 @@ def test_the_id_of_a_file_or_block_is_no_way_around_its_mode(
         out.hflush()
         seen = asked(cluster, "ann", GET_FILE, GetFile("/ann/open"))
         file, (view,) = seen.status.file_id, seen.blocks
-        block, writer = view.record.block, view.record.writer
+        block, writer, generation = view.record.block, view.record.writer, view.record.generation
         requests: list[tuple[Method[Any, Any], Any]] = [
             (GET_FILE, GetFile("", file_id=file)),
             (GET_BLOCK, BlockRequest(block)),
             (EXPLAIN, BlockRequest(block)),
             (ADD_BLOCK, AddBlock(file, writer, block, window=2)),
             (REOPEN_BLOCK, ReopenBlock(file, writer, block, 2, 1, 8)),
-            (FINALIZE_BLOCK, FinalizeBlock(block, writer, view.record.writer_generation, 0, 0)),
+            (FINALIZE_BLOCK, FinalizeBlock(block, writer, generation, 0, 0)),
             (SEAL_BLOCK, BlockRequest(block, writer=writer)),
             (
                 REBUILD_BLOCK,
-                RebuildBlock(block, writer, view.record.writer_generation, (), Policy()),
+                RebuildBlock(block, writer, generation, (), Policy()),
             ),
             (CLOSE_FILE, CloseFile(file, writer)),
         ]
@@ -138,23 +138,21 @@ def test_the_id_of_a_file_or_block_is_no_way_around_its_mode(
 
 
 OPERATORS: list[tuple[Method[Any, Any], Any]] = [
-    (SET_ADMIN_STATE, SetAdminState("none", AdminState.DECOMMISSIONING)),
+    (SET_ADMIN_STATE, SetAdminState("none", AdminState.DECOMMISSIONED)),
     (SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER)),
-    (BALANCE, Balance()),
+    (BALANCE, Balance("me", 0.1)),
     (CHECK_FILES, CheckFiles("/")),
     (CHANGE_NAMENODES, ChangeNameNodes(remove="127.0.0.1:1")),
     (RECOVER_LEASE, RecoverLease("/ann/f", (GiveUp(BlockId(1), ()),))),
 ]
 
 
-@pytest.mark.parametrize(
-    ("method", "request_"), OPERATORS, ids=lambda each: getattr(each, "name", "")
-)
+@pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case[0].name)
 def test_what_operators_do_is_for_superusers(
-    cluster: LocalCluster, method: Method[Any, Any], request_: Any
+    cluster: LocalCluster, case: tuple[Method[Any, Any], Any]
 ) -> None:
     with pytest.raises(PermissionDeniedError) as refused:
-        asked(cluster, "bob", method, request_)
+        asked(cluster, "bob", *case)
     assert str(refused.value) == "Access denied for user bob. Superuser privilege is required"
     assert not asked(cluster, "bob", SAFE_MODE, SafeModeRequest(SafeModeAction.GET)).on
 

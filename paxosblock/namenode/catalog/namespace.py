@@ -173,7 +173,7 @@ def create(
         raise tree.is_directory(request.path)
     if request.parent_must_exist:
         directory = tree.find_directory(draft, names[:-1], context.actor)
-        permissions.check_at(draft, directory, Action.WRITE, names[:-1], context.actor)
+        permissions.check_new_entry(draft, directory, names[:-1], context.actor)
     else:
         directory = _parent_directory(draft, names[:-1], context, request.owner)
     if (present := tree.child(draft, directory, names[-1])) is not None:
@@ -228,7 +228,7 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
             path=request.source,
         )
     directory = tree.find_directory(draft, destination[:-1], actor)
-    permissions.check_at(draft, directory, Action.WRITE, destination[:-1], actor)
+    permissions.check_new_entry(draft, directory, destination[:-1], actor)
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context)
     if isinstance(inode, DirectoryInode) and inode.expires_ms:
@@ -392,7 +392,7 @@ def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, ow
     if not target.is_directory:
         raise tree.not_directory(paths.join(names))
     if depth == len(names):
-        permissions.check_at(draft, target.number, Action.WRITE, names, context.actor)
+        permissions.check_new_entry(draft, target.number, names, context.actor)
         return target.number
     return _make_missing(draft, names, found, context, owner=owner).number
 

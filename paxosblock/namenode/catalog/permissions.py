@@ -77,6 +77,17 @@ def check_at(
         check(inode_in(reads.get(keys.inode(number))), action, names, actor)
 
 
+def check_new_entry(reads: Reads, number: int, names: tuple[str, ...], actor: Actor) -> None:
+    """Demand that an entry may be made in the directory of this number, to which `names` lead.
+
+    Raises as `check`.
+    """
+    if not actor.superuser:
+        directory = inode_in(reads.get(keys.inode(number)))
+        check(directory, Action.EXECUTE, names, actor)
+        check(directory, Action.WRITE, names, actor)
+
+
 def check_entry(reads: Reads, inode: Inode, names: tuple[str, ...], actor: Actor) -> None:
     """Demand that the entry `names` of `inode` may be taken away. Raises as `check`."""
     if actor.superuser:
