@@ -164,7 +164,7 @@ def test_a_backup_of_the_catalog_is_for_superusers(cluster: LocalCluster) -> Non
             urlopen(Request(url, headers=headers), timeout=30)
     for user in (claimed_user(), "eve"):
         with urlopen(Request(url, headers={"Access-User": user}), timeout=30) as given:
-            assert given.status == 200
+            assert given.read()
 
 
 def fs_as(user: str, cluster: LocalCluster, *words: str) -> Any:

@@ -415,9 +415,9 @@ def _make_missing(
     directory, made = target.number, None
     above = _directory(draft, directory)
     hidden = names[0] == HIDDEN and not depth
-    if not hidden:
+    if not (hidden or context.actor.superuser):
         permissions.check_at(draft, directory, Action.WRITE, names[:depth], context.actor)
-    owner = permissions.owner_of_new(owner, context.actor)
+    owner = _owner_of_new(owner, context.actor)
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION
         of_all = hidden and place == 1
@@ -436,9 +436,14 @@ def _make_missing(
     return made
 
 
+def _owner_of_new(wanted: str, actor: Actor) -> str:
+    """Return the owner of what an actor makes; only a superuser gives it to another one."""
+    return wanted if wanted and actor.superuser else actor.user
+
+
 def _directory(draft: Draft, number: int) -> Inode:
     """Return a directory, for what new inodes in it take from it: no precondition of theirs."""
-    return inode_in(draft.peek(keys.inode(number)))
+    return permissions.directory_in(draft.peek(keys.inode(number)))
 
 
 def _new_file(
@@ -456,7 +461,7 @@ def _new_file(
         name=name,
         created_ms=context.now_ms,
         modified_ms=context.now_ms,
-        owner=permissions.owner_of_new(request.owner, context.actor),
+        owner=_owner_of_new(request.owner, context.actor),
         group=_directory(draft, directory).group,
         permission=request.permission,
         replication=request.replication,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import stat
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -18,7 +19,8 @@ from paxosblock.base import paths
 from paxosblock.errors import PermissionDeniedError
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import Reads, inode_in
-from paxosblock.namenode.catalog.records import DirectoryInode, FileInode, Inode
+from paxosblock.namenode.catalog.records import DirectoryInode, FileInode, Inode, decode_inode
+from paxosblock.namenode.kv.interface import Versioned
 
 
 class Action(enum.IntEnum):
@@ -39,10 +41,20 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
     superuser: bool = False
 
 
+DIRECTORIES_KEPT: Final = 4096
+"""Records of directories that are kept decoded."""
 ITSELF: Final = Actor("", superuser=True)
 """The NameNode, for what it does by itself."""
 ACTOR: ContextVar[Actor] = ContextVar("paxosblock_actor", default=ITSELF)
 """The user of the call that is being answered."""
+
+
+_directory_of = lru_cache(DIRECTORIES_KEPT)(decode_inode)
+
+
+def directory_in(found: Versioned) -> Inode:
+    """Return a directory that was just read: those on many ways are decoded once."""
+    return inode_in(found) if type(found) is not Versioned else _directory_of(found.value)
 
 
 def allowed(inode: Inode, action: int, actor: Actor) -> bool:
@@ -72,9 +84,9 @@ def check(inode: Inode, action: Action, names: tuple[str, ...], actor: Actor) ->
 def check_at(
     reads: Reads, number: int, action: Action, names: tuple[str, ...], actor: Actor
 ) -> None:
-    """Demand `action` on the inode of this number, as `check`."""
+    """Demand `action` on the directory of this number, as `check`."""
     if not actor.superuser:
-        check(inode_in(reads.get(keys.inode(number))), action, names, actor)
+        check(directory_in(reads.get(keys.inode(number))), action, names, actor)
 
 
 def check_new_entry(reads: Reads, number: int, names: tuple[str, ...], actor: Actor) -> None:
@@ -83,7 +95,7 @@ def check_new_entry(reads: Reads, number: int, names: tuple[str, ...], actor: Ac
     Raises as `check`.
     """
     if not actor.superuser:
-        directory = inode_in(reads.get(keys.inode(number)))
+        directory = directory_in(reads.get(keys.inode(number)))
         check(directory, Action.EXECUTE, names, actor)
         check(directory, Action.WRITE, names, actor)
 
@@ -92,7 +104,7 @@ def check_entry(reads: Reads, inode: Inode, names: tuple[str, ...], actor: Actor
     """Demand that the entry `names` of `inode` may be taken away. Raises as `check`."""
     if actor.superuser:
         return
-    directory, above = inode_in(reads.get(keys.inode(inode.parent))), names[:-1]
+    directory, above = directory_in(reads.get(keys.inode(inode.parent))), names[:-1]
     check_sticky(directory, inode, names, actor)
     check(directory, Action.WRITE, above, actor)
 
@@ -145,11 +157,6 @@ def check_superuser(actor: Actor) -> None:
         raise PermissionDeniedError(
             f"Access denied for user {actor.user}. Superuser privilege is required"
         )
-
-
-def owner_of_new(wanted: str, actor: Actor) -> str:
-    """Return the owner of what an actor makes; only a superuser gives it to another one."""
-    return wanted if wanted and actor.superuser else actor.user
 
 
 def _shown(inode: Inode, names: tuple[str, ...]) -> str:

@@ -40,6 +40,7 @@ from paxosblock.protocol.types import Durability
 _TARGET = struct.Struct(">cQ")
 _DIRECTORY = b"d"
 _FILE = b"f"
+_EXECUTE = int(Action.EXECUTE)
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
@@ -105,8 +106,9 @@ def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target,
         if kind != _DIRECTORY:
             raise not_directory(paths.join(names[:depth]))
         if not free:
-            inode = inode_in(get(keys.inode(number)))
-            permissions.check(inode, Action.EXECUTE, names[:depth], actor)
+            inode = permissions.directory_in(get(keys.inode(number)))
+            if not permissions.allowed(inode, _EXECUTE, actor):
+                permissions.check(inode, Action.EXECUTE, names[:depth], actor)
         found = get(keys.entry(number, name))
         if not found.exists:
             return Target(number, True), depth
