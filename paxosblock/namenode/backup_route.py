@@ -15,7 +15,6 @@ from paxosblock.namenode.backups import BACKUP_PATH
 from paxosblock.namenode.kv.table import Checkpoint, pieces
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access_server import PROOF_HEADERS
-from paxosblock.net.port.caller import Caller
 
 _PIECE_BYTES: Final = 256 * KIB
 
@@ -31,11 +30,11 @@ class Backups:
     def __init__(
         self,
         checkpoint: Callable[[], Awaitable[Checkpoint]],
-        demand: Callable[[Caller], Awaitable[None]],
+        demand: Callable[[web.Request], Awaitable[None]],
         stall_s: float = STALL_S,
     ) -> None:
-        """Give away what `checkpoint` makes, to callers that `demand` does not refuse, and that
-        take some of it every `stall_s`."""
+        """Give away what `checkpoint` makes, for requests that `demand` does not refuse, to readers
+        that take some of it every `stall_s`."""
         self._checkpoint = checkpoint
         self._demand = demand
         self._stall_s = stall_s
@@ -47,7 +46,7 @@ class Backups:
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
         try:
-            await self._demand(upgrade_server.caller_of(request))
+            await self._demand(request)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)
         if self._gives:

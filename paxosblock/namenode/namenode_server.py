@@ -39,6 +39,7 @@ from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.node_roles import Roles
+from paxosblock.net.port.upgrade_server import caller_of
 from paxosblock.net.serving import ServingNode, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
 
@@ -141,7 +142,9 @@ async def running(
         Service(node, metrics, (*CALLS, *of_engine), roles).add_to(router)
         if peers:
             guard.names.add([peers.address])
-        opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
+        opened = await listen_at(
+            stack, _app(node, engine, metrics, guard.access), router, listen, guard
+        )
         address = peers.address if peers else opened
         await _begin(engine, stop or asyncio.Event())
         await store.start()
@@ -161,10 +164,14 @@ async def _leave(engine: Engine, stop: asyncio.Event, address: str) -> None:
     stop.set()
 
 
-def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Application:
+def _app(node: NameNode, engine: Engine, metrics: NodeMetrics, access: Access) -> web.Application:
     app = web.Application()
+
+    async def demand(request: web.Request) -> None:
+        await node.users.demand_superuser(caller_of(request, access))
+
     engine.add_to(app)
-    Backups(engine.checkpoint, node.users.demand_superuser).add_to(app)
+    Backups(engine.checkpoint, demand).add_to(app)
 
     async def healthz(_: web.Request) -> web.Response:
         trouble = node.trouble

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -496,3 +497,70 @@ async def test_a_large_directory_is_deleted_in_turns_if_its_owner_may() -> None:
     await change(store, "/big/1199", "ann", "supergroup", 0o700)
     with acting(USERS["ann"]):
         assert (await catalog.delete(DeletePath("/big", recursive=True))).existed
+
+
+@pytest.mark.parametrize(
+    ("run", "closed", "words"),
+    [
+        (
+            lambda c: c.concat(ConcatFiles("/mine/f", ("/theirs/f",))),
+            {"/theirs": 0o755},
+            'access=WRITE, inode="/theirs"',
+        ),
+        (
+            lambda c: c.concat(ConcatFiles("/mine/f", ("/theirs/f",))),
+            {"/theirs": 0o1777},
+            'sticky bit: user=cy, path="/theirs/f"',
+        ),
+        (
+            lambda c: c.rename(RenamePath("/mine/f", "/theirs/new")),
+            {"/theirs": 0o755},
+            'access=WRITE, inode="/theirs"',
+        ),
+        (
+            lambda c: c.rename(RenamePath("/mine/f", "/theirs/f", overwrite=True)),
+            {"/theirs": 0o1777},
+            'sticky bit: user=cy, path="/theirs/f"',
+        ),
+        (
+            lambda c: c.create(create_request("/theirs/f", WRITER, overwrite=True)),
+            {"/theirs/f": 0o644},
+            'access=WRITE, inode="/theirs/f"',
+        ),
+        (
+            lambda c: c.create(create_request("/theirs/f", WRITER, overwrite=True)),
+            {"/theirs": 0o1777},
+            'sticky bit: user=cy, path="/theirs/f"',
+        ),
+        (
+            transacted(Marker("/theirs/f")),
+            {"/theirs": 0o1777},
+            'sticky bit: user=cy, path="/theirs/f"',
+        ),
+        (
+            lambda c: c.delete(DeletePath("/theirs", recursive=True)),
+            {"/theirs": 0o1777},
+            'sticky bit: user=cy, path="/theirs/f"',
+        ),
+        (
+            lambda c: c.list(ListDirectory("/theirs")),
+            {"/theirs": 0o711},
+            'access=READ_EXECUTE, inode="/theirs"',
+        ),
+    ],
+)
+async def test_each_half_of_an_operation_is_demanded(
+    run: Callable[[NamedCatalog], Any], closed: dict[str, int], words: str
+) -> None:
+    """All else is open to the user: each of these was done without the one demand."""
+    store, catalog = await scene_of_two()
+    for owner, directory in (("cy", "/mine"), ("ann", "/theirs")):
+        await catalog.make_directories(MakeDirectories(directory))
+        await created(catalog, create_request(f"{directory}/f"))
+        for path, mode in ((directory, 0o777), (f"{directory}/f", 0o666)):
+            await change(store, path, owner, "supergroup", closed.get(path, mode))
+    await change(store, "/", "root", "supergroup", 0o777)
+    before = await shown(catalog)
+    with acting(USERS["cy"]), pytest.raises(PermissionDeniedError, match=re.escape(words)):
+        await run(catalog)
+    assert await shown(catalog) == before
