@@ -98,6 +98,13 @@ MESSAGES: Final = (
 )
 
 SETTINGS_TEXT: Final = """
+## Users and permissions
+
+They are HDFS's: owner, group, mode, sticky bit, superuser and supergroup, the rules of its
+Permissions Guide, its words (`Permission denied: user=nobody, access=WRITE, inode="/dir":...`), and
+`HADOOP_USER_NAME` where nothing proves a user's name. [security.md](security.md#permissions) has
+the table of requests, [departures.md](departures.md) where ours are stricter.
+
 ## Times, sizes and limits
 
 All settings are in [settings.md](settings.md).
@@ -119,6 +126,9 @@ SETTINGS: Final = (
     ("dfs.client.socket-timeout, for a packet's ack", "60 s", "client.vote_timeout"),
     ("the same, for a node that hangs", "60 s", "client.hung_after"),
     ("the same, for a disk that hangs", "60 s", "client.disk_hung_after"),
+    ("dfs.permissions.enabled", "true", "namenode.permissions"),
+    ("dfs.permissions.superusergroup", "supergroup", "namenode.supergroup"),
+    ("hadoop.user.group.static.mapping.overrides", "", "namenode.groups"),
     ("dfs.replication", "3", "namenode.replication"),
     ("dfs.namenode.replication.min", "1", "namenode.min_replication"),
     ("dfs.blocksize", "128 MiB", "namenode.block_size"),

@@ -142,9 +142,8 @@ async def running(
         Service(node, metrics, (*CALLS, *of_engine), roles).add_to(router)
         if peers:
             guard.names.add([peers.address])
-        opened = await listen_at(
-            stack, _app(node, engine, metrics, guard.access), router, listen, guard
-        )
+        app = _app(node, engine, metrics, guard.access)
+        opened = await listen_at(stack, app, router, listen, guard)
         address = peers.address if peers else opened
         await _begin(engine, stop or asyncio.Event())
         await store.start()

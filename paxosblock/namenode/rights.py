@@ -14,7 +14,7 @@ from paxosblock.namenode.catalog.draft import block_entry, inode_of
 from paxosblock.namenode.catalog.permissions import Action, Actor, allowed, check_superuser
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import View
-from paxosblock.protocol.types import BlockId
+from paxosblock.protocol.types import NO_WRITER, BlockId
 
 May = Callable[[View, Any, Actor], None]
 """Raises PermissionDeniedError unless the actor, who is no superuser, may call so."""
@@ -47,7 +47,11 @@ def of_block_writer(view: View, request: Any, actor: Actor) -> None:
 
 
 def of_block_reader(view: View, request: Any, actor: Actor) -> None:
-    """Demand a user who may read the file of a block, or who writes it."""
+    """Demand a user who may read the file of a block, or write it; who asks as its writer, the
+    latter: they are shown a block that they may write."""
+    if request.writer != NO_WRITER:
+        of_block_writer(view, request, actor)
+        return
     block: BlockId = request.block
     entry = block_entry(view, block)
     inode = None if entry is None else inode_of(view, entry.file)
