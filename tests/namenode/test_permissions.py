@@ -38,6 +38,8 @@ from paxosblock.api.transaction import (
     MakeDirectory,
     Marker,
     Rename,
+    SetOwner,
+    SetPermission,
     Truncate,
 )
 from paxosblock.errors import PaxosBlockError, PermissionDeniedError
@@ -247,6 +249,19 @@ def cases(path: str, other: str, flag: bool, mode: int) -> Iterator[Case]:
     yield Case(lambda c: c.fence(path), at(W), "recover lease")
     yield Case(lambda c: c.status(path), at(0), "stat")
     yield Case(lambda c: c.file_page(GetFile(path)), at(R), "open")
+
+    def owned(model: HdfsModel) -> bool:
+        mine = path not in model.shown or model.shown[path].owner == model.actor.user
+        return model.traversed(path) and (mine or model.actor.superuser)
+
+    def given(model: HdfsModel) -> bool:
+        user, groups = model.actor.user, model.actor.groups
+        to_self = user == "ann" and "dev" in groups
+        return owned(model) and (to_self or model.actor.superuser)
+
+    chmod, chown = SetPermission(path, mode), SetOwner(path, "ann", "dev")
+    yield Case(transacted(chmod), owned, "chmod")
+    yield Case(transacted(chown), given, "chown")
 
     def listed(model: HdfsModel) -> bool:
         return model.traversed(path) and (not model.is_directory(path) or model.may(path, R | X))

@@ -138,6 +138,23 @@ def check_owner(inode: Inode, names: tuple[str, ...], actor: Actor) -> None:
         )
 
 
+def check_given(path: str, owner: str, group: str, actor: Actor) -> None:
+    """Demand that what is the actor's stays so, and goes to a group of theirs; "" changes nothing.
+
+    Raises:
+        PermissionDeniedError: only a superuser may give it away.
+    """
+    if actor.superuser:
+        return
+    if owner not in ("", actor.user):
+        raise PermissionDeniedError(
+            f"User {actor.user} is not a super user (non-super user cannot change owner).",
+            path=path,
+        )
+    if group and group not in actor.groups:
+        raise PermissionDeniedError(f"User {actor.user} does not belong to {group}", path=path)
+
+
 def check_writer(inode: FileInode, names: tuple[str, ...], actor: Actor) -> None:
     """Demand that a file may be written by those who know its id and its writer.
 

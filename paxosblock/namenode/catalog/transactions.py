@@ -148,9 +148,9 @@ class _TransactionRun:
             case Marker(path):
                 namespace.put_closed_file(draft, self._marker(path), context)
             case SetPermission():
-                owners.set_permission(draft, operation)
+                owners.set_permission(draft, operation, context.actor)
             case SetOwner():
-                owners.set_owner(draft, operation)
+                owners.set_owner(draft, operation, context.actor)
 
     def _marker(self, path: str) -> CreateFile:
         request = self._request
