@@ -78,9 +78,7 @@ class NameNode:
         self.alarms = Alarms()
         self.history = History(wall_clock_ms)
         self.users = Users(claimed_user(), config, clock_s)
-        self.catalog = Catalog(
-            store, self.is_held, superuser=self.users.superuser, supergroup=config.supergroup
-        )
+        self.catalog = self._make_catalog()
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)
@@ -216,6 +214,14 @@ class NameNode:
         await safe_mode.note_progress(self.safe_mode, self.catalog, self.replicas, self.clock_s)
         if not self.safe_mode.holds:
             self.reports.resume()
+
+    def _make_catalog(self) -> Catalog:
+        return Catalog(
+            self._store,
+            self.is_held,
+            superuser=self.users.superuser,
+            supergroup=self.config.supergroup,
+        )
 
     def _make_finalizer(self, reach: Acceptors) -> Finalizer:
         return Finalizer(

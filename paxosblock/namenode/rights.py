@@ -1,4 +1,4 @@
-"""What a call that names no path demands of its caller, before anything is done for it.
+"""The demands on the caller of a call that names no path, before anything is done for it.
 
 Calls by path are checked where the path is walked (`catalog/permissions.py`). A call by the id of a
 file or block is the writer's, or a reader's: the ids are no secret.
@@ -47,8 +47,8 @@ def of_block_writer(view: View, request: Any, actor: Actor) -> None:
 
 
 def of_block_reader(view: View, request: Any, actor: Actor) -> None:
-    """Demand a user who may read the file of a block, or write it; who asks as its writer, the
-    latter: they are shown a block that they may write."""
+    """Demand a user who may read the file of a block, or write it; if they ask as its writer, one
+    who may write it: they are shown a block that they may write."""
     if request.writer != NO_WRITER:
         of_block_writer(view, request, actor)
         return

@@ -273,8 +273,8 @@ def _check_below(
     """Demand everything on each directory from `top` down that has entries, and, where its bit says
     so, that they are the actor's.
 
-    The modes of the directories are preconditions, not what they hold, so that whoever works in
-    them does not hold up the deletion.
+    The modes of the directories are preconditions, not what they hold, so that work in them
+    does not hold up the deletion.
     """
     left = [(top, names)]
     while left:

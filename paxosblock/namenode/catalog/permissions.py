@@ -1,8 +1,8 @@
-"""Who may do what with a file or directory, by HDFS's rules.
+"""HDFS's rights of users on files and directories.
 
 `tree` checks each directory on a path while it walks; each operation then demands what it needs at
-the end of the path. The one who decides is the class of a user at an inode: the owner, else the
-group, else others. A superuser may do everything.
+the end of the path. The class of a user at an inode decides: the owner, else the group, else
+others. A superuser may do everything.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def check_given(path: str, owner: str, group: str, actor: Actor) -> None:
 
 
 def check_writer(inode: FileInode, names: tuple[str, ...], actor: Actor) -> None:
-    """Demand that a file may be written by those who know its id and its writer.
+    """Demand that the actor may write a file that is asked for by its id.
 
     Its owner may always: HDFS asks nothing of the writer of an open file, even if its mode is 0.
     """
