@@ -140,7 +140,7 @@ def test_every_operation_of_a_transaction_that_changes_something_is_audited() ->
 
 
 async def test_a_line_is_that_of_hdfs(kept: _Kept) -> None:
-    scene = await new_scene()
+    scene = await new_scene(config=NameNodeConfig(permissions=False))
     REQUEST_ID.set("a-request")
     await scene.service.call(MKDIRS, MakeDirectories("/a b", owner="ann"))
     await scene.service.call(RENAME, RenamePath("/a b", "/c"))
@@ -149,13 +149,13 @@ async def test_a_line_is_that_of_hdfs(kept: _Kept) -> None:
     assert first[0].endswith(" INFO paxosblock.audit")
     assert first[1] == (
         "allowed=true\tugi=ann (auth:SIMPLE)\tip=/10.0.0.7\tcmd=mkdirs\tsrc=/a b\tdst=null\t"
-        "perm=ann::rwxr-xr-x\tproto=rpc\trequest=a-request"
+        "perm=ann:supergroup:rwxr-xr-x\tproto=rpc\trequest=a-request"
     )
     assert "\tcmd=rename\tsrc=/a b\tdst=/c\tperm=ann:" in second[1]
 
 
 async def test_what_shows_changes_nothing_or_fails_is_no_line(kept: _Kept) -> None:
-    scene = await new_scene()
+    scene = await new_scene(config=NameNodeConfig(permissions=False))
     await scene.service.call(DELETE, DeletePath("/none"))
     with pytest.raises(NotFoundError):
         await scene.service.call(STAT, PathRequest("/none"))
@@ -166,7 +166,7 @@ async def test_what_shows_changes_nothing_or_fails_is_no_line(kept: _Kept) -> No
 
 
 async def test_a_path_cannot_pass_for_another_part_or_line(kept: _Kept) -> None:
-    scene = await new_scene()
+    scene = await new_scene(config=NameNodeConfig(permissions=False))
     await scene.service.call(MKDIRS, MakeDirectories("/a\tallowed=false\nallowed=true"))
     await scene.close()
     assert [part["src"] for part in kept.parts] == [r"/a\tallowed=false\nallowed=true"]
@@ -177,7 +177,7 @@ def transact(*operations: Operation) -> Transact:
 
 
 async def test_each_operation_of_a_transaction_is_a_line(kept: _Kept) -> None:
-    scene = await new_scene()
+    scene = await new_scene(config=NameNodeConfig(permissions=False))
     request = transact(AssertAbsent("/d"), MakeDirectory("/d"), Marker("/d/a"), Delete("/d/a"))
     await scene.service.call(TRANSACT, request)
     with pytest.raises(NotFoundError):
@@ -195,7 +195,7 @@ async def test_a_refusal_is_a_line_also_of_a_look(kept: _Kept) -> None:
     def row(method: Method[Any, Any]) -> Any:
         return handled(method, refuse, by=By.EVERY_MEMBER)
 
-    scene = await new_scene()
+    scene = await new_scene(config=NameNodeConfig(permissions=False))
     service = Service(scene.node, calls=(row(RENAME), row(STAT), row(TRANSACT)))
 
     async def ask(method: Any, request: Any) -> None:
@@ -252,7 +252,11 @@ async def one_change(scene: Scene, rng: random.Random) -> list[tuple[str, str, s
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_the_log_is_the_history_of_a_random_run(kept: _Kept, seed: int) -> None:
-    scene, rng, history = await new_scene(), random.Random(seed), []
+    scene, rng, history = (
+        await new_scene(config=NameNodeConfig(permissions=False)),
+        random.Random(seed),
+        [],
+    )
     for _ in range(100):
         try:
             history += await one_change(scene, rng)
@@ -266,14 +270,14 @@ async def test_the_log_is_the_history_of_a_random_run(kept: _Kept, seed: int) ->
 
 async def test_without_a_reader_no_line_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_write", lambda *_, **__: pytest.fail("a line is made"))
-    scene = await new_scene()
+    scene = await new_scene(config=NameNodeConfig(permissions=False))
     await scene.service.call(MKDIRS, MakeDirectories("/a"))
     await scene.close()
 
 
 async def test_a_node_keeps_it_in_the_file_that_its_settings_name(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
-    config = NameNodeConfig(audit_file=str(file))
+    config = NameNodeConfig(audit_file=str(file), permissions=False)
     async with (
         running(config, listen="127.0.0.1:0", path=tmp_path / "nn", node_id="nn") as node,
         AsyncClient(node.address, user="eve") as eve,
