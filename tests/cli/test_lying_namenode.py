@@ -23,8 +23,8 @@ from paxosblock.namenode.catalog import tree
 
 truth = tree.list_directory
 
-def lie(view, request, limit):
-    page = truth(view, request, limit)
+def lie(view, request, limit, actor):
+    page = truth(view, request, limit, actor)
     if request.path == "/d" and page.entries:
         force_setattr(page.entries[0], "path", path)
     return page
