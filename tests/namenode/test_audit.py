@@ -113,8 +113,9 @@ def kept() -> Iterator[_Kept]:
     handler = _Kept()
     AUDIT_LOG.setLevel(logging.INFO)
     AUDIT_LOG.addHandler(handler)
-    CALLER.set(Caller.claiming("ann", "10.0.0.7"))
+    before = CALLER.set(Caller.claiming("ann", "10.0.0.7"))
     yield handler
+    CALLER.reset(before)
     AUDIT_LOG.removeHandler(handler)
     AUDIT_LOG.setLevel(logging.CRITICAL)
 
