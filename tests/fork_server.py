@@ -241,6 +241,7 @@ def become(order: Order) -> NoReturn:
     os.environ.update(order.environment)
     interrupted = signal.default_int_handler if order.interruptible else signal.SIG_IGN
     signal.signal(signal.SIGINT, interrupted)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests by nohup ignores it
     try:
         order.run()
     except SystemExit as end:

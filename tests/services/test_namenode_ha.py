@@ -247,7 +247,7 @@ def test_a_report_shows_every_namenode_from_the_address_of_any(cluster: LocalClu
     roles = {words[1]: words[2] for words in lines if words[0] == "NameNode"}
     expected = dict.fromkeys((asked.address, other.address), "follower")
     assert roles == expected | {cluster.wait_leader().address: "leader"}
-    assert [words[2] for words in lines if words[0] == "DataNode"] == ["live,"] * 3
+    assert [words[4] for words in lines if words[0] == "DataNode"] == ["live,"] * 3
     other.kill()
     try:
         report = paxosblock("admin", "report", "--namenodes", asked.address)
