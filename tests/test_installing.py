@@ -183,7 +183,7 @@ def test_a_package_index_shows_links_that_lead_somewhere(checkout: Path, reposit
 def test_without_an_address_a_package_index_shows_no_link_that_is_dead(checkout: Path) -> None:
     found = metadata(checkout)
     assert "](docs/" not in str(found.get_payload())
-    assert "with an access secret. Hadoop programs" in " ".join(str(found.get_payload()).split())
+    assert "users have certificates. Hadoop programs" in " ".join(str(found.get_payload()).split())
     assert found.get_all("Project-URL") is None
 
 

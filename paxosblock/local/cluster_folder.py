@@ -201,7 +201,7 @@ class ClusterFolder:
 
         cluster = "local"
         authority = Authority.made(self._tls, cluster)
-        user = CertifiedName(cluster, CertifiedKind.USER, current_user() or "me")
+        user = CertifiedName(cluster, CertifiedKind.USER, current_user())
         authority.certify(self.user_certificate, user, (), NODE_S)
         for member in membership.members:
             if member.role is NodeKind.NAMENODE:

@@ -34,7 +34,9 @@ def addresses(ports: list[int]) -> list[str]:
 
 
 async def status(request: web.Request) -> web.Response:
-    return web.json_response(asdict(request.app[STORE].status()))
+    told = asdict(request.app[STORE].status())
+    del told["sync_times"]  # which is no JSON
+    return web.json_response(told)
 
 
 async def read(request: web.Request) -> web.Response:

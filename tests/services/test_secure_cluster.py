@@ -15,6 +15,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
+from paxosblock.host.user import current_user
 from paxosblock.net.calls import control
 from tests.certificates import Certificates
 from tests.services.conftest import wait_other_leader
@@ -159,7 +160,7 @@ def test_certificates_are_replaced_under_load_without_an_error_and_a_restart(
         both = ca.read_bytes() + Path(others.ca).read_bytes()
         _replace(ca, both)
         _wait_rounds(rounds, errors)
-        user = Path(others.user())
+        user = Path(others.user(current_user()))
         _replace(cert, user.read_bytes())
         for node in cluster.nodes:
             name = "namenode" if node in cluster.namenodes else node.name
@@ -225,7 +226,7 @@ def test_a_cluster_that_runs_is_brought_over_one_node_after_the_other(tmp_path: 
     ours = Certificates(tmp_path / "tls")
     with LocalCluster(1, 3, tmp_path / "cluster", settings=SETTINGS) as cluster:
         config = tmp_path / "cluster" / "config.toml"
-        user = ClientConfig(tls_cert=ours.user(), tls_ca=ours.ca, tls_required=False)
+        user = ClientConfig(tls_cert=ours.user(current_user()), tls_ca=ours.ca, tls_required=False)
         plain = ClientConfig()
         for required in ("false", "true"):
             text = f'tls_ca = "{ours.ca}"\ntls_required = {required}\ntls_cert ='

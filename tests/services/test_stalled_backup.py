@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.transaction import MakeDirectory
 from paxosblock.base.units import MIB
+from paxosblock.host.user import current_user
 from paxosblock.local.node_process import Node
+from paxosblock.net.port.caller import USER
 from tests.services.conftest import QUICK
 from tests.waiting import wait_until
 
@@ -31,14 +33,16 @@ def ask_and_read_nothing(namenode: Node) -> socket.socket:
     stalled = socket.socket()
     stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stalled.connect((host, int(port)))
-    stalled.sendall(f"GET /backup HTTP/1.1\r\nHost: {namenode.address}\r\n\r\n".encode())
+    head = f"Host: {namenode.address}\r\n{USER}: {current_user()}\r\n\r\n"
+    stalled.sendall(f"GET /backup HTTP/1.1\r\n{head}".encode())
     return stalled
 
 
 def backup_of(namenode: Node) -> bytes:
     """Return a backup; b"" if the NameNode gives another one just now."""
     try:
-        with urlopen(f"http://{namenode.address}/backup") as answer:
+        asked = Request(f"http://{namenode.address}/backup", headers={USER: current_user()})
+        with urlopen(asked) as answer:
             data: bytes = answer.read()
             return data
     except HTTPError as refusal:
