@@ -112,7 +112,18 @@ class Tree:
     def make_way(self, path: str) -> None:
         self.check_way(path)
         for each in self.above(path):
-            self.at.setdefault(each, None)
+            self.make_directory(each)
+
+    def make_directory(self, path: str) -> None:
+        if path not in self.at:
+            self.make(path, None)
+
+    def make(self, path: str, entry: File | None) -> None:
+        """What is new has the group of the directory above."""
+        self.at[path] = entry
+        self.gone(path)
+        if (group := self.of(self.above(path)[-1]).group) is not None:
+            self.rights[path] = Rights(group=group)
 
     def do(self, operation: Operation) -> None:
         """Change the tree, or raise Refused (and leave it in any state)."""
@@ -123,7 +134,8 @@ class Tree:
                 self.refuse_if(length not in (None, self.closed(path).length))
             case MakeDirectory(path):
                 self.make_way(path)
-                self.refuse_if(isinstance(self.at.setdefault(path, None), File))
+                self.refuse_if(isinstance(self.at.get(path), File))
+                self.make_directory(path)
             case Rename(source, destination, overwrite):
                 self.rename(source, destination, overwrite)
             case Concat(target, sources):
@@ -136,8 +148,7 @@ class Tree:
                 self.make_way(path)
                 if path in self.at:
                     self.closed(path)
-                self.at[path] = File()
-                self.rights.pop(path, None)
+                self.make(path, File())
             case SetPermission(path, mode):
                 self.refuse_if(path not in self.at)
                 self.rights[path] = replace(self.of(path), mode=mode)
@@ -269,7 +280,7 @@ class TransactMachine(RuleBasedStateMachine):
             tree.make_way(path)
         except Refused:
             return
-        tree.at[path] = File([] if stays_open else blocks, stays_open)
+        tree.make(path, File([] if stays_open else blocks, stays_open))
         self.tree = tree
         if stays_open:
             self.run_now(self.catalog.create(create_request(path)))
