@@ -119,7 +119,7 @@ class Tree:
             self.make(path, None)
 
     def make(self, path: str, entry: File | None) -> None:
-        """What is new has the group of the directory above."""
+        """Make a new entry, which has the group of the directory above."""
         self.at[path] = entry
         self.gone(path)
         if (group := self.of(self.above(path)[-1]).group) is not None:
