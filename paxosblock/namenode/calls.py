@@ -36,7 +36,7 @@ from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.permissions import ACTOR, Actor
+from paxosblock.namenode.catalog.permissions import ACTOR, ITSELF, Actor
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rights import (
@@ -243,9 +243,7 @@ def _handler(
     node: NameNode, call: Call, tally: _CallCounts, roles: Roles
 ) -> Callable[[Any], Awaitable[Any]]:
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
-    of_datanode, may, users = call.of_datanode, call.may, node.users
-
-    times = tally.times
+    of_datanode, may, users, times = call.of_datanode, call.may, node.users, tally.times
 
     async def handle(request: Any) -> Any:
         came_s = perf_counter()
@@ -255,7 +253,8 @@ def _handler(
                 roles.check(caller, CallerRole.DATANODE, name, request.node)
             if check is not None:
                 check(request)
-            actor = users.known(caller) or await users.look_up(caller)
+            # What a DataNode says of itself never waits for a directory of users.
+            actor = ITSELF if of_datanode else users.known(caller) or await users.look_up(caller)
             ACTOR.set(actor)
             if may is not None and not actor.superuser:
                 may(await node.catalog.view(), request, actor)

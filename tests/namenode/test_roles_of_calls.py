@@ -74,6 +74,19 @@ async def test_a_stranger_takes_the_name_of_no_datanode(caller: Caller) -> None:
 
 
 @pytest.mark.usefixtures("as_caller")
+async def test_what_a_datanode_says_of_itself_waits_for_no_directory_of_users() -> None:
+    scene = await new_scene()
+    try:
+        caller = Caller(CallerRole.DATANODE, "dn-s1")
+        CALLER.set(caller)
+        for method, request in CALLS:
+            await Service(scene.node).call(method, request)
+        assert scene.node.users.known(caller) is None
+    finally:
+        await scene.close()
+
+
+@pytest.mark.usefixtures("as_caller")
 async def test_without_proofs_a_stranger_takes_it_and_its_keys() -> None:
     scene = await new_scene(config=NameNodeConfig(block_tokens=True))
     try:
