@@ -276,8 +276,7 @@ class DataNode:
     async def accept_all(self, envelopes: Envelopes) -> Answers:
         """`ACCEPT_ALL`: several protocol messages."""
         self.acceptor.check_inside()
-        for each in envelopes.each:
-            await admit_call(self.keys, each)
+        await admit_call(self.keys, *envelopes.each)
         return Answers(await self.acceptor.take_all(envelopes.each))
 
     async def list_replicas(self, _: ListReplicas) -> ReplicaList:

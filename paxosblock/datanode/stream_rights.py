@@ -124,12 +124,14 @@ class StreamRights:
             )
 
 
-async def admit_call(keys: OwnKeys | None, request: Envelope | FindChunk | FindReplica) -> None:
-    """Admit a control call, if there are keys to check it with.
+async def admit_call(keys: OwnKeys | None, *requests: Envelope | FindChunk | FindReplica) -> None:
+    """Admit a control call with one request or several, if there are keys to check it with.
 
     Raises:
-        AccessDeniedError: its capability does not allow it.
+        AccessDeniedError: the capability of one does not allow it.
         NotReadyError: this DataNode does not know the key yet.
     """
-    if keys is not None:
+    if keys is None:
+        return
+    for request in requests:
         allow(await keys.checked(request.capability), *needed(request))

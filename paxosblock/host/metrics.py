@@ -32,6 +32,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 PAGES_TOGETHER: Final = 20.0
 """Pages of metrics that are rendered for requests in quick succession; after them it is one a
 second."""
+_AT_MOST: Final = (*map(str, BOUNDS_S), "+Inf")
+"""The bounds of a histogram as they are written."""
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
 """Yields numbers, each with the values of its labels."""
 Lengths = tuple[Sequence[str], Durations]
@@ -137,7 +139,6 @@ class _HistogramCollector(Collector):
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self.name, self.about, labels=self.labels)
         for of, durations in self.values():
-            most = (*map(str, BOUNDS_S), "+Inf")
-            up_to = accumulate(durations.counts)
-            family.add_metric(of, list(zip(most, up_to, strict=True)), durations.sum_s)
+            up_to = zip(_AT_MOST, accumulate(durations.counts), strict=True)
+            family.add_metric(of, list(up_to), durations.sum_s)
         yield family

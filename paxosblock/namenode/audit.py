@@ -163,17 +163,16 @@ def note_done(name: str, request: object, answer: object) -> None:
 
 def note_refused(name: str, request: object, error: Exception) -> None:
     """Write a line for each change, or the look, that a user was refused."""
-    if not AUDIT_LOG.handlers:
-        return None
     number = getattr(error, "details", {}).get("operation")
     if isinstance(request, api.Transact) and isinstance(number, int):
         operation = request.operations[number - 1]
-        checked = Deed("check", getattr(operation, "path", ""))
-        return _write(deed_of(operation) or checked, None, allowed=False)
-    look = Deed(name, str(getattr(request, "path", "")))
-    for deed in DEEDS[name](request) if name in DEEDS else (look,):
+        refused: Deeds = (deed_of(operation) or Deed("check", getattr(operation, "path", "")),)
+    elif name in DEEDS:
+        refused = DEEDS[name](request)
+    else:
+        refused = (Deed(name, str(getattr(request, "path", ""))),)
+    for deed in refused:
         _write(deed, None, allowed=False)
-    return None
 
 
 def _write(deed: Deed, shown: FileStatus | None, *, allowed: bool) -> None:

@@ -34,9 +34,7 @@ def addresses(ports: list[int]) -> list[str]:
 
 
 async def status(request: web.Request) -> web.Response:
-    told = asdict(request.app[STORE].status())
-    del told["sync_times"]  # which is no JSON
-    return web.json_response(told)
+    return web.json_response(asdict(request.app[STORE].status()))
 
 
 async def read(request: web.Request) -> web.Response:

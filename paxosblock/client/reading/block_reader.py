@@ -27,6 +27,7 @@ from paxosblock.base.even_run import EvenRun
 from paxosblock.base.jitter import JITTER
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.shared_session import SharedSession
+from paxosblock.client.session.transport import FRESH_MAX
 from paxosblock.errors import (
     AccessDeniedError,
     CorruptionError,
@@ -50,8 +51,6 @@ from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)
 
-FRESH_MAX: Final = 5
-"""Fresh capabilities for one read: several only if they end sooner than messages arrive."""
 REPORT_S: Final = 1.0
 """Seconds that a read waits for the NameNode to hear of a bad replica."""
 

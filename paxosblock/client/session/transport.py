@@ -37,6 +37,10 @@ _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
 _NACK = msgpack_decoder(Nack)
 
+FRESH_MAX: Final = 5
+"""Fresh capabilities for one opening or one read: several only if they end sooner than messages
+arrive."""
+
 
 class VoteListener(Protocol):
     """The listener to what a DataNode says about the chunks of one block."""

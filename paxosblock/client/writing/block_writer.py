@@ -29,7 +29,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
 )
 from paxosblock.client.session.namenodes import NameNodes
-from paxosblock.client.session.transport import DataConnection
+from paxosblock.client.session.transport import FRESH_MAX, DataConnection
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.client.writing.chunks import Chunk, frame_header
 from paxosblock.errors import (
@@ -48,8 +48,6 @@ from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, S
 
 _log = logging.getLogger(__name__)
 
-FRESH_MAX: Final = 5
-"""Fresh capabilities for one opening: several only if they end sooner than messages arrive."""
 _SYNC: Final = int(Flags.SYNC)
 _REFUSED: Final = {
     Reason.NO_SPACE: "its disk is full",

@@ -7,6 +7,7 @@ wants safe mode, which lasts until an operator ends it, under any leader.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -40,11 +41,9 @@ from paxosblock.namenode.catalog.records import (
 from paxosblock.protocol.types import BlockId
 
 DIRECTORY_PERMISSION = 0o755
-STICKY: Final = 0o1000
-"""The bit of a directory in which users delete only what is theirs."""
 HIDDEN: Final = paths.STAGING.removeprefix(paths.ROOT)
 """The name in the root of the directory in which every user makes names of their own."""
-PERMISSION_OF_HIDDEN: Final = STICKY | 0o777
+PERMISSION_OF_HIDDEN: Final = stat.S_ISVTX | 0o777
 CHECKED_TOGETHER: Final = 500
 """Entries of a directory that a deletion checks before it may be interrupted."""
 
@@ -287,7 +286,7 @@ def _check_below(
             draft.work += len(page)
             for key, found in page:
                 name = keys.entry_name(key)
-                if tree.names_file(found.value) and not directory.permission & STICKY:
+                if tree.names_file(found.value) and not directory.permission & stat.S_ISVTX:
                     continue
                 inode = inode_in(draft.get(keys.inode(tree.unpack_target(found.value).number)))
                 permissions.check_sticky(directory, inode, (*above, name), actor)

@@ -91,7 +91,7 @@ def observe(metrics: NodeMetrics, store: ReplicatedStore, transport: HttpTranspo
 
 def _sync_times(store: ReplicatedStore) -> Durations | None:
     try:
-        return store.status().sync_times
+        return store.sync_times
     except PaxosBlockError:
         return None
 

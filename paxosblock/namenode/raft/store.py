@@ -80,7 +80,6 @@ class Status:
     snapshot_index: int
     lag: dict[str, int]
     counters: Counters
-    sync_times: Durations
 
 
 class ReplicatedStore:
@@ -430,8 +429,16 @@ class ReplicatedStore:
             node.snapshot_index,
             lag,
             node.counters,
-            log.sync_times,
         )
+
+    @property
+    def sync_times(self) -> Durations:
+        """The durations of the group commits of this member's log.
+
+        Raises:
+            UnavailableError: the store is not open.
+        """
+        return self._open().log.sync_times
 
     @property
     def _leads_alone(self) -> bool:

@@ -174,7 +174,6 @@ def _holder(holder: CertifiedName, hosts: tuple[str, ...]) -> list[x509.Extensio
 
 
 def _key_usage(*, signs: bool) -> x509.KeyUsage:
-
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -189,14 +188,12 @@ def _key_usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def _general_name(host: str) -> x509.GeneralName:
-
     with contextlib.suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host.strip("[]")))
     return x509.DNSName(host)
 
 
 def _pem(part: Any) -> bytes:
-
     if isinstance(part, x509.Certificate):
         return part.public_bytes(serialization.Encoding.PEM)
     found: bytes = part.private_bytes(
@@ -208,7 +205,6 @@ def _pem(part: Any) -> bytes:
 
 
 def _read_certificate(file: Path) -> x509.Certificate:
-
     try:
         return x509.load_pem_x509_certificate(file.read_bytes())
     except OSError as error:
@@ -218,7 +214,6 @@ def _read_certificate(file: Path) -> x509.Certificate:
 
 
 def _read_key(file: Path) -> Any:
-
     try:
         return serialization.load_pem_private_key(file.read_bytes(), None)
     except OSError as error:
