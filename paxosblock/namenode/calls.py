@@ -47,7 +47,7 @@ from paxosblock.namenode.rights import (
     of_writer,
 )
 from paxosblock.net.calls.call_server import RpcRouter
-from paxosblock.net.port.caller import CALLER, CallerRole
+from paxosblock.net.port.caller import CALLER, HERE, UNTOLD, CallerRole
 from paxosblock.net.port.node_roles import UNPROVEN, Roles
 
 LIST_LIMIT: Final = 1000
@@ -222,8 +222,16 @@ class Service:
             yield (name, "failed"), tally.failed
 
     async def call(self, method: Method[Q, A], request: Q) -> A:
-        """Answer a call that comes from this process. Raises the errors that a client would get."""
-        sent = await self._handlers[method.name][1](request)
+        """Answer a call that this process makes, as itself where no other caller was told.
+
+        Raises the errors that a client would get.
+        """
+        caller = CALLER.get()
+        before = CALLER.set(HERE if caller is UNTOLD else caller)
+        try:
+            sent = await self._handlers[method.name][1](request)
+        finally:
+            CALLER.reset(before)
         answer: A = msgpack_decoder(method.answer).decode(sent) if isinstance(sent, Raw) else sent
         return answer
 

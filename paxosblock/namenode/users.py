@@ -1,26 +1,34 @@
 """Finds out what a caller may do: whether they are a superuser, and their groups.
 
 A NameNode looks up the groups, as in HDFS: in its setting `groups`, or else in its system, which
-may ask a directory service and take long; so that is done in a thread, for one user at a time.
+may ask a directory service and take long. So a thread of its own asks for each user: a service that
+does not answer for one holds up neither others nor the end of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import grp
 import os
 import pwd
+import threading
 from collections.abc import Callable
 from typing import Final
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.errors import NotReadyError
 from paxosblock.namenode.catalog.permissions import ITSELF, Actor, check_superuser
-from paxosblock.net.port.caller import HERE, Caller
+from paxosblock.net.port.caller import HERE, Caller, CallerRole
 
 KEPT_S: Final = 300.0
 """Seconds for which groups are believed, as in HDFS."""
 KEPT_MAX: Final = 10_000
 """Callers whose groups are kept."""
+ANSWER_S: Final = 5.0
+"""Seconds that a call waits for the groups of its user."""
+ASKED_MAX: Final = 16
+"""Users for whom the system is asked at once; each takes a thread until it has answered."""
 
 
 def groups_of_system(user: str) -> tuple[str, ...]:
@@ -56,7 +64,7 @@ class Users:
         self._clock_s = clock_s
         self._groups_of = groups_of
         self._known: dict[Caller, tuple[Actor, float]] = {HERE: (ITSELF, float("inf"))}
-        self._asking = asyncio.Lock()
+        self._asked: dict[str, asyncio.Future[tuple[str, ...]]] = {}
 
     def known(self, caller: Caller) -> Actor | None:
         """Return the one for whom `caller` calls, without waiting; None if that takes longer."""
@@ -64,11 +72,14 @@ class Users:
         return found[0] if found is not None and found[1] > self._clock_s() else None
 
     async def look_up(self, caller: Caller) -> Actor:
-        """Return the one for whom `caller` calls."""
-        async with self._asking:
-            if (known := self.known(caller)) is not None:
-                return known
-            actor = await self._found(caller)
+        """Return the one for whom `caller` calls.
+
+        Raises:
+            NotReadyError: the system has not told the user's groups yet.
+        """
+        if (known := self.known(caller)) is not None:
+            return known
+        actor = await self._found(caller)
         if len(self._known) >= KEPT_MAX:
             self._known = {HERE: self._known[HERE]}
         self._known[caller] = actor, self._clock_s() + KEPT_S
@@ -80,9 +91,44 @@ class Users:
 
     async def _found(self, caller: Caller) -> Actor:
         user = caller.user
+        if caller.role in _NODES:
+            # No user is called so: an id that is also the name of a user gives none of its rights.
+            return Actor(f"{caller.role.value}:{user}", superuser=not self._config.permissions)
         if user == self.superuser or not self._config.permissions:
             return Actor(user, superuser=True)
         groups = caller.groups or self._table.get(user)
         if groups is None:
-            groups = await asyncio.to_thread(self._groups_of, user)
+            groups = await self._told(user)
         return Actor(user, frozenset(groups), superuser=self._config.supergroup in groups)
+
+    async def _told(self, user: str) -> tuple[str, ...]:
+        """Return what the system tells of a user's groups; callers of one user wait together."""
+        asked = self._asked.get(user)
+        if asked is None:
+            if len(self._asked) >= ASKED_MAX:
+                raise NotReadyError(
+                    f"the groups of {user} are not known yet: this NameNode's system does not"
+                    f" answer for {ASKED_MAX} other users"
+                )
+            asked = self._asked[user] = asyncio.get_running_loop().create_future()
+            threading.Thread(target=self._ask, args=(user, asked), daemon=True).start()
+        try:
+            return await asyncio.wait_for(asyncio.shield(asked), ANSWER_S)
+        except TimeoutError as error:
+            raise NotReadyError(
+                f"the groups of {user} are not known yet: this NameNode's system has not told them"
+                f" for {ANSWER_S:g} s"
+            ) from error
+
+    def _ask(self, user: str, asked: asyncio.Future[tuple[str, ...]]) -> None:
+        groups = self._groups_of(user)
+
+        def tell() -> None:
+            del self._asked[user]
+            asked.set_result(groups)
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
+            asked.get_loop().call_soon_threadsafe(tell)
+
+
+_NODES: Final = (CallerRole.DATANODE, CallerRole.NAMENODE)

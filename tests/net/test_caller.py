@@ -22,7 +22,7 @@ from paxosblock.net.calls import control
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access, make_secret
-from paxosblock.net.port.caller import CALLER, HERE, NOBODY, Caller, CallerRole
+from paxosblock.net.port.caller import CALLER, NOBODY, UNTOLD, Caller, CallerRole
 from paxosblock.net.port.upgrade import ERROR_TYPE, split_address
 from paxosblock.net.serving import listen
 from paxosblock.net.streams.stream import connect
@@ -94,7 +94,7 @@ async def test_calls_of_several_callers_under_way_at_once_keep_their_own() -> No
         for method in (WHO, WHO_AT_ONCE):
             asked = (client.call(address, method.name, Ask(), list, 10) for client in clients * 5)
             assert await asyncio.gather(*asked) == [seen(name) for name in names] * 5
-    assert CALLER.get() is HERE
+    assert CALLER.get() is UNTOLD
 
 
 async def test_who_asks_over_http_names_the_user_in_a_header_or_is_nobody() -> None:
@@ -200,5 +200,5 @@ def test_a_user_without_a_name_is_called_by_number(monkeypatch: pytest.MonkeyPat
         current_user.cache_clear()
 
 
-def test_what_a_process_does_by_itself_it_does_as_itself() -> None:
-    assert contextvars.Context().run(CALLER.get) is HERE
+def test_a_door_that_tells_no_caller_lets_in_nobody() -> None:
+    assert contextvars.Context().run(CALLER.get) == Caller.claiming(None, "")

@@ -64,7 +64,9 @@ class Caller(msgspec.Struct, frozen=True):
 
 HERE: Final = Caller(CallerRole.NAMENODE, "")
 """This process itself, which may do everything."""
-CALLER: ContextVar[Caller] = ContextVar("paxosblock_caller", default=HERE)
+UNTOLD: Final = Caller(CallerRole.CLAIMED, NOBODY)
+"""The caller where no door has told one: a door that forgets to do so must let none in."""
+CALLER: ContextVar[Caller] = ContextVar("paxosblock_caller", default=UNTOLD)
 """The caller of the call that is being answered, or of the stream that is being made."""
 
 
