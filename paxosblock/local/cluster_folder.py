@@ -20,7 +20,6 @@ import contextlib
 import enum
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +34,8 @@ from paxosblock.errors import ConfigError, StorageError
 from paxosblock.host.disk import OsDisk
 from paxosblock.host.process import ProcessId
 from paxosblock.host.user import current_user
+from paxosblock.host.whole_file import replace_file
+from paxosblock.net.port.access import make_secret
 from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 
 OWN_HOSTS: Final = ("127.0.0.1", "localhost")
@@ -179,10 +180,11 @@ class ClusterFolder:
                     OsDisk().make_folder(volume)
             for name in ("logs", "run"):
                 (self.path / name).mkdir(0o700, exist_ok=True)
-            _write_whole(self.config, _toml(membership.settings).encode())
+            replace_file(self.config, _toml(membership.settings).encode())
             self.write(membership)
             if membership.count(NodeKind.NAMENODE) > 1:
-                _make_secret(self.secret)
+                with contextlib.suppress(FileExistsError):
+                    make_secret(self.secret)
             if self.is_secure:
                 self.secure(membership)
         except OSError as error:
@@ -273,7 +275,7 @@ class ClusterFolder:
     def write(self, membership: Membership) -> None:
         """Remember the cluster."""
         encoded = msgspec.json.format(msgspec.json.encode(membership), indent=2)
-        _write_whole(self.path / "cluster.json", encoded + b"\n")
+        replace_file(self.path / "cluster.json", encoded + b"\n")
 
     def read_process(self, name: str) -> ProcessId | None:
         """Return the process of the node `name`; None if it has ended since."""
@@ -285,7 +287,7 @@ class ClusterFolder:
 
     def write_process(self, name: str, process: ProcessId) -> None:
         """Remember the process of a node that was started."""
-        _write_whole(self._process_file(name), msgspec.json.encode(process))
+        replace_file(self._process_file(name), msgspec.json.encode(process))
 
     def forget_process(self, name: str) -> None:
         """Note that the node was stopped."""
@@ -324,18 +326,3 @@ def _toml(settings: Settings) -> str:
             f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()
         ]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _make_secret(path: Path) -> None:
-    """Make a secret, once; others must not be able to read its file even for a moment."""
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w") as file:
-            file.write(f"{secrets.token_hex(32)}\n")
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Replace a file so that a reader sees either all of the old one or all of the new one."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(data)
-    scratch.replace(path)

@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
+from paxosblock.host.whole_file import replace_file
 from paxosblock.net.calls.call_server import SHUTDOWN_S, RpcRouter, add_calls, add_http_calls
 from paxosblock.net.port.accepting import Listener, open_sockets
 from paxosblock.net.port.access_server import http_demand
@@ -154,9 +155,7 @@ def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str
     """
     target = folder / ADDRESS_FILE
     try:
-        fresh = folder / f"{ADDRESS_FILE}.new"
-        fresh.write_text(f"{address}\n")
-        os.replace(fresh, target)
+        replace_file(target, f"{address}\n".encode())
     except OSError as error:
         raise StorageError.of(target, error) from error
     stack.callback(target.unlink, missing_ok=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import ipaddress
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.errors import ConfigError, ExistsError, NotFoundError, StorageError
+from paxosblock.host.whole_file import OWNER_ONLY, replace_file
 from paxosblock.net.port.certified import CertifiedName
 
 try:
@@ -223,15 +223,7 @@ def _read_key(file: Path) -> Any:
 
 
 def _write(file: Path, data: bytes, *, secret: bool) -> None:
-    """Replace a file so that a reader sees either all of the old one or all of the new one."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as out:
-            os.fchmod(descriptor, 0o600 if secret else 0o644)
-            out.write(data)
-            out.flush()
-            os.fsync(descriptor)
-        scratch.replace(file)
+        replace_file(file, data, OWNER_ONLY if secret else 0o644, synced=True)
     except OSError as error:
         raise StorageError.of(file, error) from error
