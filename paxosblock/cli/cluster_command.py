@@ -79,7 +79,7 @@ _folder = click.option(
 @click.option(
     "--secure",
     is_flag=True,
-    help="Give each node and yourself a certificate: the nodes speak TLS only.",
+    help="Give each node and yourself a certificate: the nodes speak TLS only, and sign blocks.",
 )
 @_folder
 @click.pass_obj
@@ -114,9 +114,9 @@ def up(
     \b
       $ paxosblock cluster up --namenodes 3 --grow
 
-    With --secure nothing is readable on the wire, and a caller without a certificate of this
-    cluster gets nothing: the lines at the end name yours. A folder stays secure, and each `up`
-    makes its certificates again.
+    With --secure nothing is readable on the wire, a caller without a certificate of this cluster
+    gets nothing, and DataNodes serve only what a NameNode signed: the lines at the end name your
+    certificate. A folder stays secure, and each `up` makes its certificates again.
     """
     if invocation.namenodes is not None:
         raise click.UsageError(_misplaced(invocation.namenodes))

@@ -86,7 +86,9 @@ class LocalCluster:
             racks: the DataNodes are in `/rack-0`, `/rack-1` and so on in turn, with 1 in none.
             settings: by section and name, as in the configuration file.
             secure: the nodes speak TLS, and serve those only who have a certificate of this
-                cluster: `client_config` has one. A folder whose cluster is secure stays so.
+                cluster: `client_config` has one. DataNodes serve what a NameNode signed
+                (`block_tokens`), unless `settings` say otherwise. A folder whose cluster is secure
+                stays so.
             die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
 
         Raises:
@@ -119,6 +121,8 @@ class LocalCluster:
             if self.alive:
                 raise ConfigError(f"{self.path}: its cluster runs: `paxosblock cluster down` first")
             self._folder.secure(self._membership)
+        if secure and not self.alive:
+            self._membership = self._membership.with_block_tokens()
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:

@@ -111,6 +111,15 @@ class Membership:
         members = (*self.members[:known], *added, *self.members[known:])
         return replace(self, members=members)
 
+    def with_block_tokens(self) -> Membership:
+        """Return the same with nodes that sign, and want signed, what callers do with blocks, where
+        the settings do not say."""
+        added = {
+            kind.value: {"block_tokens": "true", **self.settings.get(kind.value, {})}
+            for kind in NodeKind
+        }
+        return replace(self, settings=self.settings | added)
+
     def replacing(self, member: NodeEntry) -> Membership:
         """Return the same with `member` in the place of the one of its name."""
         members = tuple(member if old.name == member.name else old for old in self.members)

@@ -7,11 +7,14 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.errors import AccessDeniedError
 from paxosblock.net.port.certified import CertifiedKind
 from paxosblock.net.port.tls import Tls
+from paxosblock.protocol.types import FIRST_GENERATION, ChunkIndex
 from tests.cli.conftest import Paxosblock
 
 
@@ -101,6 +104,13 @@ def test_a_secure_cluster_goes_up_says_how_it_is_called_and_stays_so(
     assert paxosblock(*arguments).code == 0
     with Client(f"paxosblock://{exports['PAXOSBLOCK_NAMENODES']}") as fs:
         assert fs.exists("/d")
+        view = fs.blocks.add()
+    unsigned = msgspec.structs.replace(view.members[0], capability=b"")
+    with (
+        Client(f"paxosblock://{exports['PAXOSBLOCK_NAMENODES']}") as stranger,
+        pytest.raises(AccessDeniedError, match="brings no capability"),
+    ):
+        stranger.blocks.datanode(unsigned).read(view.record.block)
 
 
 def test_a_cluster_that_runs_without_certificates_is_not_made_secure(
