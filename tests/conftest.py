@@ -6,6 +6,7 @@ Kept nearly empty on purpose: a test shows what it needs.
 from __future__ import annotations
 
 import gc
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from paxosblock.host.startup import collect_seldom
 from paxosblock.local.node_process import Node
+from tests import secure
 from tests.fork_server import SERVER
 
 TOGETHER: Final = ("tests/spark/", "tests/outside/", "tests/cli/")
@@ -28,6 +30,20 @@ WAITS: Final = "tests/services/"
 # An example that takes long says that this machine is busy, not that the code is wrong.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The switch `--secure`."""
+    why = "run the tests of real processes on clusters with certificates and block tokens"
+    parser.addoption("--secure", action="store_true", help=why)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before a module makes the configuration of a client."""
+    if config.getoption("secure"):
+        folder = tempfile.TemporaryDirectory(prefix="authority-")
+        config.add_cleanup(folder.cleanup)
+        secure.begin(Path(folder.name))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -68,9 +84,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesTo
     return FilesTogether(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest pieces first: none must begin when all others have ended. Then files that wait,
     between those that compute: while one process waits another has its processor."""
+    if config.getoption("secure"):
+        secure.choose(config, items)
     places = {folder: float(place) for place, folder in enumerate(TOGETHER, -len(TOGETHER))}
     files = dict.fromkeys(_file(item.nodeid) for item in items)
     for waits in (True, False):

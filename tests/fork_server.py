@@ -30,6 +30,7 @@ from typing import Any, AnyStr, Final, NoReturn
 
 from paxosblock.host.process import Child, spawn
 from paxosblock.host.startup import quick_imports
+from tests.secure import secure_clients
 
 READ_BY_NEW_PROGRAMS: Final = ("PYTHON", "LD_", "MALLOC_")
 """Beginnings of the names of variables that a process heeds only when it starts."""
@@ -241,6 +242,7 @@ def become(order: Order) -> NoReturn:
     os.environ.update(order.environment)
     interrupted = signal.default_int_handler if order.interruptible else signal.SIG_IGN
     signal.signal(signal.SIGINT, interrupted)
+    secure_clients()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests by nohup ignores it
     try:
         order.run()

@@ -14,7 +14,6 @@ from paxosblock import Client, LocalCluster
 from paxosblock.errors import AccessDeniedError
 from paxosblock.net.port.certified import CertifiedKind
 from paxosblock.net.port.tls import Tls
-from paxosblock.protocol.types import FIRST_GENERATION, ChunkIndex
 from tests.cli.conftest import Paxosblock
 
 
