@@ -206,7 +206,7 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers, tls: Tls | None)
     def members() -> tuple[str, ...]:
         return store.members
 
-    seeds = Seeds(folder, peers.address, members, peers.secret, checkpoint=checkpoint)
+    seeds = Seeds(folder, peers.address, members, peers.secret, checkpoint=checkpoint, tls=tls)
     name = name_in(OsDisk(), folder, peers.address)
     transport = HttpTransport(
         name, peers.members, peers.secret, lambda peer: seeds.note(address_of(peer)), tls

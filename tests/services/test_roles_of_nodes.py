@@ -42,7 +42,8 @@ TIMEOUT_S = 10.0
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """DataNodes that know neither capabilities nor a secret: certificates are the one defence."""
     folder = tmp_path_factory.mktemp("cluster")
-    with LocalCluster(3, 1, folder, secure=True) as cluster:
+    settings = {kind: {"block_tokens": "false"} for kind in ("namenode", "datanode")}
+    with LocalCluster(3, 1, folder, secure=True, settings=settings) as cluster:
         yield cluster
 
 

@@ -34,9 +34,10 @@ from paxosblock.namenode.raft.folder_admission import (
     next_step,
 )
 from paxosblock.namenode.raft.member_folder import make_member, write_newborn
-from paxosblock.namenode.raft.question import PROOF, Question, ask
+from paxosblock.namenode.raft.question import PROOF, Question, ask, session_of
 from paxosblock.namenode.raft.vote_file import ElectionVote
 from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.doorkeeper import check_namenode
 from paxosblock.net.port.handshake import header_bytes
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Birth:
             NoSpaceError, StorageError: the disk refuses.
         """
         timeout = aiohttp.ClientTimeout(total=SILENCE_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with session_of(self._tls, timeout) as session:
             return await self.be_born(partial(self._ask_all, session))
 
     async def be_born(
@@ -125,6 +126,7 @@ class Birth:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
+            check_namenode(self._tls, request)
             question = Question.heard(_PURPOSE, request.headers, self._secret, called=self._address)
         except AccessDeniedError as error:
             return web.Response(status=403, text=f"{error}\n")

@@ -2,8 +2,8 @@
 
 Every member calls every other one and only sends on the connections it made; answers come on the
 connections that the others made. Both ends prove the cluster's secret as callers of other kinds
-prove theirs (`net/port/access.py`), and who they are. After that come frames (secure_channel.py),
-one message each.
+prove theirs (`net/port/access.py`), and who they are; where nodes have certificates, both must be
+those of NameNodes, too. After that come frames (secure_channel.py), one message each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Rank, Slot
-from paxosblock.net.port.doorkeeper import Doorkeeper
+from paxosblock.net.port.certified import CertifiedKind
+from paxosblock.net.port.doorkeeper import Doorkeeper, check_namenode
 from paxosblock.net.port.handshake import SECRET_BYTES_MIN
 from paxosblock.net.port.upgrade import Spoken, connect, split_address
 
@@ -182,6 +183,11 @@ class HttpTransport:
         if not upgrade_server.asks_for(RAFT, request):
             self.refuse_connection(f"{caller} does not speak {RAFT.protocol}")
             return upgrade_server.unknown_protocol(RAFT)
+        try:
+            check_namenode(self.access.tls, request)
+        except AccessDeniedError as error:
+            self.refuse_connection(f"one that claims to be {caller}: {error}")
+            return _not_for_others()
         try:
             # The member's name, which is proven, tells more than the address that was dialled.
             about = RAFT.path + names_of(caller, called)
@@ -367,8 +373,9 @@ class _PeerLink:
                 await self._connected()
             except (UnavailableError, DeadlineError) as error:  # also where no process listens
                 _log.debug("no connection to %s: %s", self._peer, error)
-            except AccessDeniedError:
-                self._owner.refuse_connection(f"{self._peer} does not know the cluster's secret")
+            except AccessDeniedError as error:
+                why = "does not know the cluster's secret, or is no NameNode"
+                self._owner.refuse_connection(f"{self._peer} {why}: {error}")
             except PaxosBlockError as error:
                 self._owner.refuse_connection(str(error))
             await asyncio.sleep(CALL_AGAIN_S)
@@ -385,6 +392,7 @@ class _PeerLink:
             tune=_tune,
             access=owner.access,
             about=names_of(owner.name, peer),
+            kind=CertifiedKind.NAMENODE,
         )
         self._outgoing = outgoing
         try:

@@ -4,7 +4,8 @@
     answer    ends with, or has as X-Raft-Proof, a tag that only a member can make
 
 Proof and tag are HMAC-SHA256 with the cluster's secret over both names, the nonce and the purpose;
-the tag covers the answer, too. All of it is the same inside TLS.
+the tag covers the answer, too. All of it is the same inside TLS, where both ends also show the
+certificates of NameNodes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from aiohttp.connector import Connection
 
 from paxosblock.errors import AccessDeniedError, UnavailableError
+from paxosblock.net.port.certified import CertifiedKind
 from paxosblock.net.port.handshake import NONCE_BYTES, Handshake, header_bytes, nonce_of
 
 if TYPE_CHECKING:
@@ -100,6 +103,21 @@ class Question:
         return Handshake(self.caller, self.called, self.nonce, b"")
 
 
+def session_of(tls: Tls | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientSession:
+    """Return a session for questions, which with TLS believes an answer only if the other end has
+    shown the certificate of a NameNode."""
+
+    class OfNameNode(aiohttp.ClientResponse):
+        async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+            transport = connection.transport
+            shown = None if transport is None else transport.get_extra_info("peercert")
+            if tls is not None and (shown or tls.required):
+                tls.check_node(self.url.authority, shown, CertifiedKind.NAMENODE)
+            return await super().start(connection)
+
+    return aiohttp.ClientSession(timeout=timeout, response_class=OfNameNode)
+
+
 async def ask(
     session: aiohttp.ClientSession,
     peer: str,
@@ -127,3 +145,7 @@ async def ask(
         if (failure := tls.explained(peer, cause)) is None:
             raise
         raise UnavailableError(str(failure), peer=peer) from error
+    except aiohttp.ClientOSError as error:
+        if isinstance(strange := error.__cause__, AccessDeniedError):
+            raise UnavailableError(str(strange), peer=peer) from error
+        raise

@@ -54,9 +54,10 @@ from paxosblock.namenode.raft.folder_admission import (
     Waits,
     may_join,
 )
-from paxosblock.namenode.raft.question import Question, ask
+from paxosblock.namenode.raft.question import Question, ask, session_of
 from paxosblock.namenode.raft.roster import name_of
 from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.doorkeeper import check_namenode
 from paxosblock.net.port.http_server import slot_of
 
 if TYPE_CHECKING:
@@ -92,10 +93,12 @@ class Seeds:
         secret: bytes,
         *,
         checkpoint: Callable[[], Awaitable[Checkpoint]],
+        tls: Tls | None = None,
     ) -> None:
         """Give away the result of `checkpoint`; `folder` is this member's. `members` tells the
         addresses in its list."""
         self._folder, self._address, self._secret = folder, address, secret
+        self._tls = tls
         self._list = members
         self._waiting: dict[str, float] = {}
         self._admitted: dict[str, Admitted] = {}
@@ -168,6 +171,7 @@ class Seeds:
             tuple(headers.get(_MEMBERS, "").split(",")), token=headers.get(_TOKEN, "")
         )
         try:
+            check_namenode(self._tls, request)
             question = Question.heard(_purpose(said), headers, self._secret, called=self._address)
         except AccessDeniedError as error:
             return _refusal(403, str(error))
@@ -279,7 +283,7 @@ async def fetch_seed(
     own = FolderStatus(tuple(sorted(members)), token=token)
     until_s, why = asyncio.get_running_loop().time() + within_s, dict.fromkeys(others, "")
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with session_of(tls, timeout) as session:
         while asyncio.get_running_loop().time() < until_s:
             for peer in others:
                 try:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from aiohttp import web
 
 from paxosblock.errors import AccessDeniedError, UnavailableError
 from paxosblock.net.port.access import NONCE, Access, Challenge
 from paxosblock.net.port.admission import Slot
-from paxosblock.net.port.certified import CertifiedName
+from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 from paxosblock.net.port.handshake import PROOF_BYTES
 from paxosblock.net.port.http_server import slot_of
 from paxosblock.net.port.own_names import is_own
 from paxosblock.net.port.refusals import Refusal, Refusals
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 
 class Doorkeeper(asyncio.BufferedProtocol):
@@ -123,3 +126,19 @@ def certified(access: Access, request: web.Request) -> tuple[CertifiedName, ...]
     if access.tls is None:
         return ()
     return access.tls.certified(request.get_extra_info("peercert"))
+
+
+def check_namenode(tls: Tls | None, request: web.Request) -> None:
+    """Check that a NameNode asks, where each node shows a certificate.
+
+    Raises:
+        AccessDeniedError: the caller has shown none of a NameNode of our cluster.
+    """
+    if tls is None or not tls.required:
+        return
+    names = tls.certified(request.get_extra_info("peercert"))
+    if not any(each.kind is CertifiedKind.NAMENODE for each in names):
+        shown = ", ".join(map(str, names)) or "none of this cluster"
+        raise AccessDeniedError(
+            f"only NameNodes of this cluster are answered here; the caller's certificate: {shown}"
+        )

@@ -139,16 +139,24 @@ class Tls:
         own = self.names
         return tuple(each for each in names if not own or each.cluster == own[0].cluster)
 
-    def check_node(self, peer: str, certificate: Mapping[str, Any] | None) -> None:
-        """Check that the process at `peer`, which we called, has shown the certificate of a node.
+    def check_node(
+        self,
+        peer: str,
+        certificate: Mapping[str, Any] | None,
+        kind: CertifiedKind | None = None,
+    ) -> None:
+        """Check that the process at `peer`, which we called, has shown the certificate of a node,
+        of this `kind` if one is given.
 
         Raises:
-            AccessDeniedError: it is that of a user, or of another cluster.
+            AccessDeniedError: it is that of a user, another kind of node, or another cluster.
         """
-        if not any(each.is_node for each in self.certified(certificate)):
+        names = self.certified(certificate)
+        if not any(each.is_node and kind in (None, each.kind) for each in names):
             whose = ", ".join(map(str, names_in(certificate))) or "without a name of this kind"
+            wanted = "node" if kind is None else kind.value
             raise AccessDeniedError(
-                f"{peer} shows a certificate that is not of a node of this cluster: {whose}",
+                f"{peer} shows a certificate that is not of a {wanted} of this cluster: {whose}",
                 peer=peer,
             )
 

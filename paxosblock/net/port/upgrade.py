@@ -23,6 +23,7 @@ from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
 
 if TYPE_CHECKING:
+    from paxosblock.net.port.certified import CertifiedKind
     from paxosblock.net.port.tls import Tls
 
 ERROR_TYPE: Final = "application/msgpack"
@@ -96,6 +97,7 @@ async def connect(
     tune: Callable[[socket.socket], None] = lambda _: None,
     access: Access = OPEN,
     about: str = "",
+    kind: CertifiedKind | None = None,
 ) -> E:
     """Open a connection to the node at host:port that speaks this from now on.
 
@@ -110,6 +112,7 @@ async def connect(
         tune: sets options of the socket before it connects.
         access: has the secret that both ends prove, and the certificates of TLS.
         about: is proven, too; both ends know it.
+        kind: the kind of node that must be there, where it shows a certificate; None: any.
 
     Raises:
         UnavailableError: nothing answers there within `timeout_s`; `details["nobody_listens"]` is
@@ -122,7 +125,7 @@ async def connect(
     peer = f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_s):
-            asking = await _reach(host, port, spoken, tune, access.tls)
+            asking = await _reach(host, port, spoken, tune, access.tls, kind=kind)
             try:
                 to = dialled(host, port, asking.transport.get_extra_info("peername"))
                 introduction = access.introduction(spoken.path + about, to)
@@ -243,6 +246,8 @@ async def _reach(
     spoken: Spoken,
     tune: Callable[[socket.socket], None],
     tls: Tls | None,
+    *,
+    kind: CertifiedKind | None,
 ) -> _Asking:
     """Return a connection to the node at host:port on which nothing is asked yet, with TLS if we
     speak it, and if the node does or must."""
@@ -260,10 +265,10 @@ async def _reach(
             sock.shutdown(socket.SHUT_RDWR)
         if tls is None or not (isinstance(error, OSError) and tls.may_be_plain(error)):
             raise
-        return await _reach(host, port, spoken, tune, None)
+        return await _reach(host, port, spoken, tune, None, kind=kind)
     if tls is not None:
         try:
-            tls.check_node(peer, asking.transport.get_extra_info("peercert"))
+            tls.check_node(peer, asking.transport.get_extra_info("peercert"), kind)
         except PaxosBlockError:
             asking.transport.abort()
             raise
