@@ -121,6 +121,10 @@ class NodeConfig(Config):
     """A file in PEM with the certificates of the authorities that this node believes; several while
     one takes the place of another. Read again when it was replaced. `PAXOSBLOCK_TLS_CA` sets it for
     all sections."""
+    tls_key: File = ""
+    """A file in PEM with the key of the certificate, where that has one of its own, as Kubernetes
+    gives them (`tls.crt`, `tls.key`). Without it the key is in `tls_cert`. Read again when it was
+    replaced. `PAXOSBLOCK_TLS_KEY` sets it for all sections."""
     tls_required: Flag = True
     """False, while a cluster that runs is given its first certificates: this node speaks TLS with
     those that do so, and also serves callers, and calls nodes, that do not.
@@ -350,6 +354,10 @@ class ClientConfig(Config):
     """A file in PEM with the certificates of the authorities that the client believes: with it, it
     speaks TLS with nodes. Read again when it was replaced. `PAXOSBLOCK_TLS_CA` sets it for all
     sections."""
+    tls_key: File = ""
+    """A file in PEM with the key of the certificate, where that has one of its own. Without it the
+    key is in `tls_cert`. Read again when it was replaced. `PAXOSBLOCK_TLS_KEY` sets it for all
+    sections."""
     tls_required: Flag = True
     """False, while a cluster that runs is given its first certificates: nodes that do not speak TLS
     are called, too. `PAXOSBLOCK_TLS_REQUIRED` sets it for all sections."""
@@ -374,7 +382,7 @@ class ClientConfig(Config):
 
 C = TypeVar("C", bound=Config)
 
-SHARED: Final = ("access_file", "tls_cert", "tls_ca", "tls_required")
+SHARED: Final = ("access_file", "tls_cert", "tls_ca", "tls_key", "tls_required")
 """Settings that all sections have, which `PAXOSBLOCK_<NAME>` sets in all of them."""
 SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
 COMMON_VARIABLES: Final = (

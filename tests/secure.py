@@ -14,6 +14,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import HTTPSHandler, build_opener, install_opener
 
 import pytest
 
@@ -45,6 +46,11 @@ def ours() -> Certificates | None:
     return Certificates(Path(folder), CLUSTER) if folder else None
 
 
+def url_of(address: str, path: str) -> str:
+    """Return the URL of what the node at `address` shows over HTTP, for `urlopen`."""
+    return f"http{'s' if ours() else ''}://{address}/{path}"
+
+
 def begin(folder: Path) -> None:
     """Make the authority of a run, and be secure from now on, and so all that is started."""
     made = Certificates(folder, CLUSTER)
@@ -62,8 +68,10 @@ def begin(folder: Path) -> None:
     }
     secure_clients()
     secure_clusters(made)
-    # Calls of tests themselves, for which they name no access.
-    object.__setattr__(OPEN, "tls", Tls(os.environ["PAXOSBLOCK_CLIENT_TLS_CERT"], made.ca))
+    # Calls and requests of tests themselves, for which they name no access.
+    tls = Tls(os.environ["PAXOSBLOCK_CLIENT_TLS_CERT"], made.ca)
+    object.__setattr__(OPEN, "tls", tls)
+    install_opener(build_opener(HTTPSHandler(context=tls.client)))
 
 
 def secure_clients() -> None:
@@ -80,7 +88,7 @@ def secure_clients() -> None:
         found: Access = of_client(kind, config)
         return found
 
-    Access.of_client = classmethod(with_certificate)  # type: ignore[method-assign,assignment]
+    Access.of_client = classmethod(with_certificate)  # type: ignore[method-assign,assignment]  # so
 
 
 def secure_clusters(made: Certificates) -> None:
@@ -98,8 +106,8 @@ def secure_clusters(made: Certificates) -> None:
                 shutil.copy(made.folder / name, folder.authority.parent)
         certify(folder, membership)
 
-    LocalCluster.__init__ = secure  # type: ignore[method-assign,assignment]
-    ClusterFolder.secure = by_us  # type: ignore[method-assign,assignment]
+    LocalCluster.__init__ = secure  # type: ignore[method-assign,assignment]  # tests replace it
+    ClusterFolder.secure = by_us  # type: ignore[method-assign,assignment]  # as above
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:

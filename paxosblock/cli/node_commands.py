@@ -60,6 +60,11 @@ def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
             help="The node's certificate and key (`paxosblock setup tls`); also a setting.",
         ),
         click.option(
+            "--tls-key",
+            metavar="FILE",
+            help="The certificate's key, if it is in a file of its own; also a setting.",
+        ),
+        click.option(
             "--tls-ca",
             metavar="FILE",
             help="The authorities whose certificates the node believes; also a setting.",

@@ -117,12 +117,8 @@ class LocalCluster:
         )
         self._tell_waiting: Callable[[str], None] | None = None
         self._tls: Tls | None = None
-        if secure and not self._folder.is_secure:
-            if self.alive:
-                raise ConfigError(f"{self.path}: its cluster runs: `paxosblock cluster down` first")
-            self._folder.secure(self._membership)
-        if secure and not self.alive:
-            self._membership = self._membership.with_block_tokens()
+        if secure:
+            self._secure()
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
@@ -209,7 +205,7 @@ class LocalCluster:
         config = load_config(ClientConfig)
         if self._folder.is_secure:
             cert, authority = self._folder.user_certificate, self._folder.authority
-            config = replace(config, tls_cert=str(cert), tls_ca=str(authority))
+            config = replace(config, tls_cert=str(cert), tls_ca=str(authority), tls_key="")
         return config
 
     @property
@@ -344,7 +340,7 @@ class LocalCluster:
         command += ["--config", str(self._folder.config)]
         if self._folder.is_secure:  # options, as a shell may have the user's in its environment
             command += ["--tls-cert", str(self._folder.certificate(member))]
-            command += ["--tls-ca", str(self._folder.authority)]
+            command += ["--tls-ca", str(self._folder.authority), "--tls-key", ""]
         for volume in self._folder.volumes(member):
             command += ["--path", str(volume)]
         if member.role is NodeKind.DATANODE:
@@ -361,6 +357,16 @@ class LocalCluster:
         if self._die_with_parent:
             command += ["--die-with", str(os.getpid())]
         return command
+
+    def _secure(self) -> None:
+        """Be secure from the next start on. Raises ConfigError as the constructor."""
+        runs = self.alive
+        if not self._folder.is_secure:
+            if runs:
+                raise ConfigError(f"{self.path}: its cluster runs: `paxosblock cluster down` first")
+            self._folder.secure(self._membership)
+        if not runs:
+            self._membership = self._membership.with_block_tokens()
 
     def _nodes(self, role: NodeKind) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.member.role is role)

@@ -31,6 +31,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
         LocalCluster.at(path).close()
 
 
+@pytest.mark.plain("a secure cluster prints other lines: test_setup_tls.py")
 def test_a_cluster_goes_up_is_used_and_goes_down(paxosblock: Paxosblock, home: Path) -> None:
     up = paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
     assert (up.code, up.err) == (0, "")
@@ -148,6 +149,7 @@ def test_what_is_wrong_with_a_cluster_is_one_line(paxosblock: Paxosblock, home: 
     assert result.err.startswith(f"env: '{home}': its cluster is not running: start it with ")
 
 
+@pytest.mark.plain("a secure cluster prints other lines: test_setup_tls.py")
 def test_up_starts_what_is_down_and_leaves_alone_what_runs(
     paxosblock: Paxosblock, home: Path
 ) -> None:
@@ -269,6 +271,7 @@ def test_a_datanode_that_nobody_else_would_reach_does_not_start(
     assert not (tmp_path / "dn").exists()
 
 
+@pytest.mark.plain("a certificate names its DataNode, which makes no id")
 def test_a_datanode_is_reached_by_the_address_that_it_advertises(tmp_path: Path) -> None:
     """It listens at every address, and makes its own id, which its folder keeps."""
     soon = {"datanode_stale_after": "1s", "datanode_dead_after": "2s"}

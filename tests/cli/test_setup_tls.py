@@ -81,6 +81,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
         LocalCluster.at(path).close()
 
 
+@pytest.mark.plain("it begins with a plain cluster or client")
 def test_a_secure_cluster_goes_up_says_how_it_is_called_and_stays_so(
     paxosblock: Paxosblock, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_secure_cluster_goes_up_says_how_it_is_called_and_stays_so(
         stranger.blocks.datanode(unsigned).read(view.record.block)
 
 
+@pytest.mark.plain("it begins with a plain cluster or client")
 def test_a_cluster_that_runs_without_certificates_is_not_made_secure(
     paxosblock: Paxosblock, home: Path
 ) -> None:

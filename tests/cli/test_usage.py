@@ -252,6 +252,7 @@ def test_a_variable_that_is_misspelt_is_one_line_and_nobody_is_asked(
     assert (result.code, result.out, result.err) == (1, "", f"{verb[1]}: {line}\n")
 
 
+@pytest.mark.plain("what answers speaks no TLS: test_tls.py")
 def test_something_that_does_not_speak_our_protocol_is_one_line(paxosblock: Paxosblock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = "{}:{}".format(*server.getsockname())

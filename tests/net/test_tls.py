@@ -19,6 +19,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from paxosblock.api.methods import Method
+from paxosblock.config import ClientConfig, NameNodeConfig
 from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, UnavailableError
 from paxosblock.net.calls import control
 from paxosblock.net.calls.call_server import RpcRouter
@@ -212,6 +213,14 @@ async def test_a_node_that_does_not_speak_tls_is_told_from_one_that_does(
         assert served.begun == []
 
 
+def test_a_node_that_says_nothing_is_told_in_our_words(ours: Certificates) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UnavailableError) as error:
+            control.call(address, ECHO, Text("a"), 0.2, ours.of_user())
+    assert str(error.value) == f"cannot connect to {address}: the handshake was not answered"
+
+
 @on_both_loops
 async def test_who_shows_no_certificate_gets_nothing_but_the_health(ours: Certificates) -> None:
     async with node(ours.of_node()) as served:
@@ -392,6 +401,55 @@ def test_what_replaces_a_certificate_and_is_none_changes_nothing(
     assert tls.server is not before
 
 
+def _apart(file: str, folder: Path) -> tuple[Path, Path]:
+    """Write a certificate and its key to two files, as Kubernetes gives them."""
+    certificate, mark, key = Path(file).read_bytes().partition(b"-----BEGIN PRIVATE KEY")
+    folder.mkdir(exist_ok=True)
+    for name, data in (("tls.crt", certificate), ("tls.key", mark + key)):
+        _replace(folder / name, data)
+    (folder / "tls.crt").chmod(0o644)
+    return folder / "tls.crt", folder / "tls.key"
+
+
+async def test_a_certificate_and_its_key_may_be_in_two_files(ours: Certificates) -> None:
+    cert, key = _apart(ours.node(), ours.folder / "node")
+    settings = NameNodeConfig(tls_cert=str(cert), tls_key=str(key), tls_ca=ours.ca)
+    access = Access.of_node(settings)
+    cert, key = _apart(ours.user(), ours.folder / "user")
+    caller = Access.of_client(ClientConfig(tls_cert=str(cert), tls_key=str(key), tls_ca=ours.ca))
+    async with node(access) as served:
+        assert await called(served.address, caller) == "a"
+        assert await commanded(served.address, caller) == "a"
+
+
+def test_of_two_files_that_are_replaced_both_count_or_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, place = Certificates(tmp_path), tmp_path / "mounted"
+    cert, key = _apart(ours.node(), place)
+    tls = Tls(str(cert), ours.ca, key=str(key), serves=CertifiedKind.NAMENODE)
+    before = tls.server
+    new_cert, new_key = _apart(ours.node(), tmp_path / "new")
+    new_key.replace(key)
+    assert tls.server is before
+    (line,) = caplog.messages
+    assert f"tls_key {key}: its key is that of another certificate than tls_cert {cert}" in line
+    new_cert.replace(cert)
+    assert tls.server is not before
+
+    # Kubernetes keeps all files of a mount in a folder to which a link points, and moves the link.
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    tls = Tls(str(link / "tls.crt"), ours.ca, key=str(link / "tls.key"))
+    before = tls.client
+    _apart(ours.user(), tmp_path / "next")
+    fresh = tmp_path / "fresh"
+    fresh.symlink_to(tmp_path / "next")
+    fresh.replace(link)
+    assert tls.client is not before
+    assert tls.names[0].kind is CertifiedKind.USER
+
+
 # -- files that are not as they should be ----------------------------------------------------------
 
 
@@ -468,6 +526,36 @@ def test_a_certificate_that_is_not_as_it_should_be_is_refused_in_one_line(
         Tls(file, ours.ca, serves=CertifiedKind.NAMENODE)
     assert str(error.value).startswith(f"tls_cert {file}: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda key: key.unlink(), "No such file or directory"),
+        (lambda key: key.chmod(0o644), "everybody may read the key: chmod o= it"),
+        (
+            lambda key: key.write_text("no key"),
+            "it must hold the key, and tls_cert .*tls.crt its certificate, both in PEM",
+        ),
+        (
+            lambda key: key.write_bytes(Path(Certificates(key.parent).user()).read_bytes()),
+            "its key is that of another certificate than tls_cert .*tls.crt",
+        ),
+        (lambda key: (key.unlink(), key.mkdir()), "Is a directory"),
+    ],
+)
+def test_a_key_that_is_not_as_it_should_be_is_refused_in_one_line(
+    damage: Callable[[Path], object], words: str, tmp_path: Path
+) -> None:
+    ours = Certificates(tmp_path)
+    cert, key = _apart(ours.node(), tmp_path / "apart")
+    damage(key)
+    with pytest.raises(ConfigError, match=words) as error:
+        Tls(str(cert), ours.ca, key=str(key), serves=CertifiedKind.NAMENODE)
+    assert str(error.value).startswith(f"tls_key {key}: ")
+    assert "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match=r"tls_key .*: tls_cert is missing"):
+        Access.of_client(ClientConfig(tls_key=str(key)))
 
 
 def test_a_file_of_authorities_that_is_not_as_it_should_be_is_refused(tmp_path: Path) -> None:

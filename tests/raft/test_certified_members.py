@@ -1,4 +1,4 @@
-"""Where nodes have certificates: who got hold of the NameNodes' secret is no NameNode by it."""
+"""Certificates of NameNodes, beside their secret: who has stolen that is no NameNode by it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def node(certificates: Certificates, name: str, *, required: bool = True) -> Tls:
-    """What a node speaks: that of the NameNode or of a DataNode."""
+    """The certificate of the NameNode, or of a DataNode, as that node has it."""
     kind = CertifiedKind.NAMENODE if name == "namenode" else CertifiedKind.DATANODE
     return Tls(certificates.node(name), certificates.ca, serves=kind, required=required)
 
 
 def stolen(certificates: Certificates, holder: str) -> Tls:
-    """What the attacker shows beside the secret: the certificate of this holder, or none."""
+    """The certificate that the attacker shows beside the secret, of this holder, or none."""
     if not holder:
         return Tls("", certificates.ca)
     return Tls(

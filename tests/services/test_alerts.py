@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from paxosblock import Client, LocalCluster
 from paxosblock.base.units import KIB
 from paxosblock.local.node_process import Node
+from tests.secure import url_of
 from tests.services.test_lost_replicas import QUICK
 from tests.waiting import wait_until
 
@@ -27,7 +28,7 @@ SIMPLE: Final = re.compile(
 
 def scraped(node: Node) -> dict[str, float]:
     """The samples of a node: `name`, `name{label="value"}`."""
-    with urllib.request.urlopen(f"http://{node.address}/metrics") as page:
+    with urllib.request.urlopen(url_of(node.address, "metrics")) as page:
         text = page.read().decode()
     return {
         sample.name + "".join(f'{{{k}="{v}"}}' for k, v in sample.labels.items()): sample.value

@@ -10,6 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.local.node_process import Node
+from tests.secure import url_of
 from tests.services.conftest import QUICK
 from tests.waiting import wait_until
 
@@ -46,7 +47,7 @@ def flip_bits(namenode: Node) -> int:
 
 
 def metric(namenode: Node, name: str) -> float:
-    with urlopen(f"http://{namenode.address}/metrics") as answer:
+    with urlopen(url_of(namenode.address, "metrics")) as answer:
         lines = answer.read().decode().splitlines()
     (value,) = [
         line.split()[1] for line in lines if line.startswith(f"paxosblock_namenode_{name} ")
@@ -62,7 +63,7 @@ def wait_whole(namenode: Node) -> None:
         return metric(namenode, "raft_tables_damaged") == installed > 0
 
     wait_until(whole, what=f"{namenode.name} to have got another map")
-    assert urlopen(f"http://{namenode.address}/healthz").status == 200
+    assert urlopen(url_of(namenode.address, "healthz")).status == 200
 
 
 def test_a_follower_whose_map_was_damaged_while_it_was_down_gets_another_one(

@@ -25,6 +25,7 @@ from paxosblock.net.serving import DISK_FAILED
 from paxosblock.protocol.types import BlockId
 from tests.disks.faults import CALLS, HELD, SYNCS, WRITES, Fault
 from tests.files import read, write
+from tests.secure import url_of
 from tests.services.faulty_node import FaultyCluster
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -332,7 +333,7 @@ def test_a_datanode_starts_with_the_volumes_it_can_open_and_reports_the_other(
         (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
         assert str(node.volumes[0]) in failed
         assert BROKEN in failed
-        with urlopen(f"http://{node.address}/healthz") as answer:
+        with urlopen(url_of(node.address, "healthz")) as answer:
             storages = json.load(answer)["storages"]
         assert sorted(storages.values()) == sorted([failed, "ok"])
         write(fs, "/file", data)

@@ -27,6 +27,7 @@ from paxosblock.protocol.types import BlockId, ReplicaState
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.datanode.node import unadopted
 from tests.disks.faults import SYNCS, Fault
+from tests.secure import url_of
 from tests.services.conftest import wait_other_leader
 from tests.services.content import content, first_difference
 from tests.services.faulty_node import FaultyCluster
@@ -109,7 +110,7 @@ def wait_whole(cluster: LocalCluster, path: str) -> None:
 
 def counted(node: Node, metric: str) -> float:
     """A number of a NameNode's `/metrics`."""
-    with urllib.request.urlopen(f"http://{node.address}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(url_of(node.address, "metrics"), timeout=10) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith(f"paxosblock_namenode_{metric} "):
                 return float(line.rpartition(" ")[2])

@@ -39,6 +39,7 @@ from paxosblock.local.cluster_folder import NodeEntry, NodeKind
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
 from tests.fork_server import ended
+from tests.secure import url_of
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until
@@ -283,7 +284,7 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
 
 def metrics(node: Node) -> dict[str, float]:
     """Return what a NameNode counts, by name without the prefix."""
-    with urlopen(f"http://{node.address}/metrics", timeout=5) as answer:
+    with urlopen(url_of(node.address, "metrics"), timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     prefix = "paxosblock_namenode_"
     pairs = (line.removeprefix(prefix).split() for line in lines if line.startswith(prefix))
@@ -321,7 +322,7 @@ def test_metrics_count_strangers(cluster: LocalCluster) -> None:
     asked = cluster.wait_leader()
     before = metrics(asked)["raft_connections_refused"]
     with pytest.raises(HTTPError, match="403"):
-        urlopen(f"http://{asked.address}/raft", timeout=5)
+        urlopen(url_of(asked.address, "raft"), timeout=5)
     assert metrics(asked)["raft_connections_refused"] == before + 1
 
 

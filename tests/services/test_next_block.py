@@ -14,6 +14,7 @@ from paxosblock.client.writing.next_block import AHEAD_FROM_BYTES
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
+from tests.secure import url_of
 from tests.services.content import content
 from tests.waiting import wait_until
 
@@ -102,7 +103,7 @@ async def test_a_datanode_that_is_killed_before_the_step_costs_no_byte_and_leave
 
 def added_blocks(cluster: LocalCluster) -> float:
     """Return how often the NameNode was asked for a block since it started."""
-    with urlopen(f"http://{cluster.namenode.address}/metrics", timeout=30) as answer:
+    with urlopen(url_of(cluster.namenode.address, "metrics"), timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     asked = 'paxosblock_namenode_calls_total{call="add_block",outcome="done"}'
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(asked))

@@ -19,6 +19,7 @@ from paxosblock.local.node_process import Node
 from paxosblock.net.port.upgrade import split_address
 from tests.children import memory_bytes
 from tests.net.test_floods import GARBAGE, post
+from tests.secure import url_of
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.flooding import HALF, Restricted, connections
 from tests.waiting import wait_until
@@ -51,7 +52,7 @@ def ended(connection: socket.socket) -> bool:
 
 def refusals(node: Node) -> dict[str, float]:
     """Return how much the node has refused, by reason."""
-    with urlopen(f"http://{node.address}/metrics", timeout=20) as answer:
+    with urlopen(url_of(node.address, "metrics"), timeout=20) as answer:
         lines = answer.read().decode().splitlines()
     start = f'paxosblock_{node.member.role.value}_refusals_total{{reason="'
     found = (line.removeprefix(start).split('"} ') for line in lines if line.startswith(start))

@@ -15,6 +15,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import ConfigError
 from paxosblock.local.node_process import Node
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.secure import url_of
 
 RACKS = {
     "datanode-0": "/rack-0",
@@ -51,7 +52,7 @@ def nodes_of(cluster: LocalCluster, block: BlockLocation) -> list[str]:
 
 def streams(node: Node) -> int:
     """The data streams that are open at a DataNode."""
-    with urllib.request.urlopen(f"http://{node.address}/metrics") as answer:
+    with urllib.request.urlopen(url_of(node.address, "metrics")) as answer:
         found = re.search(r"^paxosblock_datanode_streams (\d+)", answer.read().decode(), re.M)
     assert found is not None
     return int(found[1])

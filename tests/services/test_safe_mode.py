@@ -19,6 +19,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import SafeModeError
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls import control
+from tests.secure import url_of
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.waiting import wait_until
 
@@ -32,7 +33,7 @@ def ask(cluster: LocalCluster, action: SafeModeAction = SafeModeAction.GET) -> S
 
 def metric(namenode: Node) -> float:
     """Return what a NameNode tells of it in `/metrics`."""
-    with urlopen(f"http://{namenode.address}/metrics") as response:
+    with urlopen(url_of(namenode.address, "metrics")) as response:
         lines = response.read().decode().splitlines()
     (line,) = (line for line in lines if line.startswith("paxosblock_namenode_safe_mode "))
     return float(line.rpartition(" ")[2])

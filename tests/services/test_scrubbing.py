@@ -18,6 +18,7 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.host.disk import OsDisk
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import call
+from tests.secure import url_of
 from tests.waiting import wait_until
 
 SETTINGS = {
@@ -58,7 +59,7 @@ def alarms(cluster: LocalCluster) -> tuple[str, ...]:
 
 
 def metric(node: Node, name: str) -> float:
-    with urlopen(f"http://{node.address}/metrics", timeout=30) as answer:
+    with urlopen(url_of(node.address, "metrics"), timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     found = [line for line in lines if line.startswith(f"paxosblock_datanode_{name}")]
     return sum(float(line.rpartition(" ")[2]) for line in found)

@@ -13,6 +13,7 @@ from paxosblock.base.units import MIB
 from paxosblock.host.user import current_user
 from paxosblock.local.node_process import Node
 from paxosblock.net.port.caller import USER
+from tests.secure import url_of
 from tests.services.conftest import QUICK
 from tests.waiting import wait_until
 
@@ -41,7 +42,7 @@ def ask_and_read_nothing(namenode: Node) -> socket.socket:
 def backup_of(namenode: Node) -> bytes:
     """Return a backup; b"" if the NameNode gives another one just now."""
     try:
-        asked = Request(f"http://{namenode.address}/backup", headers={USER: current_user()})
+        asked = Request(url_of(namenode.address, "backup"), headers={USER: current_user()})
         with urlopen(asked) as answer:
             data: bytes = answer.read()
             return data

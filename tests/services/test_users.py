@@ -45,6 +45,7 @@ from paxosblock.net.calls import control
 from paxosblock.net.port.access import Access
 from paxosblock.protocol.types import BlockId
 from tests.fork_server import ended
+from tests.secure import url_of
 
 SETTINGS = {"namenode": {"groups": "ann=dev;bob=dev;eve=supergroup,dev"}}
 
@@ -158,7 +159,7 @@ def test_what_operators_do_is_for_superusers(
 
 
 def test_a_backup_of_the_catalog_is_for_superusers(cluster: LocalCluster) -> None:
-    url = f"http://{cluster.namenode.address}/backup"
+    url = url_of(cluster.namenode.address, "backup")
     for headers in ({"Access-User": "bob"}, {}):
         with pytest.raises(HTTPError, match="403"):
             urlopen(Request(url, headers=headers), timeout=30)

@@ -130,6 +130,8 @@ class SparkOptions:
     tls_ca: str = ""
     """The file with the authorities of the cluster's certificates, on each machine; "": as the
     client is configured."""
+    tls_key: str = ""
+    """The file with the certificate's key, on each machine; "": as the client is configured."""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -152,6 +154,7 @@ class SparkOptions:
                 "access_file": self.access_file or None,
                 "tls_cert": self.tls_cert or None,
                 "tls_ca": self.tls_ca or None,
+                "tls_key": self.tls_key or None,
                 "retry_for": f"{self.retry_for_s:f}s" if self.retry_for_s >= 0 else None,
             },
         )
@@ -262,6 +265,7 @@ OPTIONS: Final = (
     Option("accessFile", "access_file", Use.ALL, str),
     Option("tlsCert", "tls_cert", Use.ALL, str),
     Option("tlsCa", "tls_ca", Use.ALL, str),
+    Option("tlsKey", "tls_key", Use.ALL, str),
     Option("retryFor", "retry_for_s", Use.ALL, _duration),
 )
 

@@ -330,11 +330,17 @@ class Challenge:
 
 
 def _tls_of(config: ClientConfig | NodeConfig, serves: CertifiedKind | None = None) -> Tls | None:
-    if not (config.tls_cert or config.tls_ca):
+    if not (config.tls_cert or config.tls_ca or config.tls_key):
         return None
     from paxosblock.net.port.tls import Tls  # noqa: PLC0415 - few processes need ssl
 
-    return Tls(config.tls_cert, config.tls_ca, required=config.tls_required, serves=serves)
+    return Tls(
+        config.tls_cert,
+        config.tls_ca,
+        key=config.tls_key,
+        required=config.tls_required,
+        serves=serves,
+    )
 
 
 def make_secret(file: Path) -> None:

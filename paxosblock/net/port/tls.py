@@ -1,9 +1,10 @@
 """TLS on the connections of one process: its certificate, the authorities that it believes, and one
 line for each thing that can be wrong with them.
 
-A file with a certificate also holds its key. Both files are looked at for every new connection: one
-that was replaced counts from then on, and connections that are open go on as they are. Only
-processes with such a file import this module.
+A file with a certificate also holds its key, unless that has a file of its own. The files are
+looked at for every new connection: one that was replaced counts from then on, a certificate and a
+key in two files once both were, and connections that are open go on as they are. Only processes
+with such files import this module.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, UnavailableError
@@ -61,6 +61,7 @@ class Tls:
         cert: str,
         ca: str,
         *,
+        key: str = "",
         required: bool = True,
         serves: CertifiedKind | None = None,
     ) -> None:
@@ -70,6 +71,7 @@ class Tls:
             cert: PEM, a certificate (and those between it and its authority) and its key; "" for a
                 client that has none.
             ca: PEM, the certificates of authorities.
+            key: PEM, the key alone; "": it is in `cert`.
             required: False while a cluster that runs is given its first certificates: nodes and
                 callers without TLS are served, and called.
             serves: the kind of node that the process is.
@@ -78,11 +80,13 @@ class Tls:
             ConfigError: a file cannot be read, or does not hold what it should, or everybody may
                 read the key, or the certificate is not good now.
         """
+        if key and not cert:
+            raise ConfigError(f"tls_key {key}: tls_cert is missing: the certificate of this key")
         if not ca:
             raise ConfigError(f"tls_cert {cert}: tls_ca is missing: the authority that made it")
         if serves and not cert:
             raise ConfigError(f"tls_ca {ca}: tls_cert is missing: what this node shows to others")
-        self._cert, self._ca = cert, ca
+        self._cert, self._ca, self._key = cert, ca, key
         self.required, self._serves = required, serves
         self._loaded = self._read(self._stamp())
         self._refused: tuple[tuple[int, ...], ...] = ()
@@ -227,9 +231,11 @@ class Tls:
 
     def _stamp(self) -> tuple[tuple[int, ...], ...]:
         """Return what tells whether the files were replaced."""
-        files = [("tls_cert", self._cert)] if self._cert else []
         found = []
-        for setting, file in (*files, ("tls_ca", self._ca)):
+        files = ("tls_cert", self._cert), ("tls_key", self._key), ("tls_ca", self._ca)
+        for setting, file in files:
+            if not file:
+                continue
             try:
                 seen = os.stat(file)
             except (OSError, ValueError) as error:
@@ -239,7 +245,7 @@ class Tls:
         return tuple(found)
 
     def _read(self, stamp: tuple[tuple[int, ...], ...]) -> _Loaded:
-        """Read both files. Raises ConfigError as the constructor."""
+        """Read the files. Raises ConfigError as the constructor."""
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.minimum_version = ssl.TLSVersion.TLSv1_3
         self._believe(client)
@@ -274,26 +280,33 @@ class Tls:
             raise ConfigError(f"tls_ca {self._ca}: {error.strerror}") from error
 
     def _show(self, context: ssl.SSLContext) -> None:
-        file, asked = self._cert, list[str]()
+        key, asked = self._key or self._cert, list[str]()
+        which = f"{'tls_key' if self._key else 'tls_cert'} {key}"
 
         def password() -> str:
             asked.append("OpenSSL would ask for it at the terminal")
             return ""
 
         try:
-            if Path(file).stat().st_mode & 0o007:
-                raise ConfigError(f"tls_cert {file}: everybody may read the key: chmod o= it")
-            context.load_cert_chain(file, password=password)
+            with open(key, "rb") as file:
+                if os.fstat(file.fileno()).st_mode & 0o007:
+                    raise ConfigError(f"{which}: everybody may read the key: chmod o= it")
+            context.load_cert_chain(self._cert, key, password=password)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
-                why = "its key is that of another certificate"
+                other = f" than tls_cert {self._cert}" if self._key else ""
+                why = f"its key is that of another certificate{other}"
             elif asked:
                 why = "its key is locked with a password, which a node cannot type"
+            elif self._key:
+                why = (
+                    f"it must hold the key, and tls_cert {self._cert} its certificate, both in PEM"
+                )
             else:
                 why = "it must hold a certificate and its key, both in PEM"
-            raise ConfigError(f"tls_cert {file}: {why}") from error
+            raise ConfigError(f"{which}: {why}") from error
         except OSError as error:
-            raise ConfigError(f"tls_cert {file}: {error.strerror}") from error
+            raise ConfigError(f"{which}: {error.strerror}") from error
 
     def _seen(self, server: ssl.SSLContext) -> dict[str, Any]:
         """Return our certificate as others see it, who believe whom we believe.

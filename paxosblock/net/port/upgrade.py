@@ -172,6 +172,9 @@ def dial(address: str, timeout_s: float, tls: Tls | None = None) -> socket.socke
             return sock
         try:
             secured = tls.client.wrap_socket(sock, server_hostname=where[0])
+        except TimeoutError as error:  # Python's words name a line of its own source
+            sock.close()
+            raise TimeoutError("the handshake was not answered") from error
         except OSError as error:
             sock.close()
             if tls.may_be_plain(error):
