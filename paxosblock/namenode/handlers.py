@@ -53,7 +53,6 @@ from paxosblock.errors import (
     LeaseError,
     NoSpaceError,
     NotReadyError,
-    PaxosBlockError,
 )
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
@@ -253,43 +252,14 @@ async def report_bad_replica(node: NameNode, request: BadReplica) -> Done:
 
 async def register(node: NameNode, request: Register) -> Registered:
     """Register a DataNode, or raise an alarm if it must not be in this cluster."""
-    cluster = node.catalog.cluster_id
     try:
         checks.check_heartbeat(request, node.config.datanode_stale_after_s)
-        node.datanodes.check_cluster(request, cluster)
-        ended = await _ended_before(node, request)
-        if request.timelines:
-            # A copy of a volume writes nothing down, either, as long as it may be one.
-            node.datanodes.check_place(request, node.clock_s(), ended)
-            await node.catalog.enter_timelines(request.node, request.timelines)
-        node.datanodes.register(request, node.clock_s(), cluster, ended)
+        await node.registrar.register(request)
         node.copies.give_up_lost()
     except InvalidRequestError as error:
         node.alarms.ring(f"refused {error}", address=request.address)
         raise
-    return Registered(cluster, node.keys_for(request.node))
-
-
-async def _ended_before(node: NameNode, request: Register) -> str:
-    """Ask the process whose place another one wants; return its incarnation if it has ended.
-
-    Raises:
-        InvalidRequestError: it lives.
-    """
-    before = node.datanodes.before(request)
-    if before is None:
-        return ""
-    try:
-        found = await node.acceptors.process_at(before.address)
-    except PaxosBlockError:
-        return ""  # there is no telling: it hangs, or cannot be reached
-    if found == before.incarnation:
-        raise InvalidRequestError(
-            f"DataNode {request.node}: another process of this name lives at {before.address}; "
-            "give each an --id and volumes of its own",
-            node=request.node,
-        )
-    return before.incarnation
+    return Registered(node.catalog.cluster_id, node.keys_for(request.node))
 
 
 async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:

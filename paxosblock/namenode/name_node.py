@@ -24,6 +24,7 @@ from paxosblock.namenode.blocks.leftovers import Leftovers
 from paxosblock.namenode.blocks.rebuilder import Rebuilder
 from paxosblock.namenode.blocks.recoverer import TURN_S as RECOVERIES_S
 from paxosblock.namenode.blocks.recoverer import Recoverer
+from paxosblock.namenode.blocks.registrar import Registrar
 from paxosblock.namenode.blocks.reopener import Reopener, Targets
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import balancer, safe_mode
@@ -70,8 +71,7 @@ class NameNode:
         """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it;
         `listed` tells the NameNodes by address, and the entry of the log that says so."""
         self._store, self.listed = store, listed
-        self.name, self.config = name, config
-        self.clock_s = clock_s
+        self.name, self.config, self.clock_s = name, config, clock_s
         self._started_s = clock_s()
         self.background = Background()
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
@@ -92,7 +92,8 @@ class NameNode:
         )
         self.assessor = self._make_assessor()
         self.signer = self.datanodes.signer = self._make_signer()
-        self.acceptors = reach = acceptors(self.datanodes)
+        reach = acceptors(self.datanodes)
+        self.registrar = Registrar(self.catalog, self.datanodes, reach, clock_s)
         self.finalizer = self._make_finalizer(reach)
         self.runner = Runner(
             reach,
@@ -185,6 +186,7 @@ class NameNode:
             await self.signer.turn()
             self.background.repeat("block keys", self.signer.turn, self.signer.turn_s)
         await self.take_admin_states()
+        await self.registrar.begin()
         self.datanodes.ask_for_reports()
         self.safe_mode.begin()
         await self._look_at_reports()
@@ -203,6 +205,7 @@ class NameNode:
 
     async def _end(self) -> None:
         """End the work that only a leader does."""
+        self.registrar.end()
         await self.background.close()
         self.monitor.clear()
         self.balancer.clear()

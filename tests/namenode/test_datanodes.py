@@ -67,7 +67,7 @@ def test_a_node_that_registers_again_may_have_another_address_and_fewer_storages
     datanodes: DataNodes,
 ) -> None:
     again = Register("dn", "dn:1", "run-2", (report(S2),))
-    datanodes.register(again, 1, ended="run-1")
+    datanodes.register(again, 1, ended={"run-1"})
     assert datanodes.address(S2) == "dn:1"
     assert datanodes.address(S1) == ""
     assert not datanodes.member(S1, 1).live
@@ -139,7 +139,7 @@ def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(
 
 def test_no_report_is_asked_for_of_a_storage_that_failed(datanodes: DataNodes) -> None:
     broken = register("dn", "run-2", report(S1), report(S2, failed="broken"))
-    datanodes.register(broken, 0, ended="run-1")
+    datanodes.register(broken, 0, ended={"run-1"})
     datanodes.reported(S1).add(ALL_BLOCKS)
     assert not datanodes.must_report("dn", 4)
 
@@ -201,7 +201,7 @@ def test_another_process_waits_until_the_one_before_has_ended_or_is_dead(
     """D10: it may have a copy of a volume, which has forgotten what was promised since."""
     datanodes.heartbeat(heartbeat(), 2)
     for now_s in (2.1, 5, 16.9):
-        for ended in ("", "run-0"):
+        for ended in (frozenset[str](), {"run-0"}):
             with pytest.raises(NotReadyError, match="before this one, at dn:9864, was heard"):
                 datanodes.register(second, now_s, ended=ended)
         assert datanodes.is_current("dn", "run-1")
@@ -214,16 +214,16 @@ def test_another_process_waits_until_the_one_before_has_ended_or_is_dead(
 def test_a_restart_does_not_wait_however_alive_the_process_before_it_looks(
     datanodes: DataNodes, restarted: Register
 ) -> None:
-    datanodes.register(restarted, 0.1, ended="run-1")
+    datanodes.register(restarted, 0.1, ended={"run-1"})
     assert datanodes.is_current("dn", "run-2")
 
 
 def test_what_another_process_learned_of_the_end_of_one_is_of_no_use_behind_a_third(
     datanodes: DataNodes,
 ) -> None:
-    datanodes.register(start("run-2"), 1, ended="run-1")
+    datanodes.register(start("run-2"), 1, ended={"run-1"})
     with pytest.raises(NotReadyError):
-        datanodes.register(start("copy", 1), 1, ended="run-1")
+        datanodes.register(start("copy", 1), 1, ended={"run-1"})
     assert datanodes.is_current("dn", "run-2")
 
 

@@ -30,12 +30,13 @@ from paxosblock.api.namenode import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.api.reports import HEARTBEAT, Heartbeat, StorageReport
+from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     CorruptionError,
     ExistsError,
     FencedError,
+    InvalidRequestError,
     NoSpaceError,
     NotLeaderError,
     NotReadyError,
@@ -46,7 +47,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.blocks.recoverer import PATIENCE_FIRST_S
 from paxosblock.namenode.calls import Service
-from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.catalog.records import BlockEntry, ProcessRecord
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.name_node import NameNode
@@ -456,3 +457,71 @@ async def test_a_namenode_alone_that_cannot_begin_does_not_start() -> None:
     with pytest.raises(CorruptionError, match="the catalog is damaged"):
         await node.start()
     await node.close()
+
+
+# --- who answers for a DataNode (D10) -------------------------------------------------------------
+
+S1 = MEMBERS[0]
+NODE = f"dn-{S1}"
+
+
+def start(incarnation: str, host: str = NODE) -> Register:
+    """A process of the first DataNode, on some machine."""
+    room = StorageReport(StorageId(S1), ROOM_BYTES, ROOM_BYTES, 0)
+    return Register(NODE, f"{host}:9864", incarnation, (room,))
+
+
+def current(member: Member, incarnation: str) -> bool:
+    return member.node.datanodes.is_current(NODE, incarnation)
+
+
+async def test_who_begins_to_lead_forgets_whoever_came_after_another_than_the_record_has(
+    pair: Pair,
+) -> None:
+    """While it followed it took in a copy, as the process before it had ended. The volume itself
+    came to the leader, which recorded it."""
+    await pair.b.service.call(REGISTER, start("copy", "elsewhere"))
+    await pair.a.service.call(REGISTER, start("run-2"))
+    assert current(pair.b, "copy")
+    await pair.elect(pair.b)
+    assert not current(pair.b, "copy")
+    pair.b.network.processes[f"{NODE}:9864"] = "run-2"
+    with pytest.raises(InvalidRequestError, match="another process of this name lives"):
+        await pair.b.service.call(REGISTER, start("copy", "elsewhere"))
+    await pair.b.service.call(REGISTER, start("run-2"))
+    assert current(pair.b, "run-2")
+
+
+async def test_who_begins_to_lead_records_those_that_came_after_the_one_on_record_had_ended(
+    pair: Pair,
+) -> None:
+    await pair.log.elect("")
+    await pair.b.service.call(REGISTER, start("run-2"))
+    assert pair.b.node.catalog.process_of(NODE) == ProcessRecord(f"{NODE}:9864", "run-1")
+    await pair.elect(pair.b)
+    assert current(pair.b, "run-2"), "it need not come again"
+    assert pair.b.node.catalog.process_of(NODE) == ProcessRecord(f"{NODE}:9864", "run-2")
+
+
+async def test_who_came_while_the_one_on_record_was_silent_waits_again_for_who_leads_next(
+    pair: Pair,
+) -> None:
+    """Another NameNode may hear it all the time."""
+    pair.b.network.processes[f"{NODE}:9864"] = UnavailableError("no route")
+    pair.b.clock.now += 100
+    await pair.b.service.call(REGISTER, start("copy", "elsewhere"))
+    assert current(pair.b, "copy")
+    await pair.elect(pair.b)
+    assert not current(pair.b, "copy")
+    with pytest.raises(NotReadyError, match="it may live"):
+        await pair.b.service.call(REGISTER, start("copy", "elsewhere"))
+
+
+async def test_those_that_came_before_anybody_led_are_recorded_by_the_first_leader() -> None:
+    log = Log(leader="")
+    member = await new_member("b", log, Network(acceptors(*MEMBERS)))
+    await log.elect("b")
+    await wait_until_async(member.node.leadership.serves)
+    assert member.node.catalog.process_of(NODE) == ProcessRecord(f"{NODE}:9864", "run-1")
+    assert current(member, "run-1")
+    await member.node.close()

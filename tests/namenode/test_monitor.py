@@ -417,7 +417,7 @@ async def test_a_copy_that_is_given_up_before_its_first_step_has_ended(scene: Sc
     node = scene.node.datanodes.home(target)
     assert node is not None
     again = Register(node.node, node.address, "run-2", tuple(node.storages.values()))
-    scene.node.datanodes.register(again, scene.clock.now, ended=node.incarnation)
+    scene.node.datanodes.register(again, scene.clock.now, ended={node.incarnation})
     scene.node.copies.give_up_lost()
     await wait_until_async(lambda: len(scene.node.copies) == 0)
     assert copied_to(scene, record) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from paxosblock.api.reports import Register, StorageReport
 from paxosblock.errors import NotReadyError
 from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.catalog.records import ProcessRecord
 from paxosblock.protocol import register
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, Effect, SyncChunks
 from paxosblock.protocol.messages import (
@@ -314,15 +316,21 @@ def copy_moves(model: Model, world: World) -> Iterator[Move]:
 
 
 def _takes_the_place(storage: StorageId) -> bool:
-    """Return what a NameNode makes of a process that registers for a storage whose DataNode was
-    heard a moment ago, and answers that it lives."""
-    known = DataNodes(3, 15)
-    known.register(Register("dn", "dn:1", "first", (StorageReport(storage, 1, 1, 0),)), 0)
-    try:
-        known.register(Register("dn", "dn:2", "copy", (StorageReport(storage, 1, 1, 0),)), 1)
-    except NotReadyError:
-        return False
-    return True
+    """Return if a NameNode takes in a process that registers for a storage whose DataNode lives:
+    one that heard of that a moment ago, or one that has just started and has its record."""
+    first, copy = (
+        Register("dn", f"dn:{port}", process, (StorageReport(storage, 1, 1, 0),))
+        for port, process in ((1, "first"), (2, "copy"))
+    )
+    hears, has_started = DataNodes(3, 15), DataNodes(3, 15)
+    hears.register(first, 0)
+    recorded = ProcessRecord(first.address, first.incarnation)
+    taken = 0
+    for known, record in ((hears, None), (hears, recorded), (has_started, recorded)):
+        with suppress(NotReadyError):
+            known.register(copy, 1, recorded=record)
+            taken += 1
+    return taken > 0
 
 
 def torn_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:

@@ -12,7 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from paxosblock.api.reports import Register
 from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.catalog.records import ProcessRecord
 from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
@@ -136,6 +138,7 @@ _finalize_by_writer = finalize.finalize_by_writer
 _learned = recovery._learned
 _on_vote = write.on_vote
 _restarted = register.restarted
+_before = DataNodes.before
 
 
 def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any) -> Transition:
@@ -423,6 +426,13 @@ def let_anybody_in(*_: object) -> None:
     """D10: the process before is not waited for."""
 
 
+def know_nobody_by_a_record(
+    datanodes: DataNodes, request: Register, recorded: ProcessRecord | None = None
+) -> tuple[ProcessRecord, ...]:
+    """D10: a NameNode that has just started takes the first that comes."""
+    return _before(datanodes, request)
+
+
 closes_in_flight = property(lambda writer: writer.state is WriterState.OPEN)
 """W6 without acknowledged == sent."""
 
@@ -518,6 +528,9 @@ FAULTS: dict[str, Fault] = {
     "never weak": Fault(register, "restarted", never_weak, _POWER_2, LOST),
     "a copy of a volume answers for it": Fault(
         DataNodes, "check_place", let_anybody_in, _VOLUME_COPY, LOST
+    ),
+    "a NameNode that has just started takes a copy in": Fault(
+        DataNodes, "before", know_nobody_by_a_record, _VOLUME_COPY, LOST
     ),
     "count every answer": Fault(read, "is_good", count_every_answer, _seals(2, "R2"), LOST),
     "count weak answers": Fault(read, "is_good", count_weak_answers, _POWER_2_READ, LESS),

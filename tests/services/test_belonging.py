@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,11 @@ def copied(cluster: LocalCluster, folder: Path) -> NodeStatus:
     (own,), (volume,) = cluster.status().datanodes, cluster.datanodes[0].volumes
     shutil.copytree(volume, folder)
     return own
+
+
+def asks(log: Path) -> bool:
+    """True once a node looks for a NameNode that is down."""
+    return "NameNode does not answer" in log.read_text()
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -189,6 +195,35 @@ def test_a_copy_of_a_live_nodes_volume_is_registered_for_no_moment_and_deletes_n
     said = cluster.namenode.log.read_text()
     assert said.count("DataNode registered") == 1
     assert "Traceback" not in said
+
+
+def test_a_copy_that_is_the_first_to_come_to_a_namenode_that_started_is_nobody(
+    tmp_path: Path,
+) -> None:
+    """The node itself comes with its next heartbeat, as seldom as they are by default; the copy
+    asks all the time. It is nobody for no moment, and carries out no Delete."""
+    eager = tmp_path / "eager.toml"
+    eager.write_text('[datanode]\nheartbeat_interval = "50ms"\n')
+    with LocalCluster(datanodes=1, path=tmp_path / "ours") as cluster:
+        with Client(cluster.url) as client, client.create("/big", replication=1) as out:
+            out.write(bytes(70_000))
+        folder = tmp_path / "copy"
+        own = copied(cluster, folder)
+        held = files(folder)
+        for log in (tmp_path / "log-1", tmp_path / "log-2", tmp_path / "log-3"):
+            cluster.namenode.kill()
+            words = (*datanode(cluster, folder, own.node), "--config", str(eager))
+            with node(log, *words) as copy:
+                wait_until(partial(asks, log), what="it asks for a place")
+                cluster.namenode.start()
+                assert f"another process of this name lives at {own.address}" in refused(copy, log)
+            # One that serves nobody yet may note whoever comes; what counts is that of the last.
+            _, _, said = cluster.namenode.log.read_text().rpartition(" serves node=")
+            taken = [each for each in said.splitlines() if "DataNode registered" in each]
+            assert all(f"address={own.address}" in each for each in taken), taken
+        with Client(cluster.url) as client:
+            client.delete("/big")
+        assert files(folder) == held
 
 
 def test_a_restart_at_another_port_is_back_before_the_one_before_it_counts_as_dead(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,7 @@ from paxosblock.host.logs import facts
 from paxosblock.namenode.blocks.admin_states import AdminStates
 from paxosblock.namenode.blocks.placement import Blame, Candidate
 from paxosblock.namenode.blocks.signer import Signer
+from paxosblock.namenode.catalog.records import ProcessRecord
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
 
 _log = logging.getLogger(__name__)
@@ -80,7 +81,8 @@ class DataNodeDescriptor:
     """One DataNode as it last described itself.
 
     `placed` is what each storage was given since then; `suspected` is True if it could not be
-    reached since then.
+    reached since then. `follows` is the incarnation that was on record as this process came, and
+    had ended; "" if there was none, or it fell silent.
     """
 
     node: str
@@ -98,6 +100,7 @@ class DataNodeDescriptor:
     """True if a report was asked for that it may have sent already: it sends none by itself."""
     suspected: bool = False
     last_seen_as: Liveness = Liveness.LIVE
+    follows: str = ""
 
 
 _NONE: Final = PlacedBlocks()
@@ -116,6 +119,8 @@ class DataNodes:
         self._dead_after_s = dead_after_s
         self._nodes: dict[str, DataNodeDescriptor] = {}
         self._homes: dict[StorageId, str] = {}
+        self.listens_since_s = 0.0
+        """A process that has not registered here since then fell silent at that time."""
         self.admin = AdminStates()
         self.signer: Signer | None = None
         """Signs what they admit; None: they admit everything."""
@@ -126,12 +131,21 @@ class DataNodes:
     def __iter__(self) -> Iterator[DataNodeDescriptor]:
         return iter(self._nodes.values())
 
-    def register(self, request: Register, now_s: float, cluster: str = "", ended: str = "") -> None:
+    def register(
+        self,
+        request: Register,
+        now_s: float,
+        cluster: str = "",
+        *,
+        ended: Collection[str] = frozenset(),
+        recorded: ProcessRecord | None = None,
+    ) -> None:
         """Learn a DataNode, or that it came back under a new incarnation or address.
 
         Args:
             cluster: the id of this cluster; "" while it is not known.
-            ended: the incarnation of the process before it that is known to have ended.
+            ended: the incarnations of the processes before it that are known to have ended.
+            recorded: the process that the catalog has for this DataNode.
 
         Raises:
             InvalidRequestError: the DataNode is of another cluster; or one of its storages belongs
@@ -140,7 +154,7 @@ class DataNodes:
             NotReadyError: as `check_place`.
         """
         self.check_cluster(request, cluster)
-        self.check_place(request, now_s, ended)
+        self.check_place(request, now_s, ended, recorded)
         for report in request.storages:
             self._check_home(request.node, report.storage, now_s)
         for report in request.storages:
@@ -158,6 +172,7 @@ class DataNodes:
             location=self._location(request),
             cluster=cluster,
             registered_s=now_s,
+            follows=recorded.incarnation if recorded and recorded.incarnation in ended else "",
         )
         self._nodes[request.node] = node
         self._homes |= dict.fromkeys(node.storages, request.node)
@@ -411,35 +426,50 @@ class DataNodes:
         if request.cluster in {"", cluster} or not cluster:
             return
         if self.is_current(request.node, request.incarnation):
-            self._forget(request.node)  # it had registered before this cluster's id was known
+            self.forget(request.node)  # it had registered before this cluster's id was known
         raise InvalidRequestError(
             f"DataNode {request.node}: it is of cluster {request.cluster}, this is {cluster}",
             node=request.node,
         )
 
-    def before(self, request: Register) -> DataNodeDescriptor | None:
-        """Return the other process whose place `request` wants: the last one of its name."""
-        before = self._nodes.get(request.node)
-        same = before is None or before.incarnation == request.incarnation
-        return None if same else before
+    def before(
+        self, request: Register, recorded: ProcessRecord | None = None
+    ) -> tuple[ProcessRecord, ...]:
+        """Return the other processes whose place `request` wants: the last one of its name here,
+        and the one on record. None are before the one on record: it was taken in as they had ended.
+        """
+        if recorded is not None and recorded.incarnation == request.incarnation:
+            return ()
+        here = self._nodes.get(request.node)
+        known = () if here is None else (ProcessRecord(here.address, here.incarnation),)
+        found = dict.fromkeys((*known, *(() if recorded is None else (recorded,))))
+        return tuple(each for each in found if each.incarnation != request.incarnation)
 
-    def check_place(self, request: Register, now_s: float, ended: str) -> None:
-        """Raise NotReadyError while the process before it may live (D10 of PROTOCOL.md).
+    def check_place(
+        self,
+        request: Register,
+        now_s: float,
+        ended: Collection[str],
+        recorded: ProcessRecord | None = None,
+    ) -> None:
+        """Raise NotReadyError while a process before it may live (D10 of PROTOCOL.md).
 
         The two may work on a volume and a copy of it, which has forgotten what was promised since.
         A process that `ended` is replaced at once, however alive it looks.
         """
-        before = self.before(request)
-        if before is None or before.incarnation == ended:
-            return
-        if self.liveness(before, now_s) is not Liveness.DEAD:
-            raise NotReadyError(
-                f"DataNode {request.node}: the process before this one, at {before.address}, was "
-                f"heard {now_s - before.heard_s:.1f} s ago and does not answer; it may live",
-                node=request.node,
-            )
+        for before in self.before(request, recorded):
+            heard_s = self.listens_since_s
+            if self.is_current(request.node, before.incarnation):
+                heard_s = self._nodes[request.node].heard_s
+            if before.incarnation not in ended and now_s - heard_s < self._dead_after_s:
+                raise NotReadyError(
+                    f"DataNode {request.node}: the process before this one, at {before.address}, "
+                    f"was heard {now_s - heard_s:.1f} s ago and does not answer; it may live",
+                    node=request.node,
+                )
 
-    def _forget(self, name: str) -> None:
+    def forget(self, name: str) -> None:
+        """Let a DataNode register as if it never had."""
         for storage in self._nodes.pop(name).storages:
             del self._homes[storage]
 

@@ -40,6 +40,7 @@ from paxosblock.namenode.catalog import (
     members,
     namespace,
     node_records,
+    processes,
     reopening,
     timelines,
     tree,
@@ -55,6 +56,7 @@ from paxosblock.namenode.catalog.member_batches import MemberBatches
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import ACTOR
+from paxosblock.namenode.catalog.processes import Entering
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -62,6 +64,7 @@ from paxosblock.namenode.catalog.records import (
     ClusterRecord,
     FileInode,
     NodeRecord,
+    ProcessRecord,
     decode_cluster,
     decode_entry,
     encode,
@@ -392,6 +395,20 @@ class Catalog:
         """
         if not timelines.are_known(self._store.view(), entered):
             await self._change(lambda draft: timelines.enter(draft, node, entered))
+
+    # --- processes of DataNodes ------------------------------------------------------------------
+
+    def process_of(self, node: str) -> ProcessRecord | None:
+        """Return the process on record for a DataNode, as applied here."""
+        return processes.find(self._store.view(), node)
+
+    async def enter_process(self, entering: Entering) -> None:
+        """Record the process that answers for a DataNode. Raises as `processes.enter`."""
+        await self._change(lambda draft: processes.enter(draft, entering))
+
+    async def enter_processes(self, each_entering: Sequence[Entering]) -> None:
+        """Record processes, but those in whose place another one was recorded meanwhile."""
+        await self._change(lambda draft: processes.enter_where_possible(draft, each_entering))
 
     # --- keys of capabilities --------------------------------------------------------------------
 

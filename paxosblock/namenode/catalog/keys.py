@@ -17,6 +17,7 @@
     r                          the catalog is of a backup, brought back at that time (8 bytes, ms)
     m                          an operator entered safe mode at that time (8 bytes, ms)
     d + name                   NodeRecord: a DataNode that is to leave, for good or for a while
+    p + name                   ProcessRecord: the process that answers for a DataNode
     v + storage                the timeline that a storage is known in, once it had a snapshot
     k                          BlockKeys: the keys that capabilities are signed with
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
@@ -50,6 +51,7 @@ _APPLICATION = b"a"
 _SESSION = b"s"
 _NODE = b"d"
 _TIMELINE = b"v"
+_PROCESS = b"p"
 _NUMBER = struct.Struct(">Q")
 _SEQUENCE = struct.Struct(">I")
 PLACE_MAX = (1 << 32) - 1
@@ -164,6 +166,11 @@ def session(name: str) -> bytes:
 def timeline(storage: StorageId) -> bytes:
     """Key of the timeline that a storage is known in."""
     return _TIMELINE + storage.encode()
+
+
+def process(node: str) -> bytes:
+    """Key of the process that answers for a DataNode."""
+    return _PROCESS + node.encode()
 
 
 def is_session(key: bytes) -> bool:

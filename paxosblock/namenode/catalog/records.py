@@ -135,6 +135,14 @@ class NodeRecord:
     expires_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process of a DataNode: where it listens, and the name that no other start of it has."""
+
+    address: str
+    incarnation: str
+
+
 class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The latest request of a session and the msgpack of its answer; the record is forgotten at
     `expires_ms`.
@@ -155,7 +163,15 @@ class BlockKeys(msgspec.Struct, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 
 Record = (
-    Inode | BlockEntry | Place | ClusterRecord | Application | Answered | NodeRecord | BlockKeys
+    Inode
+    | BlockEntry
+    | Place
+    | ClusterRecord
+    | Application
+    | Answered
+    | NodeRecord
+    | ProcessRecord
+    | BlockKeys
 )
 
 
@@ -191,6 +207,8 @@ decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
 """Decode what is known of a session."""
 decode_node: Callable[[bytes], NodeRecord] = _decoder(NodeRecord, "DataNode")
 """Decode what an operator said of a DataNode."""
+decode_process: Callable[[bytes], ProcessRecord] = _decoder(ProcessRecord, "DataNode's process")
+"""Decode the process that answers for a DataNode."""
 decode_block_keys: Callable[[bytes], BlockKeys] = _decoder(BlockKeys, "block key")
 """Decode the keys that capabilities are signed with."""
 _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
