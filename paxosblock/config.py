@@ -45,6 +45,7 @@ from paxosblock.base.settings import (
 )
 from paxosblock.base.units import KIB, MIB, format_duration, format_size
 from paxosblock.errors import ConfigError
+from paxosblock.host.logs import LineForm, LogLevel
 from paxosblock.protocol.types import Durability
 
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
@@ -81,7 +82,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig(Config):
-    """Limits that both kinds of nodes put on their port."""
+    """Limits that both kinds of nodes put on their port, and what they log."""
 
     max_connections: Count = 8192
     """Connections at a time, as far as the process has descriptors (see `ulimit -n`): a NameNode
@@ -129,6 +130,17 @@ class NodeConfig(Config):
     """False, while a cluster that runs is given its first certificates: this node speaks TLS with
     those that do so, and also serves callers, and calls nodes, that do not.
     `PAXOSBLOCK_TLS_REQUIRED` sets it for all sections."""
+    log_level: Annotated[LogLevel, choice(LogLevel)] = LogLevel.INFO
+    """The least of what is logged: `info` tells what changes names and what is not usual, `debug`
+    each step of each file."""
+    log_format: Annotated[LineForm, choice(LineForm)] = LineForm.TEXT
+    """Lines for people, or an object of JSON in each with the same facts."""
+    log_file: File = ""
+    """The file for the log. Without one it goes to standard error."""
+    log_file_size_bytes: Bytes = 16 * MIB
+    """Length at which the log goes on in another file, and the one before becomes FILE.1."""
+    log_files: Count = 5
+    """Files of the log that are kept; the oldest is removed for one more."""
 
     def check(self) -> None:
         """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""

@@ -22,7 +22,7 @@ from paxosblock.cli.upgrading import (
 )
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.host.logs import LEVELS
+from paxosblock.host.logs import LineForm, LogLevel
 from paxosblock.host.startup import quick_imports
 
 if TYPE_CHECKING:
@@ -69,7 +69,22 @@ def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
             metavar="FILE",
             help="The authorities whose certificates the node believes; also a setting.",
         ),
-        click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True),
+        click.option(
+            "--log-level",
+            type=click.Choice([each.value for each in LogLevel]),
+            help=f"The least of what is logged; also a setting.  [default: {LogLevel.INFO.value}]",
+        ),
+        click.option(
+            "--log-format",
+            type=click.Choice([each.value for each in LineForm]),
+            help="Lines of text or of JSON; also a setting.  [default: text]",
+        ),
+        click.option(
+            "--log-file",
+            metavar="FILE",
+            help="A file for the log in the place of standard error; also a setting, as are "
+            "log_file_size and log_files, which bound it.",
+        ),
         click.option("--die-with", type=int, hidden=True),
     )
 
@@ -134,7 +149,6 @@ def namenode(
     node_id: str | None,
     config: Path | None,
     insecure: bool,
-    log_level: str,
     die_with: int | None,
     path: Path,
     peers: str | None,
@@ -172,8 +186,9 @@ def namenode(
         from paxosblock.namenode.namenode_server import serve
 
     name = node_id or _default_name(listen, path)
-    _set_up(invocation, name, log_level, die_with)
+    _set_up(invocation, die_with)
     settings = load_config(NameNodeConfig, config, flags=settings_given)
+    _begin_log(invocation, name, settings)
     _check_reach(listen, settings, insecure)
     if not peers and (advertise or new_cluster or joins):
         raise ConfigError("--advertise, --new-cluster and --join go with --peers")
@@ -226,7 +241,6 @@ def datanode(
     node_id: str | None,
     config: Path | None,
     insecure: bool,
-    log_level: str,
     die_with: int | None,
     paths: tuple[str, ...],
     namenodes: str | None,
@@ -264,8 +278,9 @@ def datanode(
         from paxosblock.config import DataNodeConfig, load_config
         from paxosblock.datanode.datanode_server import serve
 
-    _set_up(invocation, node_id or _default_name(listen, volumes[0]), log_level, die_with)
+    _set_up(invocation, die_with)
     settings = load_config(DataNodeConfig, config, flags=settings_given)
+    _begin_log(invocation, node_id or _default_name(listen, volumes[0]), settings)
     _check_reach(listen, settings, insecure)
     _check_advertised(listen, advertise, addresses := cluster_addresses(namenodes))
     serving = serve(
@@ -342,7 +357,7 @@ def _default_name(listen: str, folder: Path) -> str:
     return f"{socket.gethostname()}:{folder.absolute() if port == '0' else port}"
 
 
-def _set_up(invocation: Invocation, name: str, log_level: str, die_with: int | None) -> None:
+def _set_up(invocation: Invocation, die_with: int | None) -> None:
     """Prepare the process, before everything else."""
     invocation.serves = True
     os.umask(0o077)  # what a node keeps is its own, the files of a database, too
@@ -352,9 +367,19 @@ def _set_up(invocation: Invocation, name: str, log_level: str, die_with: int | N
         from paxosblock.host.process import die_with as end_with
 
         end_with(die_with)
-    from paxosblock.host.logs import set_up_logs
 
-    set_up_logs(name, log_level)
+
+def _begin_log(invocation: Invocation, name: str, settings: NodeConfig) -> None:
+    from paxosblock.host.logs import RotatedFile, set_up_logs
+    from paxosblock.net.calls.call_server import asked
+
+    out = None
+    if settings.log_file:
+        bounds = settings.log_file_size_bytes, settings.log_files
+        out = RotatedFile(Path(settings.log_file), *bounds)
+    if settings.log_format is LineForm.JSON:
+        invocation.json = True  # the reason for its end is a line of the log, too
+    set_up_logs(name, settings.log_level, out, settings.log_format, asked)
 
 
 def _folders(paths: tuple[str, ...]) -> tuple[Path, ...]:

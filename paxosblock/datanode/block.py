@@ -423,14 +423,17 @@ class Block:
 
     def _tell(self, request: Control, step: Transition, before: Replica | None) -> None:
         """Tell the log and the listener of a step that is over."""
-        about = facts(
-            block=self.id,
-            request=_text(request),
-            reply=_text(step.reply),
-            before=_text(before),
-            after=_text(self.replica),
-        )
-        log_event(_log, "answered", about)
+        usual = isinstance(request, _USUAL) and not isinstance(step.reply, Nack)
+        level = logging.DEBUG if usual else logging.INFO
+        if _log.isEnabledFor(level):
+            about = facts(
+                block=self.id,
+                step=_text(request),
+                reply=_text(step.reply),
+                before=_text(before),
+                after=_text(self.replica),
+            )
+            log_event(_log, "answered", about, level)
         if isinstance(step.effect, DropReplica):
             self.volume.deleted.set()
         if step.effect is not None:
@@ -651,6 +654,10 @@ _TOLD_OF: Final = {
     "length": "length",
     "weak": "weak",
 }
+
+
+_USUAL: Final = (Create, Finalize, Delete)
+"""Steps of each block that is written and deleted; the log has the others at info."""
 
 
 def _text(subject: Control | Reply | Replica | None) -> str:

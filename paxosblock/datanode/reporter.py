@@ -540,4 +540,5 @@ class _OutageLog:
         if words != self._said:
             self._said = words
             level = logging.ERROR if refused else logging.WARNING
+            level = level if error is not None else logging.INFO
             _log.log(level, words, extra=facts(address=address, reason=error))

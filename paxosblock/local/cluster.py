@@ -338,6 +338,7 @@ class LocalCluster:
         command = [sys.executable, "-m", "paxosblock", member.role.value]
         command += ["--id", member.name, "--listen", member.listen]
         command += ["--config", str(self._folder.config)]
+        command += ["--log-file", str(self._folder.log(member.name))]
         if self._folder.is_secure:  # options, as a shell may have the user's in its environment
             command += ["--tls-cert", str(self._folder.certificate(member))]
             command += ["--tls-ca", str(self._folder.authority), "--tls-key", ""]

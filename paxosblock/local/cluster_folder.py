@@ -9,7 +9,7 @@
     secret              proves NameNodes to each other; only its owner may read it
     growing             says that the first NameNode was the only one, and the others join it
 started             says that all NameNodes have been up: an empty folder is a lost one
-    logs/NAME.log       the output of a node
+    logs/NAME.log       the output of a node; before it came NAME.log.1, and so on
     run/NAME.json       the process of a node that was last started
     NAME/               a node's own files
 """
@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -47,6 +47,11 @@ _LOGGED: Final = re.compile(
     r"(?P<time>\d{4}-\S+Z) (?P<level>debug|info|warning|error|critical) \S+ (?P<message>.*)"
 )
 """A line of a node's log (host/logs.py)."""
+_LOGGED_JSON: Final = re.compile(
+    r'\{"time": "(?P<time>[^"]*)", "level": "(?P<level>[a-z]+)", "node": "[^"]*", '
+    r'"message": "(?P<message>[^"]*)"'
+)
+"""The same with `log_format = "json"`."""
 
 Settings = Mapping[str, Mapping[str, str | int]]
 """Settings by section and name as in the TOML file: `{"namenode": {"lease_soft_limit": "2s"}}`."""
@@ -306,9 +311,26 @@ class ClusterFolder:
         return self.path / "run" / f"{name}.json"
 
 
-def last_words(log: Path, start: int = 0) -> str:
-    """Return the end of a log, from byte `start` on: 4 KiB at most."""
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A place in a log, whose file may become an older one meanwhile."""
+
+    inode: int
+    length: int
+
+    @classmethod
+    def end_of(cls, log: Path) -> Self:
+        """Return the end of a log as it is now."""
+        with contextlib.suppress(FileNotFoundError):
+            found = log.stat()
+            return cls(found.st_ino, found.st_size)
+        return cls(0, 0)
+
+
+def last_words(log: Path, since: LogPlace) -> str:
+    """Return the end of a log, of what came `since` a place: 4 KiB at most."""
     with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
+        start = since.length if os.fstat(file.fileno()).st_ino == since.inode else 0
         file.seek(max(start, file.seek(0, os.SEEK_END) - 4 * KIB))
         return file.read().decode(errors="replace").strip()
     return ""
@@ -316,7 +338,7 @@ def last_words(log: Path, start: int = 0) -> str:
 
 def why_ended(last_line: str) -> str:
     """Return why a node has ended whose log ends with this line."""
-    logged = _LOGGED.match(last_line)
+    logged = _LOGGED.match(last_line) or _LOGGED_JSON.match(last_line)
     if logged is None:  # nodes say the reason for their end on standard error, as commands do
         return last_line
     if logged["message"].endswith(" closes"):

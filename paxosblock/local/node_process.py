@@ -11,7 +11,13 @@ from typing import ClassVar, Final
 
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
 from paxosblock.host.process import Child, identify, spawn
-from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, last_words, why_ended
+from paxosblock.local.cluster_folder import (
+    ClusterFolder,
+    LogPlace,
+    NodeEntry,
+    last_words,
+    why_ended,
+)
 from paxosblock.net.calls import control
 
 START_TIMEOUT_S: Final = 30.0
@@ -46,7 +52,7 @@ class Node:
         self._command = command
         self._child: Child | None = None
         self._process = folder.read_process(member.name)
-        self._log_start = 0
+        self._log_start = LogPlace(0, 0)
         self.tell_waiting: Callable[[str], None] | None = None
         """Hears what `start` waits for, once that takes two seconds."""
 
@@ -107,7 +113,7 @@ class Node:
             raise ExistsError(f"{self.name} is running already, as process {self.pid}")
         for volume in self.volumes:
             (volume / _ADDRESS_FILE).unlink(missing_ok=True)
-        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._log_start = LogPlace.end_of(self.log)
         self._child = Node.spawn(self._command(self.member), self.log)
         self._process = identify(self._child.pid)
         if self._process is not None:

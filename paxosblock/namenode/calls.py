@@ -23,6 +23,7 @@ from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, rep
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
+from paxosblock.api.transaction import Operation
 from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.paths import split
@@ -50,6 +51,8 @@ from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.port.caller import CALLER, HERE, UNTOLD, CallerRole
 from paxosblock.net.port.node_roles import UNPROVEN, Roles
 
+DEEDS_TOLD: Final = 10
+"""Changes of a transaction that the log names."""
 LIST_LIMIT: Final = 1000
 """Entries of a directory in one answer."""
 
@@ -99,6 +102,8 @@ class Call:
     """The check of a request before anything is done for it; raises InvalidRequestError."""
     log: Callable[[Any, Any], Facts | None] | None = None
     """The facts that the log tells of request and answer; None for one that changed nothing."""
+    level: int = logging.INFO
+    """The level of that line."""
     may: May | None = None
     """The check that the caller may ask so, where no path that is walked shows it."""
     at_once: bool = False
@@ -163,12 +168,13 @@ def handled(
     by: By = By.LEADER,
     check: Callable[[Q], None] | None = None,
     log: Callable[[Q, A], Facts | None] | None = None,
+    level: int = logging.INFO,
     may: May | None = None,
     at_once: bool = False,
     of_datanode: bool = False,
 ) -> Call:
     """Return the row of a call that takes several changes or reads, or is about this process."""
-    return Call(method, answer, by, check, log, may, at_once, of_datanode)
+    return Call(method, answer, by, check, log, level, may, at_once, of_datanode)
 
 
 @dataclass(slots=True)
@@ -252,6 +258,7 @@ def _handler(
 ) -> Callable[[Any], Awaitable[Any]]:
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
     of_datanode, may, users, times = call.of_datanode, call.may, node.users, tally.times
+    level, is_logged = call.level, _log.isEnabledFor
 
     async def handle(request: Any) -> Any:
         came_s = perf_counter()
@@ -279,8 +286,8 @@ def _handler(
         if isinstance(answered, Decided):
             answered, sent = answered.value, answered.sent
         tally.done += 1
-        if log is not None and (about := log(request, answered)) is not None:
-            log_event(_log, name, about)
+        if log is not None and is_logged(level) and (about := log(request, answered)) is not None:
+            log_event(_log, name, about, level)
         if AUDIT_LOG.level <= logging.INFO:
             audit.note_done(name, request, answered)
         return sent
@@ -310,6 +317,16 @@ def _concat(draft: Draft, request: api.ConcatFiles, context: Context) -> Slices[
     return tree.stat(draft, request.target, context.actor)
 
 
+def _done_by(operations: tuple[Operation, ...]) -> str:
+    """Return what a transaction changes, for a line of the log: its first changes."""
+    deeds = [deed for each in operations if (deed := audit.deed_of(each)) is not None]
+    told = "; ".join(
+        " ".join(filter(None, (deed.command, deed.source, deed.destination)))
+        for deed in deeds[:DEEDS_TOLD]
+    )
+    return f"{told}; ..." if len(deeds) > DEEDS_TOLD else told
+
+
 def _application(view: View, request: api.ApplicationRequest, _: Actor) -> api.ApplicationAnswer:
     last = transactions.last_applied(view, request.app_id)
     return api.ApplicationAnswer(None if last is None else last.version)
@@ -335,6 +352,7 @@ CALLS: Final = (
             block=made.first.record.block if made.first else None,
             members=",".join(made.first.record.members) if made.first else None,
         ),
+        level=logging.DEBUG,
         at_once=True,
     ),
     handled(
@@ -344,6 +362,7 @@ CALLS: Final = (
         log=lambda request, opened: facts(
             path=request.path, file=opened.status.file_id, writer=request.writer
         ),
+        level=logging.DEBUG,
         at_once=True,
     ),
     shown(api.STAT, lambda view, request, actor: tree.stat(view, request.path, actor)),
@@ -394,8 +413,9 @@ CALLS: Final = (
         handlers.transact,
         check=checks.check_transact,
         log=lambda request, outcome: facts(
+            did=_done_by(request.operations),
             operations=len(request.operations),
-            application=request.application.app_id if request.application else "",
+            application=request.application.app_id if request.application else None,
             version=outcome.version,
             applied=outcome.applied,
         ),
@@ -428,6 +448,7 @@ CALLS: Final = (
             writer=request.writer,
             members=",".join(view.record.members),
         ),
+        level=logging.DEBUG,
         may=of_writer(lambda request: request.file_id),
     ),
     handled(
@@ -442,6 +463,7 @@ CALLS: Final = (
             generation=reopened.view.record.writer_generation if reopened.view else None,
             left_alone=reopened.why or None,
         ),
+        level=logging.DEBUG,
         may=of_writer(lambda request: request.file_id),
     ),
     handled(
@@ -450,6 +472,7 @@ CALLS: Final = (
         log=lambda request, _: facts(
             block=request.block, writer=request.writer, length=request.length
         ),
+        level=logging.DEBUG,
         may=of_block_writer,
     ),
     handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS, may=of_block_writer),
@@ -470,6 +493,7 @@ CALLS: Final = (
         api.DELETE_BLOCK,
         handlers.delete_block,
         log=lambda request, deletion: facts(block=request.block) if deletion.existed else None,
+        level=logging.DEBUG,
     ),
     handled(api.GET_BLOCK, handlers.get_block, may=of_block_reader),
     handled(

@@ -87,7 +87,8 @@ class Closer:
             self._finalizer.spread(closed.given_up.record)
         inode = closed.inode
         about = facts(file=number, writer=writer, length_bytes=inode.length)
-        log_event(_log, "file closed", about)
+        level = logging.INFO if writer == RECOVERY_WRITER else logging.DEBUG
+        log_event(_log, "file closed", about, level)
         if closed.ended is not None:
             await self._wait_complete(closed.ended.record)
         return inode

@@ -154,11 +154,11 @@ class Leadership:
 
     async def _lead(self) -> None:
         """One term, from its first moment: nothing is awaited before `wait_deposed` looks."""
-        _log.info("leads", extra=facts(node=self._name))
+        _log.info("leads")
         beginning = asyncio.create_task(self._take_office(), name="beginning to lead")
         try:
             await self._store.wait_deposed()
-            _log.info("leads no more", extra=facts(node=self._name, leader=self._store.leader()))
+            _log.info("leads no more", extra=facts(leader=self._store.leader()))
         finally:
             self._serves = False
             beginning.cancel()
@@ -188,7 +188,7 @@ class Leadership:
             else:
                 self._serves = True
                 self.times.note(asyncio.get_running_loop().time() - begun_s)
-                _log.info("serves", extra=facts(node=self._name))
+                _log.info("serves")
                 if self._first is not None and not self._first.done():
                     self._first.set_result(None)
                 return

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import json
 import logging
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.config import NameNodeConfig, load_config
 from paxosblock.errors import ConfigError
 from paxosblock.host import logs
-from paxosblock.host.logs import RotatedFile, facts, log_event, set_up_logs
+from paxosblock.host.logs import LineForm, RotatedFile, facts, log_event, set_up_logs
 from tests.waiting import wait_until
 
 log = logging.getLogger("paxosblock.test")
@@ -27,7 +33,7 @@ def written() -> Iterator[io.StringIO]:
     handlers, level = root.handlers[:], root.level
     root.handlers = []  # set_up_logs would close pytest's own
     stream = io.StringIO()
-    set_up_logs("dn-1", "info", stream)
+    set_up_logs("dn-1", out=stream)
     yield stream
     root.handlers[0].close()
     root.handlers, root.level = handlers, level
@@ -102,9 +108,127 @@ def test_events_below_the_level_are_not_written(written: io.StringIO) -> None:
 
 def test_an_unknown_level_is_refused_with_the_levels_there_are() -> None:
     with pytest.raises(
-        ConfigError, match=r"^log level 'loud': expected one of debug, info, warning, error$"
+        ConfigError,
+        match=r'^--log-level = \'loud\': expected one of "debug", "info", "warning", "error"$',
     ):
-        set_up_logs("dn-1", "loud")
+        load_config(NameNodeConfig, None, {}, {"log_level": "loud"})
+
+
+def test_a_fact_that_is_none_is_not_told(written: io.StringIO) -> None:
+    log.info("works again", extra=facts(address="nn:1", reason=None))
+    assert after_the_time(written) == "info dn-1 works again address=nn:1\n"
+
+
+def record(level: int, message: str, **told: object) -> logging.LogRecord:
+    made = logging.LogRecord("x", level, "", 0, message, (), None)
+    vars(made).update(facts(**told))
+    return made
+
+
+def test_a_line_tells_for_whom_it_is_after_its_own_facts() -> None:
+    stream, asked = io.StringIO(), {"user": "ann", "address": "10.0.0.1", "request": "7f"}
+    handler = logs.BatchHandler(stream, lambda: asked)
+    handler.setFormatter(logs.LineFormatter("nn-1"))
+    for told in ({"path": "/a"}, {"address": "dn:9864"}):
+        handler.emit(record(logging.INFO, "did", **told))
+    asked = {}
+    handler.emit(record(logging.INFO, "did"))
+    handler.close()
+    assert [line.partition(" did")[2] for line in stream.getvalue().splitlines()] == [
+        " path=/a user=ann address=10.0.0.1 request=7f",
+        " address=dn:9864 user=ann request=7f",
+        "",
+    ]
+
+
+def test_a_line_of_json_has_the_same_facts() -> None:
+    hostile = 'a"b\n\u2028\udc80é'
+    told = record(logging.WARNING, "refused", path=hostile, times=3, node="dn-2", left=None)
+    line = logs.JsonFormatter("nn-1").format(told)
+    assert line.splitlines() == [line]
+    found = json.loads(line)
+    assert found.pop("time").endswith("Z")
+    assert found == {
+        "level": "warning",
+        "node": "nn-1",
+        "message": "refused",
+        "path": hostile,
+        "times": 3,
+        "node_": "dn-2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "priority"),
+    [(logging.DEBUG, 7), (logging.INFO, 6), (logging.WARNING, 4), (logging.ERROR, 3)],
+)
+@pytest.mark.parametrize("form", list(LineForm))
+def test_the_journal_of_systemd_is_told_the_priority(
+    level: int, priority: int, form: LineForm, tmp_path: Path
+) -> None:
+    program = (
+        "import logging, sys; from paxosblock.host.logs import *; "
+        f"set_up_logs('dn-1', LogLevel.DEBUG, form=LineForm('{form.value}')); "
+        f"logging.getLogger().log({level}, 'said'); logging.shutdown()"
+    )
+    said = {}
+    for name, inode in (("journal", 0), ("other", 1)):
+        file = tmp_path / name
+        file.touch()
+        stream = f"{file.stat().st_dev}:{file.stat().st_ino + inode}"
+        with file.open("w") as out:
+            environment = os.environ | {logs.JOURNAL_VARIABLE: stream}
+            subprocess.run(
+                [sys.executable, "-c", program], stderr=out, env=environment, check=True, timeout=60
+            )
+        said[name] = file.read_text()
+    assert said["journal"].startswith(f"<{priority}>")
+    assert said["journal"].count("\n") == 1
+    assert not said["other"].startswith("<")
+
+
+def test_standard_error_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    program = (
+        "import os, sys; from pathlib import Path; from paxosblock.host.logs import RotatedFile; "
+        f"out = RotatedFile(Path({os.fspath(file)!r}), 5, 3); "
+        "print('one', file=sys.stderr); out.write('two, and long'); out.flush(); "
+        "print('three', file=sys.stderr, flush=True)"
+    )
+    with file.open("a") as out:
+        os.fchmod(out.fileno(), 0o640)
+        subprocess.run([sys.executable, "-c", program], stderr=out, check=True, timeout=60)
+    assert Path(f"{file}.1").read_text() == "one\ntwo, and long"
+    assert file.read_text() == "three\n"
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+class FullDisk(io.StringIO):
+    """A stream to a disk that is full until there is room."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(text)
+
+
+def test_a_full_disk_costs_lines_and_says_so_later(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = FullDisk()
+    handler = logs.BatchHandler(stream)
+    for number in range(3):
+        handler.emit(record(logging.INFO, f"line {number}"))
+    handler.flush()
+    stream.full = False
+    handler.flush()
+    handler.emit(record(logging.INFO, "line 3"))
+    handler.close()
+    assert stream.getvalue().splitlines() == [
+        "3 lines were lost: No space left on device",
+        "line 3",
+    ]
+    assert capsys.readouterr().err == ""
 
 
 def test_an_event_of_thousands_makes_the_line_that_any_other_makes(written: io.StringIO) -> None:

@@ -261,7 +261,8 @@ class DataNodes:
             seen_as = self.liveness(node, now_s)
             if seen_as is not node.last_seen_as:
                 node.last_seen_as = seen_as
-                _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
+                level = logging.WARNING if seen_as is Liveness.DEAD else logging.INFO
+                _log.log(level, "DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
 
     def liveness(self, node: DataNodeDescriptor, now_s: float) -> Liveness:
         """Return the liveness of `node`, by the time since it was heard from."""

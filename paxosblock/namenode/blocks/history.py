@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 BLOCKS_MAX: Final = 1000
 LINES_MAX: Final = 64
 OPENED: Final = "opened again"
+DELETED: Final = "deleted"
 NOBODY = StorageId("")
 """Stands for the NameNode itself."""
 
@@ -59,7 +60,7 @@ class History:
         logged: bool = False,
     ) -> None:
         """Remember one step, and log it unless its DataNode has `logged` what happens to every
-        replica."""
+        replica; that a replica was deleted is for debug."""
         steps = self._steps.get(block)
         if steps is None:
             steps = self._steps[block] = _BlockHistory(deque(maxlen=LINES_MAX))
@@ -67,14 +68,15 @@ class History:
                 self._steps.popitem(last=False)
         self._steps.move_to_end(block)
         steps.lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
-        if logged:
+        level = logging.DEBUG if event == DELETED else logging.INFO
+        if logged or not _log.isEnabledFor(level):
             return
         known: dict[str, object] = {"block": block, "generation": generation}
         if storage:
             known["storage"] = storage
         if detail:
             known["detail"] = detail
-        log_event(_log, event, facts(**known))
+        log_event(_log, event, facts(**known), level)
 
     def of(self, block: BlockId) -> tuple[VoteLine, ...]:
         """Return the steps of a block, oldest first."""
@@ -119,7 +121,7 @@ def describe(
         case Short():
             return "short", f"has {answer.length} chunks"
         case Deleted():
-            return "deleted", ""
+            return DELETED, ""
         case Nack():
             return "refused", (
                 f"{answer.reason.value}, promised {answer.max_generation}, "

@@ -109,7 +109,7 @@ class Birth:
                     raise ConfigError(f"--new-cluster: {why}")
                 case Waits(why):
                     if why != said:
-                        _log.warning("%s %s", self._address, said := why)
+                        _log.info("%s %s", self._address, said := why)
                     await asyncio.sleep(ASK_AGAIN_S)
         return own
 

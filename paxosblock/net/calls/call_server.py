@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
@@ -66,6 +66,7 @@ Q = TypeVar("Q")
 _CALL: Final = MessageFrameKind.CALL
 _NAME_HEADER: Final = "X-Request-Id"
 _ENCODER = msgspec.msgpack.Encoder()
+_NOT_ASKED: Final[Mapping[str, object]] = {}
 _log = logging.getLogger(__name__)
 
 
@@ -117,6 +118,18 @@ class RpcRouter:
             strange = ProtocolError(f"there is no control call {method!r} on this node")
             raise strange.with_outcome(Outcome.NEVER)
         return found
+
+
+def asked() -> Mapping[str, object]:
+    """Return, for the log, whose call is being answered: the user, the address, and the name of
+    the call, which calls made for it keep.
+    """
+    name = REQUEST_ID.get("")
+    if not name:
+        return _NOT_ASKED
+    caller = CALLER.get()
+    who = {"user": caller.user or caller.role.value, "address": caller.address}
+    return {key: value for key, value in who.items() if value} | {"request": name}
 
 
 async def answer(call: ServedMethod, name: str, body: bytes | bytearray, caller: Caller) -> bytes:
