@@ -71,7 +71,7 @@ class Server:
 
     def _reason(self) -> str:
         """Return the last line of its output that is none of a trace of calls."""
-        lines = last_words(self.log, 0).splitlines()
+        lines = last_words(self.log).splitlines()
         plain = [line for line in lines if line.strip() and not line.startswith(("\t", " "))]
         return plain[-1] if plain else "it said nothing"
 

@@ -327,7 +327,10 @@ class LogPlace:
         return cls(0, 0)
 
 
-def last_words(log: Path, since: LogPlace) -> str:
+ITS_BEGINNING: Final = LogPlace(0, 0)
+
+
+def last_words(log: Path, since: LogPlace = ITS_BEGINNING) -> str:
     """Return the end of a log, of what came `since` a place: 4 KiB at most."""
     with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
         start = since.length if os.fstat(file.fileno()).st_ino == since.inode else 0
