@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,6 +27,26 @@ from paxosblock.host.startup import quick_imports
 
 if TYPE_CHECKING:
     from paxosblock.config import NodeConfig
+
+
+_LOG_OPTIONS: Final = (
+    click.option(
+        "--log-level",
+        type=click.Choice([each.value for each in LogLevel]),
+        help=f"The least of what is logged; also a setting.  [default: {LogLevel.INFO.value}]",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice([each.value for each in LineForm]),
+        help="Lines of text or of JSON; also a setting.  [default: text]",
+    ),
+    click.option(
+        "--log-file",
+        metavar="FILE",
+        help="A file for the log in the place of standard error; also a setting, as are "
+        "log_file_size and log_files, which bound it.",
+    ),
+)
 
 
 def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
@@ -69,22 +89,7 @@ def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
             metavar="FILE",
             help="The authorities whose certificates the node believes; also a setting.",
         ),
-        click.option(
-            "--log-level",
-            type=click.Choice([each.value for each in LogLevel]),
-            help=f"The least of what is logged; also a setting.  [default: {LogLevel.INFO.value}]",
-        ),
-        click.option(
-            "--log-format",
-            type=click.Choice([each.value for each in LineForm]),
-            help="Lines of text or of JSON; also a setting.  [default: text]",
-        ),
-        click.option(
-            "--log-file",
-            metavar="FILE",
-            help="A file for the log in the place of standard error; also a setting, as are "
-            "log_file_size and log_files, which bound it.",
-        ),
+        *_LOG_OPTIONS,
         click.option("--die-with", type=int, hidden=True),
     )
 
