@@ -17,7 +17,7 @@ Each operation sees the effects of those before it in the list.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -191,6 +191,17 @@ class SetOwner(_Operation, frozen=True, tag=True):
         def __init__(self, path: AnyPath, owner: str = "", group: str = "") -> None: ...
 
 
+class SetAttributes(_Operation, frozen=True, tag=True):
+    """Give a file or directory these attributes, beside those that it has; None removes one."""
+
+    path: str
+    attributes: dict[str, bytes | None]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath, attributes: Mapping[str, bytes | None]) -> None: ...
+
+
 Operation = (
     AssertAbsent
     | AssertFile
@@ -202,6 +213,7 @@ Operation = (
     | Marker
     | SetPermission
     | SetOwner
+    | SetAttributes
 )
 """One step of a transaction."""
 

@@ -7,6 +7,7 @@ from paxosblock.cli.group import CommandEntry, DashGroup, common_options
 _NAMES = "paxosblock.cli.fs_names"
 _BYTES = "paxosblock.cli.fs_bytes"
 _OWNERS = "paxosblock.cli.fs_owners"
+_ATTRIBUTES = "paxosblock.cli.fs_attributes"
 
 fs = DashGroup(
     "fs",
@@ -47,6 +48,8 @@ one line on standard error, "ls: '/x': no such file or directory", and exit code
         "chmod": CommandEntry(_OWNERS, "Change who may do what."),
         "chown": CommandEntry(_OWNERS, "Change owners and groups."),
         "chgrp": CommandEntry(_OWNERS, "Change groups."),
+        "getfattr": CommandEntry(_ATTRIBUTES, "Show attributes."),
+        "setfattr": CommandEntry(_ATTRIBUTES, "Set or remove an attribute."),
         "stat": CommandEntry(_NAMES, "Show facts about a file or directory."),
         "put": CommandEntry(_BYTES, "Copy local files into the cluster."),
         "append": CommandEntry(_BYTES, "Add local files to the end of a file."),

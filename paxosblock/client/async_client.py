@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final, Self
 
+from paxosblock.api.attributes import (
+    GET_ATTRIBUTES,
+    SET_ATTRIBUTES,
+    GetAttributes,
+    SetPathAttributes,
+)
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
@@ -474,6 +480,36 @@ class AsyncClient:
         """
         request = SetPathOwner(text_of(path), owner or "", group or "")
         return await self._session.namenodes.call_once(SET_OWNER, request)
+
+    async def set_attributes(
+        self, path: AnyPath, attributes: Mapping[str, bytes | None]
+    ) -> FileStatus:
+        """Give a file or directory attributes, beside those that it has; return what it is then.
+
+        Attributes are named values that stay with a file through renames, appends and truncates,
+        and go with it: HDFS's XAttrs.
+
+        Args:
+            attributes: values by names that begin with `user.`, or `trusted.` for a superuser;
+                None removes one.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: other names; more than 32, 16 KiB in one, or 64 KiB in all.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        request = SetPathAttributes(text_of(path), dict(attributes))
+        return await self._session.namenodes.call_once(SET_ATTRIBUTES, request)
+
+    async def get_attributes(self, path: AnyPath, *names: str) -> dict[str, bytes]:
+        """Return attributes of a file or directory: those of these names that it has, or all.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: no attribute is called so.
+        """
+        request = GetAttributes(text_of(path), names)
+        return (await self._session.namenodes.call(GET_ATTRIBUTES, request)).attributes
 
     # -- transactions ---------------------------------------------------------------------------
 

@@ -25,7 +25,15 @@ from typing import Any, Final
 
 import msgspec
 
-from paxosblock.api import care, lease_call, namenode_list, ownership, rebuild, status
+from paxosblock.api import (
+    attributes,
+    care,
+    lease_call,
+    namenode_list,
+    ownership,
+    rebuild,
+    status,
+)
 from paxosblock.api import namenode as api
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import (
@@ -37,6 +45,7 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetAttributes,
     SetOwner,
     SetPermission,
     Truncate,
@@ -94,6 +103,8 @@ def deed_of(operation: Operation) -> Deed | None:
             return Deed("setPermission", path)
         case SetOwner(path):
             return Deed("setOwner", path)
+        case SetAttributes(path):
+            return Deed("setXAttr", path)
 
 
 def _transacted(request: api.Transact) -> Deeds:
@@ -126,6 +137,7 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     care.SET_REPLICATION.name: _of_path("setReplication"),
     ownership.SET_PERMISSION.name: _of_path("setPermission"),
     ownership.SET_OWNER.name: _of_path("setOwner"),
+    attributes.SET_ATTRIBUTES.name: _of_path("setXAttr"),
     api.TRANSACT.name: _transacted,
     api.TAKE_OVER.name: _of_path("takeOver"),
     lease_call.RECOVER_LEASE.name: _of_path("recoverLease"),

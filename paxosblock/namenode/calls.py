@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, reports, status
 from paxosblock.api import namenode as api
+from paxosblock.api.attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
 from paxosblock.api.transaction import Operation
@@ -32,7 +33,7 @@ from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import audit, checks, handlers, operators
 from paxosblock.namenode.audit import AUDIT_LOG
-from paxosblock.namenode.catalog import keys, namespace, owners, transactions, tree
+from paxosblock.namenode.catalog import attributes, keys, namespace, owners, transactions, tree
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
@@ -402,6 +403,13 @@ CALLS: Final = (
         check=checks.check_set_permission,
         log=lambda request, _: facts(path=request.path, permission=f"{request.permission:o}"),
     ),
+    decided(
+        SET_ATTRIBUTES,
+        in_one(attributes.change_attributes),
+        check=checks.check_set_attributes,
+        log=lambda request, _: facts(path=request.path, names=",".join(request.attributes)),
+    ),
+    shown(GET_ATTRIBUTES, attributes.show, check=checks.check_get_attributes),
     decided(
         SET_OWNER,
         in_one(owners.change_owner),

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from paxosblock.api.attributes import (
+    ATTRIBUTE_NAME_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    GetAttributes,
+    SetPathAttributes,
+)
 from paxosblock.api.care import REPLICATION_MAX, AdminState, Balance, SetAdminState
 from paxosblock.api.file_pages import GetFile
 from paxosblock.api.fsck_call import CheckFiles
@@ -29,6 +35,7 @@ from paxosblock.api.reports import BlockReport, Register
 from paxosblock.api.transaction import (
     NAMES_MADE_MAX,
     OPERATIONS_MAX,
+    SetAttributes,
     SetOwner,
     SetPermission,
 )
@@ -96,6 +103,8 @@ def check_transact(request: Transact) -> None:
             check_permission(operation.permission)
         elif isinstance(operation, SetOwner):
             check_set_owner(operation)
+        elif isinstance(operation, SetAttributes):
+            check_set_attributes(operation)
 
 
 def check_set_permission(request: SetPathPermission) -> None:
@@ -110,6 +119,44 @@ def check_set_owner(request: SetPathOwner | SetOwner) -> None:
     _demand(bool(names), f"{where}: neither an owner nor a group")
     for name in names:
         _demand(is_user(name), f"{where}: {name[:40]!r} is no owner or group: {NAME_EXPECTED}")
+
+
+def check_set_attributes(request: SetPathAttributes | SetAttributes) -> None:
+    """Raise InvalidRequestError for a name that no attribute has, for one that is too large, and
+    for none at all.
+    """
+    where = paths.shown(request.path)
+    _demand(bool(request.attributes), f"{where}: no attribute is named")
+    for name, value in request.attributes.items():
+        size_bytes = _check_attribute(where, name) + len(value or b"")
+        _demand(
+            size_bytes <= VALUE_BYTES_MAX,
+            f"{where}: the XAttr {name} is too big. The maximum combined size of the name and value"
+            f" is {VALUE_BYTES_MAX}, but the total size is {size_bytes}",
+        )
+
+
+def check_get_attributes(request: GetAttributes) -> None:
+    """Raise InvalidRequestError for a name that no attribute has."""
+    for name in request.names:
+        _check_attribute(paths.shown(request.path), name)
+
+
+def _check_attribute(where: str, name: str) -> int:
+    """Return the bytes of an attribute's name. Raises InvalidRequestError for one that none has."""
+    namespace, _, rest = name.partition(".")
+    shown = name[:40].encode("unicode_escape").decode()
+    size_bytes = len(name.encode(errors="surrogatepass"))
+    _demand(
+        namespace in ("user", "trusted") and bool(rest) and "\0" not in name,
+        f"{where}: {shown!r} is no name of an attribute: it begins with user. or trusted.",
+    )
+    _demand(name.isprintable(), f"{where}: {shown!r} has characters that cannot be shown")
+    _demand(
+        size_bytes <= ATTRIBUTE_NAME_BYTES_MAX,
+        f"{where}: {shown!r}... has {size_bytes} bytes: at most {ATTRIBUTE_NAME_BYTES_MAX}",
+    )
+    return size_bytes
 
 
 def check_application(request: ApplicationRequest) -> None:

@@ -33,6 +33,8 @@ VERBS: dict[str, Words] = {
     "chmod": lambda url, local: ("fs", "chmod", "600", f"{url}/a"),
     "chown": lambda url, local: ("fs", "chown", "ann:staff", f"{url}/a"),
     "chgrp": lambda url, local: ("fs", "chgrp", "staff", f"{url}/a"),
+    "getfattr": lambda url, local: ("fs", "getfattr", "-d", f"{url}/a"),
+    "setfattr": lambda url, local: ("fs", "setfattr", "-n", "user.a", f"{url}/a"),
     "stat": lambda url, local: ("fs", "stat", f"{url}/a"),
     "put": lambda url, local: ("fs", "put", local, f"{url}/new"),
     "append": lambda url, local: ("fs", "append", local, f"{url}/a"),

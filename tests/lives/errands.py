@@ -41,6 +41,7 @@ async def _change_owner(fs: AsyncClient, *, rng: random.Random, file: File | Non
     if file is not None:
         await fs.set_permission(file.path, rng.choice((0o600, 0o640, 0o1777)))
         await fs.set_owner(file.path, rng.choice(("ann", "bob")), rng.choice((None, "staff")))
+        await fs.set_attributes(file.path, {"user.origin": rng.choice((None, b"web-3"))})
 
 
 async def _list(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
@@ -61,6 +62,7 @@ async def _look(fs: AsyncClient, *, rng: random.Random, file: File | None) -> No
         block = rng.choice(found).block
         await call(EXPLAIN, BlockRequest(block))
         await call(GET_BLOCK, BlockRequest(block))
+        await fs.get_attributes(file.path)
 
 
 async def _recover_lease(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:

@@ -51,6 +51,7 @@ CHANGES: Final = {
     "fs put": "create",
     "fs recover-lease": "recover_lease",
     "fs rm": "delete",
+    "fs setfattr": "set_attributes",
     "fs setrep": "set_replication",
     "fs truncate": "transact",
     "fsck": "delete",
@@ -67,7 +68,17 @@ NO_LIFE: Final = {
 
 
 SHOWS: Final = frozenset(
-    {"admin leaving", "admin report", "explain", "fs cat", "fs get", "fs head", "fs ls", "fs stat"}
+    {
+        "admin leaving",
+        "admin report",
+        "explain",
+        "fs cat",
+        "fs get",
+        "fs getfattr",
+        "fs head",
+        "fs ls",
+        "fs stat",
+    }
     | {"fs tail", "help", "spark fsck"}
 )
 """Commands that show something, and change nothing."""

@@ -37,6 +37,7 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetAttributes,
     SetOwner,
     SetPermission,
     Truncate,
@@ -61,6 +62,7 @@ SHOWS = {
     "check_files",
     "cluster_status",
     "explain",
+    "get_attributes",
     "get_block",
     "get_file",
     "leaving",
@@ -87,6 +89,7 @@ OPERATIONS: dict[type, Operation] = {
     Marker: Marker("/a"),
     SetPermission: SetPermission("/a", 0o600),
     SetOwner: SetOwner("/a", "ann"),
+    SetAttributes: SetAttributes("/a", {"user.a": b"1"}),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from paxosblock.api.attributes import GetAttributes
 from paxosblock.api.namenode import (
     ApplicationVersion,
     FileStatus,
@@ -29,13 +31,16 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetAttributes,
     SetOwner,
     SetPermission,
     TransactionOutcome,
     Truncate,
 )
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import attributes, keys
+from paxosblock.namenode.catalog.draft import inode_of
+from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.catalog.records import decode_entry, decode_place
 from paxosblock.protocol.types import Durability
 from tests.namenode.cluster import CHUNK_BYTES
@@ -65,11 +70,12 @@ class File:
 
 @dataclass(frozen=True)
 class Rights:
-    """Owner, group and mode that somebody set; None for what was left as it was made."""
+    """Owner, group, mode and attributes that a user set; None for what was left as it was made."""
 
     owner: str | None = None
     group: str | None = None
     mode: int | None = None
+    attributes: dict[str, bytes] = field(default_factory=dict)
 
     def are_those_of(self, status: FileStatus) -> bool:
         there = (status.owner, status.group, status.permission)
@@ -152,6 +158,11 @@ class Tree:
             case SetPermission(path, mode):
                 self.refuse_if(path not in self.at)
                 self.rights[path] = replace(self.of(path), mode=mode)
+            case SetAttributes(path, wanted):
+                self.refuse_if(path not in self.at)
+                before = self.of(path)
+                after = {k: v for k, v in (before.attributes | wanted).items() if v is not None}
+                self.rights[path] = replace(before, attributes=after)
             case SetOwner(path, owner, group):
                 self.refuse_if(path not in self.at)
                 before = self.of(path)
@@ -217,7 +228,10 @@ def some_operation(random: Random, tree: Tree) -> Operation:
     files = [path for path, found in tree.at.items() if found and not found.open]
     there = [path for path in tree.at if path != "/"]
     some = random.choice(random.choice([files or PATHS, there or PATHS, PATHS]))
-    match random.randrange(13):
+    match random.randrange(14):
+        case 13:
+            name = random.choice(["user.a", "user.b", "trusted.c"])
+            return SetAttributes(some, {name: random.choice([None, b"", b"1"])})
         case 11:
             return SetPermission(some, random.choice([0, 0o750, 0o1777]))
         case 12:
@@ -348,6 +362,20 @@ class TransactMachine(RuleBasedStateMachine):
         for path in self.tree.at:
             status = self.run_now(self.catalog.status(path))
             assert self.tree.of(path).are_those_of(status), path
+
+    @invariant()
+    def each_has_the_attributes_that_it_was_given(self) -> None:
+        for path in self.tree.at:
+            found = attributes.show(self.store.view(), GetAttributes(path), ITSELF)
+            assert found.attributes == self.tree.of(path).attributes, path
+
+    @invariant()
+    def no_attribute_outlives_what_it_is_of(self) -> None:
+        counts = Counter(keys.number_of(key) for key, _ in self.store.machine.scan(b"p", b"q"))
+        for number, count in counts.items():
+            inode = inode_of(self.store.view(), number)
+            assert inode is not None
+            assert inode.attributes == count
 
     @invariant()
     def every_block_hangs_on_the_file_that_it_names_and_on_no_other(self) -> None:

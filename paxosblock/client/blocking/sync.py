@@ -5,7 +5,7 @@ Made by `make generate` from the asynchronous classes: change those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
@@ -345,6 +345,32 @@ class Client(ClientBase):
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.set_owner, path, owner, group)
+
+    def set_attributes(self, path: AnyPath, attributes: Mapping[str, bytes | None]) -> FileStatus:
+        """Give a file or directory attributes, beside those that it has; return what it is then.
+
+        Attributes are named values that stay with a file through renames, appends and truncates,
+        and go with it: HDFS's XAttrs.
+
+        Args:
+            attributes: values by names that begin with `user.`, or `trusted.` for a superuser;
+                None removes one.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: other names; more than 32, 16 KiB in one, or 64 KiB in all.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return self._run(self._async.set_attributes, path, attributes)
+
+    def get_attributes(self, path: AnyPath, *names: str) -> dict[str, bytes]:
+        """Return attributes of a file or directory: those of these names that it has, or all.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: no attribute is called so.
+        """
+        return self._run(self._async.get_attributes, path)
 
     # -- transactions ---------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def concat(
         end = yield from _move_blocks(draft, source, into_end, end, start + limit)
         length += source.length
         namespace.unlink(draft, source, context)
-        draft.delete(keys.inode(source.number))
+        namespace.delete_inode(draft, source)
     draft.put_inode(msgspec.structs.replace(into, length=length, modified_ms=context.now_ms))
     return end - start
 

@@ -354,7 +354,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
 def discard(draft: Draft, inode: Inode) -> bool:
     """Remove an inode that no entry names; True if what is below it is left to the sweep."""
     key = keys.inode(inode.number)
-    draft.delete(key)
+    delete_inode(draft, inode)
     if isinstance(inode, DirectoryInode):
         draft.move_deadline(key, inode.expires_ms, 0)
         left = _discard_touched(draft, inode.number)
@@ -365,6 +365,14 @@ def discard(draft: Draft, inode: Inode) -> bool:
     if left:
         draft.put(keys.garbage(inode.number), encode(inode))
     return left
+
+
+def delete_inode(draft: Draft, inode: Inode) -> None:
+    """Remove the record of an inode that was just read, and its attributes."""
+    draft.delete(keys.inode(inode.number))
+    if inode.attributes:
+        for key, _ in list(draft.scan(*keys.attributes(inode.number))):
+            draft.delete(key)
 
 
 def _discard_touched(draft: Draft, directory: int) -> bool:

@@ -23,10 +23,11 @@ RECOVERY_WRITER = WriterId("namenode")
 """The holder of a file whose writer was fenced: any NameNode may seal its blocks and close it."""
 
 
-class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
+class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, gc=False):
     """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root.
 
-    At `expires_ms` it is deleted with all that is in it; 0: never.
+    `attributes` counts its attributes, which are keys of their own (`attributes.py`). At
+    `expires_ms` it is deleted with all that is in it; 0: never.
     """
 
     number: int
@@ -37,16 +38,17 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
     group: str
     permission: int
     expires_ms: int = 0
+    attributes: int = 0
 
 
-class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
+class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=False):
     """A file. Its blocks are keys of their own.
 
     `writer` may add blocks while the file is `open`; once it is closed, `writer` is the one that
     closed it, so that a repeated close is recognised. `length` (bytes) is that of the last close;
     the blocks that `writer` has added or opened again since are at the places from `appended_from`
     on. `truncations` counts how often bytes were cut off. `reserved` is the block that was made
-    ahead (`reserving.py`).
+    ahead (`reserving.py`). `attributes` are counted as in a directory.
     """
 
     number: int
@@ -66,6 +68,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     appended_from: int = 0
     truncations: int = 0
     reserved: BlockId = NO_BLOCK
+    attributes: int = 0
 
 
 Inode = DirectoryInode | FileInode

@@ -19,6 +19,7 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetAttributes,
     SetOwner,
     SetPermission,
     TransactionOutcome,
@@ -31,7 +32,7 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, namespace, owners, tree
+from paxosblock.namenode.catalog import attributes, keys, namespace, owners, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -147,10 +148,8 @@ class _TransactionRun:
                     raise tree.missing(path)
             case Marker(path):
                 namespace.put_closed_file(draft, self._marker(path), context)
-            case SetPermission():
-                owners.set_permission(draft, operation, context.actor)
-            case SetOwner():
-                owners.set_owner(draft, operation, context.actor)
+            case SetPermission() | SetOwner() | SetAttributes():
+                _change_inode(draft, operation, context.actor)
 
     def _marker(self, path: str) -> CreateFile:
         request = self._request
@@ -164,6 +163,18 @@ class _TransactionRun:
             permission=MARKER_PERMISSION,
             owner=request.owner,
         )
+
+
+def _change_inode(
+    draft: Draft, operation: SetPermission | SetOwner | SetAttributes, actor: Actor
+) -> None:
+    match operation:
+        case SetPermission():
+            owners.set_permission(draft, operation, actor)
+        case SetOwner():
+            owners.set_owner(draft, operation, actor)
+        case SetAttributes():
+            attributes.set_attributes(draft, operation, actor)
 
 
 def _check_absent(draft: Draft, path: str, actor: Actor) -> None:
