@@ -23,7 +23,7 @@ from tests.files import write
     ],
 )
 def test_a_value_is_set_as_written_and_shown_as_a_terminal_bears_it(
-    fs: Paxosblock, client: Client, folder: str, written: str, value: bytes, shown: str
+    fs: Paxosblock, client: Client, folder: str, *, written: str, value: bytes, shown: str
 ) -> None:
     path = f"{folder}/a"
     write(client, path, b"abc")

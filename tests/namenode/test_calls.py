@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from paxosblock.api import (
+    attributes,
     care,
     file_pages,
     fsck_call,
@@ -42,7 +43,18 @@ from tests.namenode.scene import Scene, new_scene
 
 def described() -> set[str]:
     """The calls that the API describes."""
-    homes = (care, file_pages, fsck_call, lease_call, namenode, ownership, rebuild, reports, status)
+    homes = (
+        attributes,
+        care,
+        file_pages,
+        fsck_call,
+        lease_call,
+        namenode,
+        ownership,
+        rebuild,
+        reports,
+        status,
+    )
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}
 
