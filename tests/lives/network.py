@@ -21,9 +21,11 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.host.user import claimed_user
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.caller import CALLER, Caller
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler
 from paxosblock.net.wire import FrameKind, Header, decode_error, encode_error
 from tests.lives.pairs import Pairs
@@ -191,6 +193,7 @@ class Network:
         self, here: Host | None, router: RpcRouter, method: str, body: bytes
     ) -> bytes:
         registered = router._methods[method]
+        CALLER.set(Caller.claiming(claimed_user(), ""))  # all are of the user who runs the nodes
         try:
             request = registered.decoder.decode(body)
             fenced = self.promises.asked(here, method, request)
