@@ -8,13 +8,13 @@ from typing import Final
 
 import click
 
-from paxosblock.api.attributes import (
+from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.path_attributes import (
     GET_ATTRIBUTES,
     SET_ATTRIBUTES,
     GetAttributes,
     SetPathAttributes,
 )
-from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.cli.fs_names import for_each_path, walked
 from paxosblock.cli.fs_owners import RECURSIVE
 from paxosblock.cli.group import Verb

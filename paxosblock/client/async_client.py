@@ -7,12 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final, Self
 
-from paxosblock.api.attributes import (
-    GET_ATTRIBUTES,
-    SET_ATTRIBUTES,
-    GetAttributes,
-    SetPathAttributes,
-)
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
@@ -42,6 +36,12 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION, SetPathOwner, SetPathPermission
+from paxosblock.api.path_attributes import (
+    GET_ATTRIBUTES,
+    SET_ATTRIBUTES,
+    GetAttributes,
+    SetPathAttributes,
+)
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions

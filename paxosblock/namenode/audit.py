@@ -26,11 +26,11 @@ from typing import Any, Final
 import msgspec
 
 from paxosblock.api import (
-    attributes,
     care,
     lease_call,
     namenode_list,
     ownership,
+    path_attributes,
     rebuild,
     status,
 )
@@ -137,7 +137,7 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     care.SET_REPLICATION.name: _of_path("setReplication"),
     ownership.SET_PERMISSION.name: _of_path("setPermission"),
     ownership.SET_OWNER.name: _of_path("setOwner"),
-    attributes.SET_ATTRIBUTES.name: _of_path("setXAttr"),
+    path_attributes.SET_ATTRIBUTES.name: _of_path("setXAttr"),
     api.TRANSACT.name: _transacted,
     api.TAKE_OVER.name: _of_path("takeOver"),
     lease_call.RECOVER_LEASE.name: _of_path("recoverLease"),

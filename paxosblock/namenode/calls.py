@@ -21,9 +21,9 @@ from msgspec import Raw
 
 from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, reports, status
 from paxosblock.api import namenode as api
-from paxosblock.api.attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
+from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.transaction import Operation
 from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.encoding import msgpack_decoder

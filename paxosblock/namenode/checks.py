@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from paxosblock.api.attributes import (
-    ATTRIBUTE_NAME_BYTES_MAX,
-    VALUE_BYTES_MAX,
-    GetAttributes,
-    SetPathAttributes,
-)
 from paxosblock.api.care import REPLICATION_MAX, AdminState, Balance, SetAdminState
 from paxosblock.api.file_pages import GetFile
 from paxosblock.api.fsck_call import CheckFiles
@@ -30,6 +24,12 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.api.ownership import SetPathOwner, SetPathPermission
+from paxosblock.api.path_attributes import (
+    ATTRIBUTE_NAME_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    GetAttributes,
+    SetPathAttributes,
+)
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
 from paxosblock.api.transaction import (

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.api.attributes import (
-    ATTRIBUTES_MAX,
-    GET_ATTRIBUTES,
-    SET_ATTRIBUTES,
-    VALUE_BYTES_MAX,
-    Attributes,
-    GetAttributes,
-    SetPathAttributes,
-)
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
     MKDIRS,
@@ -23,6 +14,15 @@ from paxosblock.api.namenode import (
     PathRequest,
     RenamePath,
     Transact,
+)
+from paxosblock.api.path_attributes import (
+    ATTRIBUTES_MAX,
+    GET_ATTRIBUTES,
+    SET_ATTRIBUTES,
+    VALUE_BYTES_MAX,
+    Attributes,
+    GetAttributes,
+    SetPathAttributes,
 )
 from paxosblock.api.transaction import AssertAbsent, Marker, SetAttributes
 from paxosblock.errors import (

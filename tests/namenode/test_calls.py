@@ -8,13 +8,13 @@ from collections import Counter
 import pytest
 
 from paxosblock.api import (
-    attributes,
     care,
     file_pages,
     fsck_call,
     lease_call,
     namenode,
     ownership,
+    path_attributes,
     rebuild,
     reports,
     status,
@@ -44,13 +44,13 @@ from tests.namenode.scene import Scene, new_scene
 def described() -> set[str]:
     """The calls that the API describes."""
     homes = (
-        attributes,
         care,
         file_pages,
         fsck_call,
         lease_call,
         namenode,
         ownership,
+        path_attributes,
         rebuild,
         reports,
         status,

@@ -14,7 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from paxosblock.api.attributes import GetAttributes
 from paxosblock.api.namenode import (
     ApplicationVersion,
     FileStatus,
@@ -22,6 +21,7 @@ from paxosblock.api.namenode import (
     ListDirectory,
     Transact,
 )
+from paxosblock.api.path_attributes import GetAttributes
 from paxosblock.api.transaction import (
     AssertAbsent,
     AssertFile,

@@ -1,7 +1,7 @@
 """Attributes of files and directories: named values that programs keep beside the bytes.
 
 Each is a key of its own, so that an inode stays small; the inode counts them, and one without any
-costs nothing more. Every change of an attribute writes the inode, too: whoever read that has a
+costs nothing more. Every change of an attribute writes the inode, too, so that the inode is a
 precondition for all of them.
 """
 
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from paxosblock.api.attributes import (
+from paxosblock.api.namenode import FileStatus
+from paxosblock.api.path_attributes import (
     ATTRIBUTES_BYTES_MAX,
     ATTRIBUTES_MAX,
     Attributes,
@@ -19,7 +20,6 @@ from paxosblock.api.attributes import (
     PathAttributes,
     SetPathAttributes,
 )
-from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import SetAttributes
 from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError

@@ -38,8 +38,8 @@ class GetAttributes(msgspec.Struct, frozen=True):
 
 
 class PathAttributes(msgspec.Struct, frozen=True):
-    """What is at a path, and its attributes, of one moment. Those that are not there are left
-    out, and those that only a superuser sees.
+    """A file or directory and its attributes, of one moment, without those that only a superuser
+    sees.
     """
 
     status: FileStatus
