@@ -142,7 +142,7 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
     "--secret-file",
     envvar="PAXOSBLOCK_SECRET_FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --peers: a file that only these NameNodes have and only its owner may read; also "
+    help="With --peers: a file that only these NameNodes have and not everybody may read; also "
     "from PAXOSBLOCK_SECRET_FILE.",
 )
 @click.pass_obj

@@ -303,7 +303,7 @@ async def _stay() -> None:
 def _read_secret(file: Path) -> bytes:
     try:
         secret = file.read_bytes().strip()
-        readable_by = file.stat().st_mode & 0o077
+        readable_by = file.stat().st_mode & 0o007  # a group may, as with access_file
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     if readable_by:

@@ -1,0 +1,156 @@
+"""The container file, the compose file and the manifests of Kubernetes in `deploy`: what they say
+of commands, ports, probes and files is what the code has.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from paxosblock.base.units import KIB
+from paxosblock.cli.main import root
+from paxosblock.cli.node_commands import datanode, namenode
+from paxosblock.client.names.url import cluster_addresses
+from paxosblock.config import DataNodeConfig, NameNodeConfig, check_variables, load_config
+
+yaml: Any = importlib.import_module("yaml")  # it has no types
+PORTS = {
+    kind: str(next(each for each in command.params if each.name == "listen").default)[-4:]
+    for kind, command in (("namenode", namenode), ("datanode", datanode))
+}
+"""The usual port of each kind of node."""
+
+
+def options(words: list[str]) -> dict[str, Any]:
+    """Return what the command reads in these words; it raises click's error for a wrong one."""
+    kind, *rest = words
+    command = root.get_command(click.Context(root), kind)
+    assert command is not None
+    return command.make_context(kind, rest, resilient_parsing=False).params
+
+
+@pytest.fixture
+def no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets options name files that only a container has."""
+    config = next(each for each in namenode.params if each.name == "config")
+    for command in (namenode, datanode):
+        for each in command.params:
+            if each.name == config.name:
+                monkeypatch.setattr(each.type, "exists", False)
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+def manifests(repository: Path) -> Iterator[dict[str, Any]]:
+    for path in (repository / "deploy" / "kubernetes").glob("*node.yaml"):
+        yield from documents(path)
+
+
+def check_node(found: dict[str, Any], kind: str, own: str, namenodes: tuple[str, ...]) -> None:
+    assert found["listen"] == f"0.0.0.0:{PORTS[kind]}"
+    assert found["advertise"] == f"{own}:{PORTS[kind]}"
+    assert cluster_addresses(found["peers" if kind == "namenode" else "namenodes"]) == namenodes
+    paths = found["path"] if kind == "namenode" else found["paths"][0]
+    assert str(paths) == f"/data/{kind}"
+
+
+@pytest.mark.usefixtures("no_files")
+@pytest.mark.parametrize("first", ["", "yes"])
+def test_the_compose_file_starts_a_cluster_of_three(repository: Path, first: str) -> None:
+    (compose,) = documents(repository / "deploy" / "compose" / "compose.yaml")
+    services = compose["services"]
+    namenodes = tuple(f"nn{number}:9870" for number in (1, 2, 3))
+    for name, service in services.items():
+        check_variables(service["environment"])
+        assert set(service["secrets"]) <= set(compose["secrets"])
+        if name == "command":
+            assert cluster_addresses(service["environment"]["PAXOSBLOCK_NAMENODES"]) == namenodes
+            continue
+        kind = {"nn": "namenode", "dn": "datanode"}[name[:2]]
+        written = re.sub(r"\$\{FIRST_START:\+(\S+)\}", r"\1" if first else "", service["command"])
+        found = options(shlex.split(written))
+        check_node(found, kind, service["hostname"], namenodes)
+        assert service["volumes"] == [f"{name}:/data"]
+        assert name in compose["volumes"]
+        assert f":{PORTS[kind]}/healthz" in service["healthcheck"]["test"][-1]
+        assert found.get("new_cluster", False) is (kind == "namenode" and bool(first))
+    assert len(services) == 7
+
+
+@pytest.mark.usefixtures("no_files")
+def test_the_manifests_start_nodes_that_find_each_other(repository: Path) -> None:
+    found = {(each["kind"], each["metadata"]["name"]): each for each in manifests(repository)}
+    kinds = ("Service", "PodDisruptionBudget", "StatefulSet")
+    assert set(found) == {(kind, name) for kind in kinds for name in PORTS}
+    namenodes = tuple(f"namenode-{number}.namenode:9870" for number in range(3))
+    for name, port in PORTS.items():
+        service = found["Service", name]["spec"]
+        budget = found["PodDisruptionBudget", name]["spec"]
+        stateful = found["StatefulSet", name]["spec"]
+        labels = stateful["template"]["metadata"]["labels"]
+        pod = stateful["template"]["spec"]
+        (container,) = pod["containers"]
+        assert stateful["serviceName"] == name
+        assert service["selector"] == labels == budget["selector"]["matchLabels"]
+        assert stateful["selector"]["matchLabels"] == labels
+        assert [each["port"] for each in service["ports"]] == [int(port)]
+        assert [each["containerPort"] for each in container["ports"]] == [int(port)]
+        assert service["publishNotReadyAddresses"], "nodes that are not ready find each other"
+        assert budget["maxUnavailable"] == 1
+        words = [word.replace("$(POD)", f"{name}-0") for word in container["args"]]
+        check_node(options(words), name, f"{name}-0.{name}", namenodes)
+        assert "--new-cluster" not in words
+        check_variables({each["name"]: "" for each in container["env"] if each["name"] != "POD"})
+        for probe in ("startupProbe", "readinessProbe"):
+            assert container[probe]["httpGet"] == {"path": "/healthz", "port": name}
+        mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        claims = [each["metadata"]["name"] for each in stateful["volumeClaimTemplates"]]
+        assert set(mounted) == {*claims, *(each["name"] for each in pod["volumes"])}
+        secrets = next(each["secret"] for each in pod["volumes"] if each["name"] == "secrets")
+        kept = {f"{mounted['secrets']}/{each['path']}" for each in secrets["items"]}
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        wanted = [env["PAXOSBLOCK_ACCESS_FILE"], options(words).get("secret_file")]
+        assert {str(each) for each in wanted if each} == kept
+        assert secrets["defaultMode"] & 0o007 == 0, "else nodes refuse it"
+        assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 9870
+
+
+def test_the_settings_in_the_manifests_exist(repository: Path) -> None:
+    file = repository / "deploy" / "kubernetes" / "paxosblock.toml"
+    for kind in (NameNodeConfig, DataNodeConfig):
+        assert load_config(kind, file, {}).log_format.value == "json"
+
+
+def test_the_image_is_of_a_user_that_the_manifests_know(repository: Path) -> None:
+    text = (repository / "deploy" / "Containerfile").read_text()
+    assert "\nUSER 9870:9870\n" in text
+    assert f"\nEXPOSE {PORTS['namenode']} {PORTS['datanode']}\n" in text
+    assert '\nENTRYPOINT ["paxosblock"]\n' in text
+    ignored = (repository / ".containerignore").read_text()
+    assert len(ignored) < KIB
+    for needed in ("paxosblock", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        assert f"!{needed}\n" in ignored
+        assert (repository / needed).exists()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
+def test_kustomize_makes_of_them_what_a_first_start_needs(repository: Path) -> None:
+    built = {}
+    for folder in ("kubernetes", "kubernetes-first-start"):
+        make = ["kubectl", "kustomize", str(repository / "deploy" / folder)]
+        made = subprocess.run(make, capture_output=True, text=True, check=True, timeout=60)
+        built[folder] = made.stdout.splitlines()
+    usual, first = built.values()
+    assert [line.strip() for line in first if line not in usual] == ["- --new-cluster"]
+    assert len(first) == len(usual) + 1
