@@ -13,10 +13,11 @@ The names below are imported when they are first used, so that `import paxosbloc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from paxosblock.base.lazy import lazy_names
 
+TYPE_CHECKING = (
+    False  # as type checkers know it; a command imports `typing` after its signals are set
+)
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Kind, Listing
     from paxosblock.api.reports import StorageReport

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import _signal  # `signal` without its enums, which take milliseconds
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    # Until the program is imported, Ctrl-C ends it without a traceback. Nothing comes before this
+    # that can be left for later.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import gc
 import os
 import signal
 import sys
 from typing import Final, NoReturn
-
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Until the program is imported, Ctrl-C ends it without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 
 COMMAND_YOUNG_MAX: Final = 100_000
 """Python looks for garbage when this many more objects were made than freed, but a command makes

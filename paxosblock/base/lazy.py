@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
+
+TYPE_CHECKING = (
+    False  # `typing` and `collections` take longer than all else that a command begins with
+)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 def lazy_names(
@@ -23,6 +27,8 @@ def lazy_names(
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415 - see above
+
         return getattr(import_module(home), name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *homes})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,22 @@ print(gc.get_threshold(), gc.get_freeze_count() > 1_000)
     command = [sys.executable, "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.split() == ["(20000,", "10,", "10)", "True"]
+
+
+def test_a_command_minds_ctrl_c_before_it_imports_anything_that_can_wait() -> None:
+    """Ctrl-C before that shows a traceback of whatever import it comes into."""
+    program = f"""
+import sys, _signal
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+before, seen, set_it = set(sys.modules), [], _signal.signal
+def note(*arguments):
+    seen.append(sys.modules.keys() - before)
+    return set_it(*arguments)
+_signal.signal = note
+import paxosblock.__main__
+print(*sorted(seen[0]))
+"""
+    command = [sys.executable, "-S", "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    ours = ["paxosblock", "paxosblock.__main__", "paxosblock.base", "paxosblock.base.lazy"]
+    assert ran.stdout.split() == ["__future__", *ours]
