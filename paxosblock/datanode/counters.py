@@ -29,9 +29,11 @@ class DataNodeCounters:
         volumes: Sequence[Volume],
         rooms: Callable[[], Iterable[StorageReport]],
         copied: Callable[[], CopiedBytes],
+        left_out: int = 0,
     ) -> None:
         """Read from these what they know anyway, when the metrics are asked for: `rooms` are the
-        volumes as they were last reported, `copied` counts the bytes of copies."""
+        volumes as they were last reported, `copied` counts the bytes of copies. So many volumes
+        were `left_out` at the start."""
         self.metrics = NodeMetrics("datanode")
         self.streams = self.metrics.gauge("streams", "Open data streams.")
         self.votes = 0
@@ -40,7 +42,11 @@ class DataNodeCounters:
         observe = self.metrics.observe
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
-        observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
+        observe(
+            "volumes_failed",
+            "Volumes that failed, or were left out at the start.",
+            lambda: left_out + sum(bool(v.failed) for v in volumes),
+        )
         observe(
             "volumes_hung",
             "Volumes that do not answer.",

@@ -103,6 +103,7 @@ class DataNode:
             self.volumes,
             rooms=lambda: (look.last for look in self._looks if look.last is not None),
             copied=lambda: CopiedBytes(self._transfer.copied_bytes, self.reader.copied_bytes),
+            left_out=len(self._lost),
         )
         self._scrubbers = tuple(
             Scrubber(
