@@ -12,6 +12,7 @@ To add a setting, add a field: the loader reads everything it needs from the fie
 
 from __future__ import annotations
 
+import enum
 import os
 import socket
 import tomllib
@@ -39,6 +40,7 @@ from paxosblock.base.settings import (
     SecondsOrZero,
     Share,
     User,
+    as_written,
     choice,
     did_you_mean,
     settings_of,
@@ -59,6 +61,14 @@ BEATS_PER_SILENCE: Final = 4
 """Beats of a DataNode that fall into the shortest silence after which it counts as hung."""
 SHORTEST_BEAT_S: Final = 0.01
 """A DataNode beats no faster than this, whatever a client asks for."""
+
+
+class PageFor(enum.Enum):
+    """The callers that get the status page of a node, where callers prove nothing."""
+
+    LOOPBACK = "loopback"
+    ALL = "all"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,11 @@ class NodeConfig(Config):
     """Length at which the log goes on in another file, and the one before becomes FILE.1."""
     log_files: Count = 5
     """Files of the log that are kept; the oldest is removed for one more."""
+
+    page: Annotated[PageFor, choice(PageFor)] = PageFor.LOOPBACK
+    """The callers that get the status page at `/`. Where callers must prove who they are, by the
+    access secret or a certificate, all that do; elsewhere "loopback" gives it to callers on this
+    machine, and "all" to every caller. "none": there is no page."""
 
     def check(self) -> None:
         """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""
@@ -448,6 +463,15 @@ def with_settings(config: C, changes: Mapping[str, object]) -> C:
             raise ConfigError(f"unknown setting {name!r}{did_you_mean(name, settings)}")
         values[name] = settings[name].read(value, name) if isinstance(value, str) else value
     return replace(config, **values) if values else config
+
+
+def changed_settings(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield the settings that differ from their default: name, value and default, as written."""
+    defaults = type(config)()
+    for setting in settings_of(type(config)).values():
+        value, usual = (getattr(each, setting.attribute) for each in (config, defaults))
+        if value != usual:
+            yield setting.name, as_written(setting, value), as_written(setting, usual)
 
 
 def check_variables(environment: Mapping[str, str]) -> None:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-from paxosblock.base.settings import settings_of
+from paxosblock.base.settings import as_written, settings_of
 from paxosblock.config import SECTIONS
 from paxosblock.protocol import block_state, messages, replica_state
 from paxosblock.protocol.block_state import HdfsBlockState
 from paxosblock.protocol.replica_state import HdfsReplicaState
 from tests.hdfs.transitions import NONE, Arrow, block_transitions, replica_transitions
 from tests.make_api import REPOSITORY
-from tests.make_reference import written
 
 PAGE: Final = REPOSITORY / "docs" / "hdfs.md"
 PICTURES: Final = REPOSITORY / "docs" / "pictures"
@@ -273,7 +272,7 @@ def _settings() -> Iterator[str]:
     }
     for theirs, default, ours in SETTINGS:
         setting, value = known[ours]
-        yield f"| {theirs} | {default} | `{ours}` | `{written(setting, value)}` |"
+        yield f"| {theirs} | {default} | `{ours}` | `{as_written(setting, value)}` |"
 
 
 def picture(layout: Layout, arrows: Iterable[Arrow]) -> str:

@@ -7,7 +7,6 @@ DataNode are asked for what they count.
 from __future__ import annotations
 
 import ast
-import enum
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from paxosblock import ClientConfig, LocalCluster
-from paxosblock.base.settings import Setting, settings_of
-from paxosblock.base.units import format_duration, format_size
+from paxosblock.base.settings import as_written, settings_of
 from paxosblock.config import ENVIRONMENT_PREFIX, SECTIONS, Config
 from tests.make_api import REPOSITORY, class_of, told
 
@@ -79,33 +77,13 @@ def _section(config: type[Config]) -> Iterator[str]:
         if field.default_factory is not MISSING
     }
     for setting in settings_of(config).values():
-        default = made.get(setting.attribute) or written(
+        default = made.get(setting.attribute) or as_written(
             setting, getattr(defaults, setting.attribute)
         )
         names = [f"`{setting.name}`", *[f"`{setting.attribute}`"] * in_python]
         row = [*names, f"`{default}`", setting.kind.expected, meanings[setting.attribute]]
         yield f"| {' | '.join(row)} |"
     yield ""
-
-
-def written(setting: Setting, value: object) -> object:
-    """Return a value as a user writes it."""
-    match value, setting.kind.suffix:
-        case enum.Enum(), _:
-            return value.value
-        case int() | float(), "_s":
-            return format_duration(value)
-        case int(), "_bytes":
-            return format_size(value)
-        case int(), "_bytes_per_s":
-            return f"{format_size(value)}/s"
-        case (), _:
-            return "{}"
-        case None, _:
-            return '""'
-        case bool(), _:
-            return str(value).lower()
-    return value
 
 
 def _meanings(config: type[Config]) -> dict[str, str]:

@@ -28,6 +28,8 @@ print(raftos.__file__)
 """
 DATA = {"py.typed", "log4j2.properties"}
 """Files that are no modules and yet belong into a wheel."""
+DATA_FOLDERS = {"static", "templates"}
+"""Of the status page."""
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -102,7 +104,7 @@ def test_a_wheel_of_a_checkout_without_links_has_every_module_and_nothing_else(
         path.relative_to(repository).as_posix()
         for package in PACKAGES
         for path in (repository / package).rglob("*")
-        if path.suffix == ".py" or path.name in DATA
+        if path.suffix == ".py" or path.name in DATA or path.parent.name in DATA_FOLDERS
     }
     members = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected |= {f"paxosblock/documents/{page.name}" for page in (repository / "docs").glob("*.md")}

@@ -13,8 +13,11 @@ from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.protocol.types import Generation, StorageId
 
 
-class ClusterStatusRequest(msgspec.Struct, frozen=True):
-    """Ask for the state of the cluster."""
+class ClusterStatusRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Ask for the state of the cluster; `recent` is content with a count of files that is some
+    seconds old, as counting them walks over all names."""
+
+    recent: bool = False
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -108,7 +111,9 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
     NameNode hears from, with the finalized blocks they reported to it. `trouble` says why it cannot
     store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader began.
     `alarms` are the latest of the `alarm_count` alarms that it has raised since its start.
-    `access_open` says that it serves every caller that reaches it, without an access secret.
+    `access_open` says that it serves every caller that reaches it, without an access secret. The
+    file system of its folder has `capacity_bytes`, and `free_bytes` of them are free; 0 if it does
+    not say.
     """
 
     node: str
@@ -126,6 +131,8 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
     alarms: tuple[str, ...] = ()
     alarm_count: int = 0
     access_open: bool = False
+    capacity_bytes: int = 0
+    free_bytes: int = 0
 
 
 class VoteLine(msgspec.Struct, frozen=True):

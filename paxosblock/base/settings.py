@@ -13,7 +13,13 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
 from paxosblock.base.rack import is_host, is_rack
-from paxosblock.base.units import parse_duration, parse_rate, parse_size
+from paxosblock.base.units import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 from paxosblock.base.user_names import NAME_EXPECTED, is_user
 from paxosblock.errors import ConfigError
 
@@ -75,6 +81,33 @@ def settings_of(config: type) -> Mapping[str, Setting]:
             name = attribute.removesuffix(kind.suffix)
             found[name] = Setting(name, attribute, kind)
     return found
+
+
+def as_written(setting: Setting, value: object) -> str:
+    """Return a value as a user writes it, without quotes."""
+    match value, setting.kind.suffix:
+        case bool(), _:
+            return str(value).lower()
+        case enum.Enum(), _:
+            return str(value.value)
+        case int() | float(), "_s":
+            return format_duration(value)
+        case int(), "_bytes":
+            return format_size(value)
+        case int(), "_bytes_per_s":
+            return f"{format_size(value)}/s"
+        case (), _:
+            return "{}"
+        case tuple(), _:
+            rows = (f'"{name}" = "{_row(of)}"' for name, of in value)
+            return f"{{ {', '.join(rows)} }}"
+        case None, _:
+            return '""'
+    return str(value)
+
+
+def _row(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def choice(kind: type[enum.Enum], none: str | None = None) -> SettingKind:

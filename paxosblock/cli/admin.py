@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
 
 import click
 import msgspec
 
 from paxosblock.api.care import LEAVING, LeavingRequest
+from paxosblock.api.methods import Method
 from paxosblock.api.status import (
     CLUSTER_STATUS,
     NAMENODE_STATUS,
+    ClusterStatus,
     ClusterStatusRequest,
     NameNodeStatus,
     NameNodeStatusRequest,
@@ -27,8 +31,11 @@ from paxosblock.cli.group import CommandEntry, DashGroup, Verb, common_options
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.safemode import describe_safe_mode
 from paxosblock.cli.text import counted
-from paxosblock.errors import AccessDeniedError, PaxosBlockError
+from paxosblock.errors import AccessDeniedError, PaxosBlockError, UnavailableError
 from paxosblock.net.port.access import Access
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 ANSWER_WITHIN_S = 2.0
 _LEAVING_NODES = "paxosblock.cli.decommissioning"
@@ -90,9 +97,11 @@ def report(invocation: Invocation) -> None:
     that have a damaged replica, and that are being written with too few replicas. The line
     "Restored" appears after `admin restore`, until DataNodes have told of every block. Safe mode is
     shown while it is on; nothing is copied or taken away then, see `admin safemode`. A DataNode
-    that is to leave is shown with its progress, see `admin leaving`. Exit code 1 when a node does
-    not answer, is not live (unless it is to leave) or cannot store changes, and when a block is
-    missing.
+    that is to leave is shown with its progress, see `admin leaving`. With --json the last line is
+    what the status page of the NameNode that leads shows, all of it (`/page.json`).
+
+    Exit code 1 when a node does not answer, is not live (unless it is to leave) or cannot store
+    changes, and when a block is missing.
     """
     standings = ask_all(invocation)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
@@ -101,10 +110,7 @@ def report(invocation: Invocation) -> None:
         fact = {"namenode": address, "standing": standing, "behind": lag.get(address)}
         invocation.say(f"NameNode  {address:<15}  {text}", fact)
         invocation.failures += standing is None or bool(standing.trouble)
-    for alarm in _alarms(standings.values()):
-        invocation.say(f"Alarm     {alarm}")
-    if any(standing and standing.access_open for standing in standings.values()):
-        invocation.say("Access    open: whoever reaches the ports is served; see access_file")
+    _say_of_all(invocation, standings.values())
     seen = invocation.call(CLUSTER_STATUS, ClusterStatusRequest())
     if seen.safe_mode.on:
         invocation.say(describe_safe_mode(seen.safe_mode))
@@ -127,7 +133,50 @@ def report(invocation: Invocation) -> None:
     for is_to in leaves.values():
         text = f"not heard of, {describe_progress(is_to)}"
         invocation.say(f"DataNode  {name_and_place(is_to.status)}  {text}", {"leaving": is_to})
-    invocation.say(f"{describe_cluster(seen)}, {seen.recoveries} being recovered", seen)
+    text = f"{describe_cluster(seen)}, {seen.recoveries} being recovered"
+    invocation.say(text, _overview(invocation, standings, seen) if invocation.json else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportCalls:
+    """Answers the calls of the status page's struct with what the report has asked already, or by
+    asking the NameNode that leads."""
+
+    invocation: Invocation
+    standings: dict[str, NameNodeStatus | None]
+    seen: ClusterStatus
+
+    async def call(self, method: Method[Q, A], request: Q) -> A:
+        if isinstance(self.seen, method.answer):
+            return self.seen
+        return self.invocation.call(method, request)
+
+    async def ask(self, address: str, method: Method[Q, A], _: Q) -> A:
+        found = self.standings.get(address)
+        if not isinstance(found, method.answer):
+            raise UnavailableError(f"{address} does not answer")
+        return found
+
+
+def _overview(
+    invocation: Invocation, standings: dict[str, NameNodeStatus | None], seen: ClusterStatus
+) -> ClusterStatus:
+    """Return what the page of the NameNode that leads shows; without one, what is known."""
+    import asyncio
+
+    from paxosblock.page.views import overview
+
+    leads = next((each for each in standings.values() if each and each.serves), None)
+    if leads is None:
+        return seen
+    return asyncio.run(overview(_ReportCalls(invocation, standings, seen), leads, recent=False))
+
+
+def _say_of_all(invocation: Invocation, standings: Collection[NameNodeStatus | None]) -> None:
+    for alarm in _alarms(standings):
+        invocation.say(f"Alarm     {alarm}")
+    if any(standing and standing.access_open for standing in standings):
+        invocation.say("Access    open: whoever reaches the ports is served; see access_file")
 
 
 def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:

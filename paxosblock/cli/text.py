@@ -3,32 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-_UNITS: Final = "KMGTPE"
-LEAST_SHARE: Final = 0.001
-"""Of less people do not say how much it is."""
+from paxosblock.base.wording import LEAST_SHARE, counted, human_size, percent
 
-
-def human_size(size_bytes: int) -> str:
-    """Return a size as hdfs prints it: "512", "1.5 K", "256 M"."""
-    if size_bytes < 1024:
-        return str(size_bytes)
-    power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
-    number = f"{size_bytes / 1024**power:.1f}".removesuffix(".0")
-    return f"{number} {_UNITS[power - 1]}"
-
-
-def percent(share: float) -> str:
-    """Return a share as people say it: "61 %", "4.6 %", "less than 0.1 %"."""
-    if 0 < share < LEAST_SHARE:
-        return "less than 0.1 %"
-    return f"{share * 100:.1f}".removesuffix(".0") + " %"
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Count things: "1 block", "2 blocks", "0 entries" (where the plural is not with -s)."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+__all__ = ["LEAST_SHARE", "counted", "human_size", "percent", "table"]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

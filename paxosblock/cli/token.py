@@ -24,10 +24,10 @@ from paxosblock.errors import ConfigError
 @click.option(
     "--to",
     "purpose",
-    type=click.Choice(["rpc", "backup"]),
+    type=click.Choice(["rpc", "backup", "page"]),
     default="rpc",
     show_default=True,
-    help="The one thing it is good for: POST /rpc/..., or GET /backup.",
+    help="The one thing it is good for: POST /rpc/..., GET /backup, or the status page.",
 )
 @click.pass_obj
 def token(invocation: Invocation, *, lasts: str, purpose: str) -> None:

@@ -35,11 +35,12 @@ class DataNodeCounters:
         volumes as they were last reported, `copied` counts the bytes of copies. So many volumes
         were `left_out` at the start."""
         self.metrics = NodeMetrics("datanode")
-        self.streams = self.metrics.gauge("streams", "Open data streams.")
+        self.streams = 0
         self.votes = 0
         self.vote_times = Durations()
         self.nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
         observe = self.metrics.observe
+        observe("streams", "Open data streams.", lambda: self.streams)
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe(

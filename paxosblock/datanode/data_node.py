@@ -22,8 +22,16 @@ from paxosblock.api.datanode import (
     Process,
     ReplicaList,
 )
+from paxosblock.api.insight import (
+    ChangedSetting,
+    DataNodeStatus,
+    DataNodeStatusRequest,
+    NodeSettings,
+    ShowSettings,
+    VolumeStatus,
+)
 from paxosblock.api.reports import StorageReport, Timeline
-from paxosblock.config import DataNodeConfig
+from paxosblock.config import DataNodeConfig, changed_settings
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import CopiedBytes, DataNodeCounters
@@ -77,6 +85,7 @@ class DataNode:
         callers are nodes."""
         self.roles = roles
         self.name = node
+        self._config = config
         volumes, self._lost = opened
         self.volumes = tuple(volumes)
         self._entering = asyncio.Lock()
@@ -314,6 +323,35 @@ class DataNode:
         index = log.index_at(wanted.offset)
         return FoundChunk(index, log.start_of(index), log.size_bytes)
 
+    async def status(self, _: DataNodeStatusRequest) -> DataNodeStatus:
+        """`DATANODE_STATUS`: the volumes and streams of this node, for people."""
+        copied = CopiedBytes(self._transfer.copied_bytes, self.reader.copied_bytes)
+        each = zip(self.volumes, self._looks, strict=True)
+        return DataNodeStatus(
+            node=self.name,
+            cluster=self.cluster,
+            failure=self.failure,
+            volumes=(
+                *(_volume_status(volume, look.last) for volume, look in each),
+                *(
+                    VolumeStatus(StorageId(""), str(lost.folder), lost.reason)
+                    for lost in self._lost
+                ),
+            ),
+            namenodes=self._reporter.namenodes,
+            streams=self.counters.streams,
+            blocks=self.acceptor.count,
+            open_blocks=self.open_count,
+            votes=self.counters.votes,
+            copied_in_bytes=copied.received,
+            copied_out_bytes=copied.sent,
+        )
+
+    async def settings(self, _: ShowSettings) -> NodeSettings:
+        """`SHOW_SETTINGS`: those that differ from the default."""
+        changed = (ChangedSetting(*each) for each in changed_settings(self._config))
+        return NodeSettings(self._config.section, tuple(changed))
+
     async def process(self, _: AskProcess) -> Process:
         """`PROCESS`: tell a NameNode which process answers here, when another process of this name
         asks it for its place."""
@@ -326,6 +364,23 @@ class DataNode:
         return ServedStream(
             self.acceptor, self.reader, self.counters, rights, check_role=check_role
         )
+
+
+def _volume_status(volume: Volume, room: StorageReport | None) -> VolumeStatus:
+    scrubbed = volume.scrubbed
+    return VolumeStatus(
+        storage=volume.storage,
+        folder=str(volume.folder),
+        state=volume.failed or volume.hung or "ok",
+        capacity_bytes=room.capacity_bytes if room else 0,
+        used_bytes=room.used_bytes if room else 0,
+        free_bytes=room.free_bytes if room else 0,
+        deleted_bytes=room.deleted_bytes if room else 0,
+        scrubbed_ms=scrubbed.whole_ms,
+        scrubbed_bytes=scrubbed.read_bytes,
+        damaged=scrubbed.damaged,
+        all_read=volume.all_read.is_set(),
+    )
 
 
 def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:

@@ -22,6 +22,7 @@ from paxosblock.api.datanode import (
     LIST_REPLICAS,
     PROCESS,
 )
+from paxosblock.api.insight import DATANODE_STATUS, SHOW_SETTINGS
 from paxosblock.api.methods import Method
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.data_node import DataNode, open_volumes
@@ -35,11 +36,13 @@ from paxosblock.host.metrics import CONTENT_TYPE
 from paxosblock.host.process import boot_id
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.own_calls import OwnCalls
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.caller import CALLER, CallerRole
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.node_roles import Roles
+from paxosblock.net.port.page_door import add_pages
 from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.serving import (
     ServingNode,
@@ -50,6 +53,7 @@ from paxosblock.net.serving import (
 )
 from paxosblock.net.serving import listen as listen_at
 from paxosblock.net.streams.stream_server import upgrade_handler
+from paxosblock.page.site import Site
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -132,7 +136,10 @@ async def running(
         await node.load()
         if node.failure:
             raise StorageError(node.failure)
-        address = await listen_at(stack, _app(node, guard), _calls(node), listen, guard)
+        app, router = _app(node, guard), _calls(node)
+        site = Site.of_datanode(name, OwnCalls(router, client), guard.access.scheme)
+        add_pages(app, site, guard.access, config.page)
+        address = await listen_at(stack, app, router, listen, guard)
         publish_address(stack, node.volumes[0].folder, address)
         guard.names.add([advertise] if advertise else [])
         node.start(advertise or address)
@@ -197,4 +204,6 @@ def _calls(node: DataNode) -> RpcRouter:
     of_namenode(PROCESS, node.process)
     register(LIST_REPLICAS, node.list_replicas)
     register(FIND_REPLICA, node.find_replica)
+    register(DATANODE_STATUS, node.status)
+    register(SHOW_SETTINGS, node.settings)
     return router

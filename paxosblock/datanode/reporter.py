@@ -171,6 +171,11 @@ class Reporter:
         self._here = ""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
+    @property
+    def namenodes(self) -> tuple[str, ...]:
+        """Return the addresses of the NameNodes that it reports to."""
+        return tuple(link.address for link in self._links)
+
     def start(self, address: str) -> None:
         """Begin to report; `address` is that of this node."""
         self._here = address

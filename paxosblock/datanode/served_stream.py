@@ -80,7 +80,7 @@ class ServedStream:
         self._running_calls = 0
         self._paused = False
         self._bulk = asyncio.Lock()
-        counters.streams.inc()
+        counters.streams += 1
 
     # -- FrameHandler ---------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class ServedStream:
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         """Drop the votes that are not sent yet; the chunks that were written stay."""
-        self._counters.streams.dec()
+        self._counters.streams -= 1
         self._beats.stop()
         self._calls.connection_lost()
 

@@ -19,7 +19,16 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Raw
 
-from paxosblock.api import care, file_pages, fsck_call, lease_call, rebuild, reports, status
+from paxosblock.api import (
+    care,
+    file_pages,
+    fsck_call,
+    insight,
+    lease_call,
+    rebuild,
+    reports,
+    status,
+)
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
@@ -31,7 +40,7 @@ from paxosblock.base.paths import split
 from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
-from paxosblock.namenode import audit, checks, handlers, operators
+from paxosblock.namenode import audit, checks, handlers, operators, people
 from paxosblock.namenode.audit import AUDIT_LOG
 from paxosblock.namenode.catalog import attributes, keys, namespace, owners, transactions, tree
 from paxosblock.namenode.catalog.changes import Decided
@@ -550,7 +559,7 @@ CALLS: Final = (
         check=checks.check_check_files,
         may=of_superuser(),
     ),
-    handled(status.CLUSTER_STATUS, handlers.cluster_status),
+    handled(status.CLUSTER_STATUS, people.cluster_status),
     handled(
         status.SAFE_MODE,
         operators.safe_mode,
@@ -561,5 +570,9 @@ CALLS: Final = (
         ),
         may=of_superuser(lambda request: request.action is not status.SafeModeAction.GET),
     ),
-    handled(status.EXPLAIN, handlers.explain, may=of_block_reader),
+    handled(status.EXPLAIN, people.explain, may=of_block_reader),
+    handled(insight.LIST_WRITERS, people.writers),
+    handled(insight.LIST_UNWHOLE, people.unwhole, may=of_superuser()),
+    handled(insight.SHOW_WORK, people.work),
+    handled(insight.SHOW_SETTINGS, people.settings, by=By.EVERY_MEMBER),
 )

@@ -44,7 +44,6 @@ from paxosblock.api.reports import (
     Registered,
     ReportAnswer,
 )
-from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatusRequest
 from paxosblock.api.transaction import TransactionOutcome
 from paxosblock.base import paths
 from paxosblock.base.replacement import Failed
@@ -65,6 +64,7 @@ from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
+from paxosblock.net.port.caller import CALLER
 from paxosblock.protocol.types import NO_WRITER, BlockState, StorageId, WriterId
 
 # --- namespace -------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ async def create(node: NameNode, request: CreateFile) -> CreatedFile:
     placed = None if request.first is None else await _placed_first(node, request, request.first)
     decision, ids = in_one(partial(creating.create, placed=placed)), len(paths.split(request.path))
     made = (await node.catalog.decide(Made, decision, request, ids, once=request.once)).value
-    node.leases.open(request.writer, made.status.file_id, node.clock_s())
+    node.leases.open(request.writer, made.status.file_id, node.clock_s(), CALLER.get())
     if request.overwrite:
         node.housekeeper.garbage_waits()
     if made.first is None:
@@ -88,7 +88,7 @@ async def create(node: NameNode, request: CreateFile) -> CreatedFile:
 async def append(node: NameNode, request: AppendFile) -> Appendable:
     """Open a closed file again and start its writer's lease."""
     opened = await node.reopener.append(request, node.clock_s())
-    node.leases.open(request.writer, opened.status.file_id, node.clock_s())
+    node.leases.open(request.writer, opened.status.file_id, node.clock_s(), CALLER.get())
     return opened
 
 
@@ -232,7 +232,7 @@ async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
     """Renew leases. Only the leader knows enough writers to call one lost."""
     await node.catalog.view()  # raises if this NameNode no longer leads
     now_s = node.clock_s()
-    without_file = node.leases.renew(request.writers, now_s)
+    without_file = node.leases.renew(request.writers, now_s, CALLER.get())
     without_block = set(node.block_leases.renew(request.writers, now_s))
     lost = tuple(writer for writer in without_file if writer in without_block)
     for each in request.open_blocks:
@@ -275,38 +275,6 @@ async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
 async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:
     """Take in a storage's report of its replicas."""
     return await node.reports.take(request)
-
-
-# --- people ----------------------------------------------------------------------------------
-
-
-async def cluster_status(node: NameNode, _: ClusterStatusRequest) -> ClusterStatus:
-    """Show the cluster."""
-    counts = await node.catalog.counts()
-    return ClusterStatus(
-        namenode=node.name,
-        role="leader",
-        files=counts.files,
-        blocks=counts.blocks,
-        open_files=counts.open_files,
-        recoveries=node.recoverer.running,
-        datanodes=node.views.datanodes(),
-        safe_mode=node.safe_mode.status(node.clock_s()),
-        replication=node.monitor.status,
-        to_learn=node.learner.left,
-    )
-
-
-async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
-    """Show a block and its history."""
-    entry = await node.catalog.get_block(request.block)
-    return BlockExplanation(
-        view=node.views.block(entry),
-        hdfs_state=node.views.hdfs_state(entry),
-        path=await node.catalog.block_path(entry),
-        history=node.history.of(request.block),
-        copied_to=node.views.member(node.copies.target(request.block)),
-    )
 
 
 # --- helpers ---------------------------------------------------------------------------------

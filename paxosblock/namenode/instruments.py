@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from paxosblock.api.care import AdminState
-from paxosblock.api.reports import StorageReport
 from paxosblock.errors import PaxosBlockError
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.host.stall import StallWatch
@@ -67,26 +67,45 @@ def instruments(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetric
     return metrics
 
 
+@dataclass(slots=True)
+class _DataNodeSums:
+    """The numbers of DataNodes that one page of metrics shows."""
+
+    states: Counter[str]
+    capacity_bytes: int = 0
+    used_bytes: int = 0
+    free_bytes: int = 0
+
+
+def _summed(node: NameNode) -> _DataNodeSums:
+    """Go over the DataNodes that this NameNode has heard of since its start."""
+    admin, now_s = node.datanodes.admin, node.clock_s()
+    sums = _DataNodeSums(Counter())
+    for each in node.datanodes:
+        state = node.datanodes.liveness(each, now_s)
+        sums.states[state.value] += admin.state(each.node, now_s) is AdminState.IN_SERVICE
+        for storage in each.storages.values() if state is not Liveness.DEAD else ():
+            sums.capacity_bytes += storage.capacity_bytes
+            sums.used_bytes += storage.used_bytes
+            sums.free_bytes += storage.free_bytes
+    return sums
+
+
 def _observe_datanodes(metrics: NodeMetrics, node: NameNode) -> None:
     """Show the DataNodes that this NameNode has heard of since its start, and their room."""
-
-    def states() -> Iterator[tuple[tuple[str], int]]:
-        admin, now_s = node.datanodes.admin, node.clock_s()
-        counts = Counter(
-            each.state
-            for each in node.views.datanodes()
-            if admin.state(each.node, now_s) is AdminState.IN_SERVICE
-        )
-        return (((state.value,), counts[state.value]) for state in Liveness)
 
     def leaving() -> Iterator[tuple[tuple[str], int]]:
         counts = Counter(record.admin for _, record in node.datanodes.admin.records(node.clock_s()))
         wanted = (AdminState.DECOMMISSIONED, AdminState.IN_MAINTENANCE)
         return (((admin.value,), counts[admin]) for admin in wanted)
 
-    def room(value: Callable[[StorageReport], int]) -> int:
-        living = (each for each in node.views.datanodes() if each.state != Liveness.DEAD.value)
-        return sum(value(storage) for each in living for storage in each.storages)
+    # The first of these goes over the DataNodes, for all on the same page: they are read in order.
+    sums = _DataNodeSums(Counter())
+
+    def states() -> Iterator[tuple[tuple[str], int]]:
+        nonlocal sums
+        sums = _summed(node)
+        return (((state.value,), sums.states[state.value]) for state in Liveness)
 
     metrics.levels(
         "datanodes",
@@ -103,15 +122,11 @@ def _observe_datanodes(metrics: NodeMetrics, node: NameNode) -> None:
     metrics.observe(
         "capacity_bytes",
         "Size of the file systems of all volumes, of DataNodes that are not dead.",
-        lambda: room(lambda it: it.capacity_bytes),
+        lambda: sums.capacity_bytes,
     )
+    metrics.observe("used_bytes", "Bytes that replicas take there.", lambda: sums.used_bytes)
     metrics.observe(
-        "used_bytes", "Bytes that replicas take there.", lambda: room(lambda it: it.used_bytes)
-    )
-    metrics.observe(
-        "free_bytes",
-        "Bytes that further replicas may take there.",
-        lambda: room(lambda it: it.free_bytes),
+        "free_bytes", "Bytes that further replicas may take there.", lambda: sums.free_bytes
     )
 
 

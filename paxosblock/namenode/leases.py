@@ -9,17 +9,23 @@ that does not go back.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, FileInode
+from paxosblock.net.port.caller import Caller
 from paxosblock.protocol.types import WriterId
 
 
 @dataclass(slots=True)
-class _Lease:
+class Lease:
+    """The lease of one writer; `caller` last called for it, None if it has not since a start."""
+
+    began_s: float
     renewed_s: float
     files: set[int] = field(default_factory=set)
+    caller: Caller | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Leases:
         assert soft_limit_s <= hard_limit_s
         self._soft_limit_s = soft_limit_s
         self._hard_limit_s = hard_limit_s
-        self._leases: dict[WriterId, _Lease] = {}
+        self._leases: dict[WriterId, Lease] = {}
         self._writers: dict[int, WriterId] = {}
 
     def __len__(self) -> int:
@@ -51,15 +57,18 @@ class Leases:
         for inode in inodes:
             self.open(inode.writer, inode.number, now_s)
 
-    def open(self, writer: WriterId, file: int, now_s: float) -> None:
+    def open(self, writer: WriterId, file: int, now_s: float, caller: Caller | None = None) -> None:
         """Note that `writer` has begun to write `file`; its former writer no longer does."""
         self.release(file)
-        lease = self._leases.setdefault(writer, _Lease(now_s))
+        lease = self._leases.setdefault(writer, Lease(now_s, now_s))
         lease.renewed_s = now_s
+        lease.caller = caller or lease.caller
         lease.files.add(file)
         self._writers[file] = writer
 
-    def renew(self, writers: Iterable[WriterId], now_s: float) -> tuple[WriterId, ...]:
+    def renew(
+        self, writers: Iterable[WriterId], now_s: float, caller: Caller | None = None
+    ) -> tuple[WriterId, ...]:
         """Renew, and return those writers that hold nothing (any more)."""
         lost = []
         for writer in writers:
@@ -67,7 +76,18 @@ class Leases:
                 lost.append(writer)
             else:
                 lease.renewed_s = now_s
+                lease.caller = caller or lease.caller
         return tuple(lost)
+
+    def page(self, after: WriterId, limit: int) -> list[tuple[WriterId, Lease]]:
+        """Return the first leases of writers behind `after`, in the order of their names."""
+        writers = heapq.nsmallest(limit, (each for each in self._leases if each > after))
+        return [(writer, self._leases[writer]) for writer in writers]
+
+    @property
+    def soft_limit_s(self) -> float:
+        """Seconds of silence after which others may take over a writer's files."""
+        return self._soft_limit_s
 
     def release(self, file: int) -> None:
         """Note that `file` is no longer written. A writer's lease ends with its last file."""

@@ -43,6 +43,7 @@ from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.ids import TAG_BITS
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.closer import Closer
+from paxosblock.namenode.counting import RecentCounts
 from paxosblock.namenode.housekeeper import Housekeeper
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.leadership import Leadership
@@ -75,10 +76,10 @@ class NameNode:
         self._started_s = clock_s()
         self.background = Background()
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
-        self.alarms = Alarms()
-        self.history = History(wall_clock_ms)
+        self.alarms, self.history = Alarms(), History(wall_clock_ms)
         self.users = Users(claimed_user(), config, clock_s)
         self.catalog = self._make_catalog()
+        self.counts = RecentCounts(self.catalog, self.background, clock_s)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)

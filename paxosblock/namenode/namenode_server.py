@@ -22,6 +22,7 @@ from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatu
 from paxosblock.config import NameNodeConfig
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.host.disk import OsDisk
+from paxosblock.host.folder_room import FolderRoom
 from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.host.stall import AwakeClock, StallWatch
@@ -34,14 +35,17 @@ from paxosblock.namenode.membership import Engine, Peers, engine_of, join
 from paxosblock.namenode.name_node import NameNode, over_rpc
 from paxosblock.namenode.rights import of_superuser
 from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.calls.own_calls import OwnCalls
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.node_roles import Roles
+from paxosblock.net.port.page_door import add_pages
 from paxosblock.net.port.upgrade_server import caller_of
 from paxosblock.net.serving import ServingNode, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
+from paxosblock.page.site import Site
 
 _log = logging.getLogger(__name__)
 
@@ -137,12 +141,15 @@ async def running(
         # call of a client is refused with the reason.
         metrics, router = instruments(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
-        of_engine = _status_call(engine, guard.access), _changes(engine)
+        room = FolderRoom(OsDisk(), path, node.clock_s)
+        of_engine = _status_call(engine, guard.access, room), _changes(engine)
         roles = Roles(proven=guard.access.wants_certificates)
         Service(node, metrics, (*CALLS, *of_engine), roles).add_to(router)
         if peers:
             guard.names.add([peers.address])
         app = _app(node, engine, metrics, guard.access)
+        site = Site.of_namenode(node.name, OwnCalls(router, client), guard.access.scheme)
+        add_pages(app, site, guard.access, config.page)
         opened = await listen_at(stack, app, router, listen, guard)
         address = peers.address if peers else opened
         await _begin(engine, stop or asyncio.Event())
@@ -185,11 +192,11 @@ def _app(node: NameNode, engine: Engine, metrics: NodeMetrics, access: Access) -
     return app
 
 
-def _status_call(engine: Engine, access: Access) -> Call:
+def _status_call(engine: Engine, access: Access, folder: FolderRoom) -> Call:
     """Return the call that each NameNode answers for itself, as a member of its engine."""
 
     async def answer(node: NameNode, _: NameNodeStatusRequest) -> NameNodeStatus:
-        position = engine.position()
+        position, room = engine.position(), await folder.seen()
         return NameNodeStatus(
             node=node.name,
             role=position.role,
@@ -206,6 +213,8 @@ def _status_call(engine: Engine, access: Access) -> Call:
             alarms=node.alarms.latest(),
             alarm_count=node.alarms.counts.total(),
             access_open=access.is_open,
+            capacity_bytes=room.capacity_bytes,
+            free_bytes=room.free_bytes,
         )
 
     return handled(NAMENODE_STATUS, answer, by=By.EVERY_MEMBER)

@@ -67,7 +67,11 @@ SHOWS = {
     "get_file",
     "leaving",
     "list",
+    "settings",
     "stat",
+    "unwhole_blocks",
+    "work",
+    "writers",
 }
 """Calls that only show something."""
 NO_USERS = {

@@ -155,6 +155,11 @@ class Access:
         """True if nodes of this cluster show a certificate, and clients one or the secret."""
         return self.tls is not None and self.tls.required
 
+    @property
+    def scheme(self) -> str:
+        """Return how addresses of pages of nodes begin in this cluster."""
+        return "http" if self.tls is None else "https"
+
     def demands(self, *, offered: bool) -> bool:
         """True if the other end must prove itself, which `offered` to do so or did not."""
         return bool(self.secrets) and (self.required or offered)

@@ -178,6 +178,12 @@ class Balancer:
             self._run = None
         return status
 
+    @property
+    def status(self) -> BalanceStatus | None:
+        """Return the state of the balancing that is asked for; None if none is."""
+        run = self._current(self._clock_s())
+        return None if run is None else self._status(run)
+
     def note_report(self, report: BlockReport) -> None:
         """Learn from a block report that sources of moves have dropped their replicas."""
         if not self._moving:

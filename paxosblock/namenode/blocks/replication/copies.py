@@ -118,6 +118,10 @@ class Copies:
     def __contains__(self, block: BlockId) -> bool:
         return block in self._under_way
 
+    def under_way(self, most: int) -> list[Copy]:
+        """Return some of the copies under way."""
+        return [each.copy for each in islice(self._under_way.values(), most)]
+
     def target(self, block: BlockId) -> StorageId | None:
         """Return the storage at which a block is being copied, if any (HDFS: temporary)."""
         found = self._under_way.get(block)

@@ -130,11 +130,12 @@ def _check_file(
             page.asked_replicas += need.wanted
             page.replicas += need.counted
             page.lacking_replicas += need.lacks
-            page.findings += _findings(path, located.entry, need)
+            page.findings += block_findings(path, located.entry, need)
     return None if blocks.next_place is None else FsckCursor(path, blocks.next_place)
 
 
-def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
+def block_findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
+    """Yield what is wrong with a decided block of the file at `path`."""
     for condition in conditions(need):
         yield Finding(
             path,

@@ -179,6 +179,11 @@ class Monitor:
         )
 
     @property
+    def troubled(self) -> tuple[BlockId, ...]:
+        """Return the blocks that need something, in no order."""
+        return (*self._troubles, *self._short)
+
+    @property
     def is_behind(self) -> bool:
         """True if blocks wait for a copy that could be made as soon as others are."""
         return bool(self._waiting.first(1))

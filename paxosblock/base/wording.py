@@ -1,0 +1,44 @@
+"""Numbers as people read them, on a terminal and on the status page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_UNITS: Final = "KMGTPE"
+LEAST_SHARE: Final = 0.001
+"""Of less people do not say how much it is."""
+
+
+def human_size(size_bytes: int) -> str:
+    """Return a size as hdfs prints it: "512", "1.5 K", "256 M"."""
+    if size_bytes < 1024:
+        return str(size_bytes)
+    power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
+    number = f"{size_bytes / 1024**power:.1f}".removesuffix(".0")
+    return f"{number} {_UNITS[power - 1]}"
+
+
+def percent(share: float) -> str:
+    """Return a share as people say it: "61 %", "4.6 %", "less than 0.1 %"."""
+    if 0 < share < LEAST_SHARE:
+        return "less than 0.1 %"
+    return f"{share * 100:.1f}".removesuffix(".0") + " %"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Count things: "1 block", "2 blocks", "0 entries" (where the plural is not with -s)."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def human_time(seconds: float) -> str:
+    """Return a length of time in its largest two units: "0.4 s", "12 s", "3 min 5 s", "2 d 4 h"."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f}".removesuffix(".0") + " s"
+    left, parts = int(seconds), list[str]()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {unit}")
+        elif parts:
+            break
+        left %= size
+    return " ".join(parts)

@@ -1,0 +1,247 @@
+"""The door of the status page: which callers it lets in, and as whom, over HTTP and with a browser.
+
+Where callers prove who they are, a browser shows the user's certificate, or sends a token: in the
+cookie that the form at `/login` sets. That form is all that is posted here, and it changes nothing
+of the cluster. Elsewhere a caller is on this machine, unless the setting `page` says otherwise, and
+names this node as others cannot (`own_names.py`), so that no site in a browser reads along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from ipaddress import ip_address
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote
+
+from aiohttp import web
+
+from paxosblock.config import PageFor
+from paxosblock.errors import AccessDeniedError, InvalidRequestError, PaxosBlockError
+from paxosblock.net.port.access import TOKEN_SCHEME, Access
+from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.caller import CALLER, NOBODY, USER, Caller
+from paxosblock.net.port.doorkeeper import certified
+from paxosblock.net.port.own_names import OWN_NAMES
+
+PURPOSE: Final = "page"
+"""The purpose of a token for the page."""
+COOKIE: Final = "paxosblock-page"
+LOGIN: Final = "/login"
+FORM_BYTES_MAX: Final = 8192
+PAGE_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class ShownPage(Protocol):
+    """An answer of HTTP."""
+
+    @property
+    def status(self) -> int:
+        """The status of HTTP."""
+
+    @property
+    def content_type(self) -> str:
+        """The kind of the body."""
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that are sent."""
+
+
+class Pages(Protocol):
+    """The pages behind the door."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The addresses of the pages."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The addresses of files that every caller gets who gets anything."""
+
+    def file(self, path: str) -> ShownPage:
+        """Return a file."""
+
+    async def page(self, path: str, query: Mapping[str, str], user: str) -> ShownPage:
+        """Return a page for this user, as whom `CALLER` calls."""
+
+    async def refusal(self, error: PaxosBlockError, user: str = "") -> ShownPage:
+        """Return a page that gives the reason for a refusal."""
+
+    async def login(self, user: str, *, with_token: bool, why: str = "") -> ShownPage:
+        """Return the form to log in with."""
+
+
+def add_pages(app: web.Application, pages: Pages, access: Access, page_for: PageFor) -> None:
+    """Let `app` show `pages` to those callers who may see them."""
+    if page_for is PageFor.NONE:
+        return
+    door = _Door(pages, access, page_for)
+    for path in pages.paths:
+        add_without_token(app, path, door.show)
+    for path in pages.files:
+        add_without_token(app, path, door.show_file)
+    add_without_token(app, LOGIN, door.show_login)
+    app.router.add_post(LOGIN, door.log_in)
+
+
+class _Door:
+    def __init__(self, pages: Pages, access: Access, page_for: PageFor) -> None:
+        self._pages = pages
+        self._access = access
+        self._page_for = page_for
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show a page to a caller who may see it; to another one the form, or a refusal."""
+        try:
+            self._check_near(request)
+        except AccessDeniedError as error:
+            return _sent(await self._pages.refusal(error))
+        try:
+            caller = self._caller(request)
+        except PaxosBlockError as error:
+            if request.path.endswith(".json"):
+                return _sent(await self._pages.refusal(error))
+            return await self._form(why="" if _offers_nothing(request) else str(error), status=403)
+        CALLER.set(caller)
+        page = await self._pages.page(request.path, dict(request.query), caller.user)
+        return _sent(page)
+
+    async def show_file(self, request: web.Request) -> web.Response:
+        """Show a file that says nothing of the cluster."""
+        return _sent(self._pages.file(request.path))
+
+    async def show_login(self, request: web.Request) -> web.Response:
+        """Show the form."""
+        return await self._guarded(request, self._form)
+
+    async def log_in(self, request: web.Request) -> web.Response:
+        """Check what was filled in, and have the browser send it from now on."""
+
+        async def log_in() -> web.Response:
+            form = await _form_of(request)
+            token, user = form.get("token", "").strip(), form.get("user", "").strip()
+            try:
+                self._claimed(request, token, user)
+            except PaxosBlockError as error:
+                return await self._form(why=str(error))
+            answer = web.Response(status=303, headers=PAGE_HEADERS | {"Location": "/"})
+            answer.set_cookie(
+                COOKIE,
+                f"{quote(token, safe='.')}/{quote(user, safe='')}",
+                httponly=True,
+                samesite="Strict",
+                secure=request.secure,
+                path="/",
+            )
+            return answer
+
+        return await self._guarded(request, log_in)
+
+    async def _guarded(
+        self,
+        request: web.Request,
+        answer: Callable[[], Coroutine[Any, Any, web.Response]],
+    ) -> web.Response:
+        try:
+            self._check_near(request)
+            _check_same_site(request)
+            return await answer()
+        except PaxosBlockError as error:
+            return _sent(await self._pages.refusal(error))
+
+    async def _form(self, *, why: str = "", status: int = 0) -> web.Response:
+        with_token = bool(self._access.secrets)
+        answer = _sent(await self._pages.login("", with_token=with_token, why=why))
+        if status:
+            answer.set_status(status)
+        return answer
+
+    def _check_near(self, request: web.Request) -> None:
+        """Raise AccessDeniedError for a caller who need prove nothing and is not on this machine,
+        or may be a page of another site."""
+        if not self._access.is_open:
+            return
+        if self._page_for is not PageFor.ALL and not _is_here(request.remote):
+            raise AccessDeniedError(
+                "the page is for callers on this machine, as the node demands no proof of them; "
+                'the setting page = "all" shows it to others'
+            )
+        host = request.headers.get("Host", "")
+        if not request.app[OWN_NAMES].have_host(host):
+            raise AccessDeniedError(
+                f"{host!r} is no name of this node: ask for an address, localhost, or the name in "
+                "its --listen or --advertise"
+            )
+
+    def _caller(self, request: web.Request) -> Caller:
+        """Return who asks.
+
+        Raises:
+            AccessDeniedError: they prove less than is demanded.
+            InvalidRequestError: no user can have that name.
+        """
+        for name in certified(self._access, request):
+            return Caller.certified(name, request.remote or "")
+        token, _, user = request.cookies.get(COOKIE, "").partition("/")
+        offered = request.headers.get("Authorization", "")
+        if offered or USER in request.headers:
+            token, user = offered.removeprefix(TOKEN_SCHEME), request.headers.get(USER, "")
+        return self._claimed(request, unquote(token), unquote(user))
+
+    def _claimed(self, request: web.Request, token: str, user: str) -> Caller:
+        """Return the one who has this token and claims to be `user`. Raises as `_caller`."""
+        access, shown = self._access, TOKEN_SCHEME + token if token else ""
+        access.check_certified((), offered=bool(shown))
+        access.check_token(shown, time.time(), PURPOSE)
+        return Caller.claiming(user or NOBODY, request.remote or "")
+
+
+def _offers_nothing(request: web.Request) -> bool:
+    return COOKIE not in request.cookies and "Authorization" not in request.headers
+
+
+def _is_here(remote: str | None) -> bool:
+    try:
+        address = ip_address((remote or "").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _check_same_site(request: web.Request) -> None:
+    """Raise AccessDeniedError for a form of another site than this one."""
+    origin = request.headers.get("Origin", "")
+    if origin and origin.partition("://")[2] != request.headers.get("Host", ""):
+        raise AccessDeniedError(f"a form of {origin[:100]!r} may not log in here")
+
+
+async def _form_of(request: web.Request) -> Mapping[str, str]:
+    """Return the fields of a form. Raises InvalidRequestError if it is none, or too long."""
+    length = request.content_length
+    if length is None or length > FORM_BYTES_MAX:
+        raise InvalidRequestError(f"a form here has at most {FORM_BYTES_MAX} bytes")
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise InvalidRequestError("a form here is application/x-www-form-urlencoded")
+    fields = await request.post()
+    return {name: value for name, value in fields.items() if isinstance(value, str)}
+
+
+def _sent(answer: ShownPage) -> web.Response:
+    kind = answer.content_type
+    return web.Response(
+        status=answer.status,
+        body=answer.body,
+        headers=PAGE_HEADERS | {"Content-Type": f"{kind}; charset=utf-8"},
+    )

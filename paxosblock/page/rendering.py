@@ -1,0 +1,115 @@
+"""Makes text of the structs of `views`: HTML by templates, a piece at a time, and JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import stat
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.base.wording import counted, human_size, human_time, percent
+
+if TYPE_CHECKING:
+    import jinja2
+
+TURN_S: Final = 0.004
+"""Seconds of rendering after which others get a turn."""
+PIECES: Final = 32
+"""Pieces of a template between two looks at the clock."""
+HERE: Final = Path(__file__).parent
+
+_STRANGE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the order of what stands beside them: a name with one of
+these could look like another name."""
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    """Return the templates: all text in them is escaped, and no name in them is undefined.
+
+    To import the library and to translate the templates takes a tenth of a second, which a node
+    spends when the first person looks at its page, and in a thread.
+    """
+    import jinja2  # noqa: PLC0415 - as said above
+
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "shown": shown,
+        "quoted": quoted,
+        "size": human_size,
+        "length": human_time,
+        "percent": percent,
+        "counted": counted,
+        "when": when,
+        "mode": mode,
+    }
+    for name in made.list_templates():
+        made.get_template(name)
+    return made
+
+
+def shown(text: str) -> str:
+    """Return a name as a person may see it: what is not visible stands as `\\x1b`, `\\u202e`."""
+    return _STRANGE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def quoted(text: str) -> str:
+    """Return text as it stands in the query of an address."""
+    return quote(text.encode(errors="surrogatepass"), safe="/")
+
+
+def when(seconds: float) -> str:
+    """Return a time in UTC, as `datetime` of HTML reads it, too."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s"
+
+
+def mode(status: FileStatus) -> str:
+    """Return kind and permission as `ls -l` does."""
+    kind = stat.S_IFDIR if status.kind is Kind.DIRECTORY else stat.S_IFREG
+    return stat.filemode(kind | status.permission)
+
+
+async def html(template: str, values: Mapping[str, Any]) -> bytes:
+    """Return a page; rendering gives way to others every `TURN_S`."""
+    found = await asyncio.to_thread(_templates)
+    made, pieces = bytearray(), list[str]()
+    began_s = time.perf_counter()
+    for piece in found.get_template(template).generate(**values):
+        pieces.append(piece)
+        if len(pieces) >= PIECES:
+            made += "".join(pieces).encode(errors="backslashreplace")
+            pieces.clear()
+            if time.perf_counter() - began_s >= TURN_S:
+                await asyncio.sleep(0)
+                began_s = time.perf_counter()
+    made += "".join(pieces).encode(errors="backslashreplace")
+    return bytes(made)
+
+
+def json(page: msgspec.Struct) -> bytes:
+    """Return a page for programs."""
+    return msgspec.json.encode(page)
+
+
+@cache
+def static(name: str) -> bytes:
+    """Return a file that stands beside the templates."""
+    return (HERE / "static" / name).read_bytes()
