@@ -20,7 +20,7 @@ from paxosblock.net.port.access import make_secret
 setup = LazyGroup(
     "setup",
     params=output_options(),
-    short_help="Install what pip does not: raft, secrets, certificates, completion, man.",
+    short_help="Install what pip does not: raft, secrets, certificates, units, man.",
     help="Install what pip does not.",
     entries={
         "secret": CommandEntry("paxosblock.cli.setup", "A new access secret for a cluster."),
@@ -28,6 +28,9 @@ setup = LazyGroup(
             "paxosblock.cli.setup_tls", "An authority for a cluster, and certificates of nodes."
         ),
         "tls-user": CommandEntry("paxosblock.cli.setup_tls", "The certificate of a user."),
+        "node": CommandEntry(
+            "paxosblock.cli.setup_node", "A unit of systemd, settings and folders of a node."
+        ),
         "raft": CommandEntry("paxosblock.cli.setup", "raftos, for NameNodes of a checkout."),
         "completion": CommandEntry(
             "paxosblock.cli.shell", "Completion of commands with the Tab key."
