@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import _signal  # `signal` without its enums, which take milliseconds
+# `signal` without its enums, which take milliseconds; it has no source.
+import _signal  # pyright: ignore[reportMissingModuleSource]
 
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     # Until the program is imported, Ctrl-C ends it without a traceback. Nothing comes before this
