@@ -25,6 +25,8 @@ from tests.net.relay import relay_in_thread
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plain("the secret by itself; inside TLS: test_tls.py")
+
 OLD, NEW = b"the first secret of this cluster", b"the secret that comes after that"
 SIZE = 300_000
 DATA = bytes(range(250)) * (SIZE // 250)

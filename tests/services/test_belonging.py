@@ -114,6 +114,7 @@ def test_a_datanode_of_another_cluster_is_refused_with_one_line(
     assert standing(cluster).alarm_count == 1
 
 
+@pytest.mark.plain("a DataNode has the id of its certificate")
 @pytest.mark.parametrize("place", ["..", "current"])
 def test_a_datanode_lays_no_volume_around_or_into_that_of_another(
     cluster: LocalCluster, tmp_path: Path, place: str
@@ -128,6 +129,7 @@ def test_a_datanode_lays_no_volume_around_or_into_that_of_another(
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.plain("a DataNode has the id of its certificate")
 def test_a_datanode_that_would_be_silent_too_long_is_refused_with_one_line(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -254,6 +256,7 @@ def test_a_copy_waits_while_the_process_before_it_hangs(
     assert cluster.namenode.log.read_text().count("DataNode registered") == 1
 
 
+@pytest.mark.plain("a DataNode has the id of its certificate")
 def test_a_node_in_the_folder_of_the_other_role_touches_nothing(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

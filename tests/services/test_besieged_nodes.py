@@ -36,6 +36,8 @@ from tests.services.content import content
 from tests.services.test_node_floods import refusals
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plain("its strangers send plain bytes; half of a handshake: test_tls.py")
+
 PLACES = 40
 STRANGERS = 60
 LIMITS: dict[str, str | int] = {

@@ -22,6 +22,8 @@ from paxosblock.protocol.types import FIRST_GENERATION, ChunkIndex, Generation
 from tests.services.conftest import wait_other_leader
 from tests.services.content import content
 
+pytestmark = pytest.mark.plain("tokens by themselves, and a cluster without them")
+
 PIECE_BYTES = 50_000
 QUICK = ClientConfig(chunk_size=20_000, retry_for_s=20.0, rpc_timeout_s=2.0)
 NO_TOKENS: Settings = {"datanode": {"heartbeat_interval": "200ms"}}

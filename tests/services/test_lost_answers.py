@@ -17,6 +17,8 @@ from paxosblock.local.node_process import Node
 from paxosblock.net.message_frames import MessageFrames, pack
 from tests.waiting import wait_until_async
 
+pytestmark = pytest.mark.plain("its proxy reads the frames that it loses")
+
 CONFIG = ClientConfig(replication=1, rpc_timeout_s=5.0)
 
 Loss = Callable[[], Awaitable[None]]

@@ -17,6 +17,7 @@ from paxosblock.cli.main import run
 from paxosblock.local.cluster import HeldPorts
 from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, NodeKind
 from paxosblock.local.node_process import Node
+from tests.secure import ours
 from tests.services.conftest import QUICK
 from tests.services.content import content
 from tests.waiting import wait_until
@@ -67,6 +68,8 @@ class Newcomer(Node):
         def command(member: NodeEntry) -> list[str]:
             words = cluster.command(member)
             words[words.index("--peers") + 1] = ",".join(self.peers)
+            if (certificates := ours()) is not None:
+                words[words.index("--tls-cert") + 1] = certificates.node()
             words = [word for word in words if word != "--new-cluster"]
             return [*words, "--join"] if self.joins else words
 

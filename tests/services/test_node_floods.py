@@ -24,6 +24,8 @@ from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.flooding import HALF, Restricted, connections
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plain("its strangers send plain bytes; half of a handshake: test_tls.py")
+
 IMPATIENT: Settings = {
     role: {
         "request_head_timeout": "2s",

@@ -185,6 +185,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.plain("it asks DataNodes for what NameNodes ask")
 def test_stray_promises_do_not_keep_what_was_flushed_from_being_read(cluster: Machines) -> None:
     """Some caller asks each DataNode for promises to generations that no NameNode allocated."""
     data = half_written(cluster, "/stray")

@@ -21,6 +21,8 @@ from tests.certificates import Certificates
 from tests.services.conftest import wait_other_leader
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plain("certificates are its own subject")
+
 SETTINGS = {"datanode": {"heartbeat_interval": "200ms"}}
 MARK = b"these words are of those who may read them. "
 SIZE = 300_000

@@ -7,6 +7,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import pytest
+
 from paxosblock import Client, LocalCluster
 from paxosblock.api.transaction import MakeDirectory
 from paxosblock.base.units import MIB
@@ -52,6 +54,7 @@ def backup_of(namenode: Node) -> bytes:
         return b""
 
 
+@pytest.mark.plain("it sends plain bytes of HTTP")
 def test_a_reader_that_stalls_holds_up_no_other_backup_and_no_room(tmp_path: Path) -> None:
     with LocalCluster(1, 1, tmp_path) as cluster, Client(cluster.url, QUICK) as fs:
         fill(fs)

@@ -23,6 +23,8 @@ from tests.children import killed_at_the_end
 from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plain("clusters without a secret and without certificates")
+
 MSGPACK = {"Content-Type": "application/msgpack", "Access-User": claimed_user()}
 
 

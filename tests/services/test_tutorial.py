@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.plain("the page tells of a plain cluster")
+
 QUICK = {
     "PAXOSBLOCK_NAMENODE_DATANODE_STALE_AFTER": "1s",
     "PAXOSBLOCK_NAMENODE_DATANODE_DEAD_AFTER": "2s",

@@ -47,6 +47,10 @@ from paxosblock.protocol.types import BlockId
 from tests.fork_server import ended
 from tests.secure import url_of
 
+pytestmark = pytest.mark.plain(
+    "users by the names that they claim; certificates: test_roles_of_nodes.py"
+)
+
 SETTINGS = {"namenode": {"groups": "ann=dev;bob=dev;eve=supergroup,dev"}}
 
 
