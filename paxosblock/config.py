@@ -120,6 +120,9 @@ class NodeConfig(Config):
     access_required: Flag = True
     """False, while a cluster that runs is given its first secret: this node proves that it knows
     it, but also serves callers, and calls nodes, that have none."""
+    node_file: File = ""
+    """A file with a second secret, or several while it is changed, which only nodes have: who knows
+    that of `access_file` alone then is no node. With certificates it is not needed."""
     block_tokens: Flag = False
     """True: NameNodes sign what callers may do with each block that they are shown, and a DataNode
     serves only what was signed for it (HDFS: `dfs.block.access.token.enable`). Switch it on at all

@@ -129,7 +129,7 @@ async def running(
         answering = [path for path in paths if path not in silent]
         name = node_id or kept_node_id(disk, answering) or new_node_id()
         opened = open_volumes(disk, paths, name, config, boot_id(), upgrade=upgrade, hung=hung)
-        roles = Roles(proven=guard.access.wants_certificates)
+        roles = Roles(proven=guard.access.proves_nodes)
         node = DataNode(name, opened, namenodes, client, config, roles=roles)
         stack.push_async_callback(node.close)
         guard.add_to(node.counters.metrics)

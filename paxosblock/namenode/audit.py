@@ -222,7 +222,7 @@ class _AuditLine(msgspec.Struct, frozen=True, gc=False):
 @functools.lru_cache(4096)
 def _of_caller(caller: Caller) -> str:
     """Return the parts of a line about who asks, whose names a connection has checked."""
-    proof = "SIMPLE" if caller.role is CallerRole.CLAIMED else "TLS"
+    proof = "SIMPLE" if caller.role in (CallerRole.CLAIMED, CallerRole.NODE) else "TLS"
     proof = "LOCAL" if caller == HERE else proof
     address = f"/{caller.address}" if caller.address else "null"
     return f"ugi={caller.user or caller.role.value} (auth:{proof})\tip={address}"

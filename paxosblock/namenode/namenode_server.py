@@ -143,7 +143,7 @@ async def running(
         guard.add_to(metrics)
         room = FolderRoom(OsDisk(), path, node.clock_s)
         of_engine = _status_call(engine, guard.access, room), _changes(engine)
-        roles = Roles(proven=guard.access.wants_certificates)
+        roles = Roles(proven=guard.access.proves_nodes)
         Service(node, metrics, (*CALLS, *of_engine), roles).add_to(router)
         if peers:
             guard.names.add([peers.address])

@@ -131,4 +131,4 @@ class Users:
             asked.get_loop().call_soon_threadsafe(tell)
 
 
-_NODES: Final = (CallerRole.DATANODE, CallerRole.NAMENODE)
+_NODES: Final = (CallerRole.NODE, CallerRole.DATANODE, CallerRole.NAMENODE)

@@ -177,7 +177,7 @@ def add_calls(
         if not upgrade_server.asks_for(CALLS, request):
             return upgrade_server.unknown_protocol(CALLS)
         try:
-            caller = upgrade_server.caller_of(request, access)
+            caller = upgrade_server.connected_caller_of(request, access)
             doorkeeper = Doorkeeper.of(access, request, bounds.refusals)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)

@@ -18,6 +18,9 @@ A request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead
 days, for paths that begin with the one name that it was made for. A token that a program of ours
 sends is good at the one node that it dialled, which proves itself in the headers of its answer.
 
+Where nodes have a second secret (setting `node_file`), a node that calls says `Access-As: node`:
+both ends then prove that one instead, and who knows the first alone is no node.
+
 All of this is the same inside TLS (`tls.py`), where a cluster has certificates; a node that has no
 secret then demands one of each caller. Without TLS nothing is encrypted, and frames are not signed:
 an attacker who can change bytes on their way can use a connection that another caller began.
@@ -53,6 +56,9 @@ NONCE: Final = "Access-Nonce"
 TO: Final = "Access-To"
 PROOF: Final = "Access-Proof"
 """Headers of an Upgrade and its answer; the answer has a proof for each secret of the node."""
+AS: Final = "Access-As"
+AS_NODE: Final = "node"
+"""Header of an Upgrade by which a caller says that it proves the secret of nodes, and its value."""
 TOKEN_SCHEME: Final = "Bearer "
 SECRET_BYTES: Final = 32
 """Bytes of a secret. They are random: an attacker who heard a handshake could try many phrases at
@@ -97,6 +103,9 @@ class Access:
     """The user that this process claims to be as a caller; "": the one who runs it."""
     tls: Tls | None = None
     """Its certificate; None: it speaks no TLS."""
+    node_secrets: tuple[bytes, ...] = ()
+    """Those by which nodes know each other. One of `secrets` is among them while a cluster that
+    runs is given its first: then nothing is proven by them."""
 
     @classmethod
     def of_client(cls, config: ClientConfig) -> Access:
@@ -115,8 +124,11 @@ class Access:
             ConfigError: a file with a secret or a certificate is not as it should be.
         """
         kind = CertifiedKind(config.section)
-        known = cls.of(config.access_file, required=config.access_required)
-        return replace(known, tls=_tls_of(config, kind if serves else None))
+        return replace(
+            cls.of(config.access_file, required=config.access_required),
+            tls=_tls_of(config, kind if serves else None),
+            node_secrets=_secrets_in("node_file", config.node_file),
+        )
 
     @classmethod
     def of(cls, file: str, *, required: bool = True, user: str = "") -> Access:
@@ -125,25 +137,9 @@ class Access:
         Raises:
             ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
         """
-        if not file:
+        if not (secrets := _secrets_in("access_file", file)):
             return cls(user=user)
-        try:
-            lines = Path(file).read_bytes().split(b"\n")
-            for_everybody = Path(file).stat().st_mode & 0o007
-        except OSError as error:
-            raise ConfigError(f"access_file {file}: {error.strerror}") from error
-        if for_everybody:
-            raise ConfigError(f"access_file {file}: everybody may read the secret: chmod o= it")
-        secrets = [(n, _secret(line)) for n, line in enumerate(lines, 1) if line.strip()]
-        if not secrets:
-            raise ConfigError(f"access_file {file}: it holds no secret")
-        for number, secret in secrets:
-            if secret is None:
-                raise ConfigError(
-                    f"access_file {file}: line {number} is no secret, one word of base64 or hex of "
-                    f"{SECRET_BYTES} bytes: `paxosblock setup secret` makes one"
-                )
-        return cls(tuple(secret for _, secret in secrets if secret is not None), required, user)
+        return cls(secrets, required, user)
 
     @property
     def is_open(self) -> bool:
@@ -159,6 +155,17 @@ class Access:
     def scheme(self) -> str:
         """Return how addresses of pages of nodes begin in this cluster."""
         return "http" if self.tls is None else "https"
+
+    @property
+    def proves_nodes(self) -> bool:
+        """True if each node of this cluster proves that it is one."""
+        known = bool(self.node_secrets) and not {*self.node_secrets} & {*self.secrets}
+        return known or self.wants_certificates
+
+    def is_node(self, asked: Mapping[str, str]) -> bool:
+        """True if the headers of an Upgrade say that the caller is a node, which it must prove then
+        before anything else."""
+        return bool(self.node_secrets) and asked.get(AS) == AS_NODE
 
     def demands(self, *, offered: bool) -> bool:
         """True if the other end must prove itself, which `offered` to do so or did not."""
@@ -182,6 +189,11 @@ class Access:
 
     # -- a connection with an Upgrade --------------------------------------------------------------
 
+    @property
+    def own_secrets(self) -> tuple[bytes, ...]:
+        """Return those of which a node that this process calls must know one."""
+        return self.node_secrets or self.secrets
+
     def introduction(self, path: str, dialled: str) -> Introduction:
         """Begin, as the caller, the handshake of a connection to the `path` of the node that was
         `dialled` (what `dialled` returns)."""
@@ -196,8 +208,17 @@ class Access:
         Raises:
             AccessDeniedError: the caller does not offer one, or offers it to another node.
         """
-        if not self.demands(offered=NONCE in asked):
-            return None
+        if self.is_node(asked):
+            return replace(self, secrets=self.node_secrets, node_secrets=())._challenged(
+                path, asked, is_own
+            )
+        return (
+            self._challenged(path, asked, is_own) if self.demands(offered=NONCE in asked) else None
+        )
+
+    def _challenged(
+        self, path: str, asked: Mapping[str, str], is_own: Callable[[str], bool]
+    ) -> Challenge:
         nonce = nonce_of(asked.get(NONCE, ""))
         if nonce is None:
             raise _not_offered()
@@ -272,10 +293,12 @@ class Introduction:
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of the request. Raises as `claim`."""
-        claimed = claim(self.access.user)
-        if not self.access.secrets:
-            return claimed
-        return claimed | {NONCE: self.nonce.hex(), TO: self.dialled}
+        headers = claim(self.access.user)
+        if self.access.node_secrets:
+            headers[AS] = AS_NODE
+        if self.access.own_secrets:
+            headers |= {NONCE: self.nonce.hex(), TO: self.dialled}
+        return headers
 
     def key(self, answered: Mapping[str, str]) -> bytes:
         """Return the key that both ends have since the handshake, by the first secret; b"" without
@@ -294,13 +317,15 @@ class Introduction:
         Raises:
             AccessDeniedError: the node at `peer` does not prove that it knows a secret of ours.
         """
-        if not self.access.demands(offered=NONCE.lower() in answered):
+        if not self.access.own_secrets:
+            return b""
+        if not self.access.required and NONCE.lower() not in answered:
             return b""
         nonce = nonce_of(answered.get(NONCE.lower(), ""))
         proofs = header_bytes(answered.get(PROOF.lower(), "")).split(b",")
         if nonce is not None:
             handshake = self._handshake(nonce)
-            for secret in self.access.secrets:
+            for secret in self.access.own_secrets:
                 wanted = handshake.purpose(secret, _OF_NODE).hex().encode()
                 if any(hmac.compare_digest(each, wanted) for each in proofs):
                     return handshake.purpose(secret, _OF_CALLER)
@@ -346,6 +371,33 @@ def _tls_of(config: ClientConfig | NodeConfig, serves: CertifiedKind | None = No
         required=config.tls_required,
         serves=serves,
     )
+
+
+def _secrets_in(setting: str, file: str) -> tuple[bytes, ...]:
+    """Read the secrets in the file that a setting names. "" is no file and no secret.
+
+    Raises:
+        ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
+    """
+    if not file:
+        return ()
+    try:
+        lines = Path(file).read_bytes().split(b"\n")
+        for_everybody = Path(file).stat().st_mode & 0o007
+    except OSError as error:
+        raise ConfigError(f"{setting} {file}: {error.strerror}") from error
+    if for_everybody:
+        raise ConfigError(f"{setting} {file}: everybody may read the secret: chmod o= it")
+    secrets = [(n, _secret(line)) for n, line in enumerate(lines, 1) if line.strip()]
+    if not secrets:
+        raise ConfigError(f"{setting} {file}: it holds no secret")
+    for number, secret in secrets:
+        if secret is None:
+            raise ConfigError(
+                f"{setting} {file}: line {number} is no secret, one word of base64 or hex of "
+                f"{SECRET_BYTES} bytes: `paxosblock setup secret` makes one"
+            )
+    return tuple(secret for _, secret in secrets if secret is not None)
 
 
 def make_secret(file: Path) -> None:

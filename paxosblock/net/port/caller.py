@@ -31,6 +31,8 @@ class CallerRole(enum.Enum):
     CLAIMED = "claimed"
     """Nothing is proven: a user by the name it claims, or a node of a cluster that demands no proof
     of its nodes."""
+    NODE = "node"
+    """It knows the secret of nodes, which does not say what kind of node it is."""
     USER = "user"
     DATANODE = "datanode"
     NAMENODE = "namenode"

@@ -13,8 +13,8 @@ from paxosblock.net.port.caller import HERE, Caller, CallerRole
 class Roles:
     """The check of a caller's role.
 
-    `proven`: each node of the cluster shows a certificate, so a caller that only claims something
-    is none. Else it may be one.
+    `proven`: each node of the cluster shows a certificate, or knows the secret of nodes, so a
+    caller that only claims something is none. Else it may be one.
     """
 
     proven: bool = False
@@ -26,7 +26,8 @@ class Roles:
             AccessDeniedError: it has another one, or is another DataNode.
         """
         claims = caller.role is CallerRole.CLAIMED and not self.proven
-        if caller.role is not role and caller is not HERE and not claims:
+        fits = caller.role in (role, CallerRole.NODE) or caller is HERE
+        if not fits and not claims:
             raise AccessDeniedError(
                 f"{what} is of a {_NAMES[role]} alone, and this caller is {_named(caller)}"
             )

@@ -9,7 +9,7 @@ from aiohttp import web
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.admission import Slot
-from paxosblock.net.port.caller import USER, Caller
+from paxosblock.net.port.caller import USER, Caller, CallerRole
 from paxosblock.net.port.doorkeeper import Doorkeeper, certified
 from paxosblock.net.port.http_server import HttpConnection
 from paxosblock.net.port.upgrade import ERROR_TYPE, Spoken
@@ -66,6 +66,15 @@ def take_over(
     )
     transport.resume_reading()
     return slot
+
+
+def connected_caller_of(request: web.Request, access: Access) -> Caller:
+    """Return who asks for an Upgrade: as `caller_of`, or else a node, which proves that to the
+    doorkeeper before anything is heard of it. Raises as `caller_of`."""
+    caller = caller_of(request, access)
+    if caller.role is CallerRole.CLAIMED and access.is_node(request.headers):
+        return Caller(CallerRole.NODE, "", (), caller.address)
+    return caller
 
 
 def caller_of(request: web.Request, access: Access) -> Caller:

@@ -51,7 +51,7 @@ def upgrade_handler(
         if not upgrade_server.asks_for(STREAM, request):
             return upgrade_server.unknown_protocol(STREAM)
         try:
-            CALLER.set(upgrade_server.caller_of(request, access))
+            CALLER.set(upgrade_server.connected_caller_of(request, access))
             doorkeeper = Doorkeeper.of(access, request, refused, stays=True)
             handler = make_handler(request)
         except PaxosBlockError as error:
