@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test quick coverage test-pythons dist test-all lint pyright format generate site explore simulate lives lives-nightly crash mutants chaos soak bench clean
+.PHONY: help bootstrap demo test test-secure quick coverage test-pythons dist test-all lint pyright format generate site explore simulate lives lives-nightly crash mutants chaos soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -50,6 +50,11 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(PRODUCT)) ## a throw-away cluster: wr
 # On another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 test: $(STAMP) ## the fast tests, in JOBS=4 processes
 	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0
+
+# Without SECURE= all of them, which takes as long as they do plain, and half of it again.
+SECURE ?= tests/services tests/outside tests/cli tests/spark tests/client/test_processes.py
+test-secure: $(STAMP) ## the tests of whole clusters once more, with certificates and block tokens: SECURE="FILES"
+	$(BIN)/pytest -q --secure -m 'not slow' -n $(JOBS) --max-worker-restart=0 $(SECURE)
 
 # What a change breaks first: no process is started here, and no cluster lives.
 QUICK := tests/*.py tests/api tests/base tests/net tests/client tests/datanode tests/namenode

@@ -48,6 +48,16 @@ class Right(enum.IntFlag):
     """Send what only a NameNode sends: promises, recoveries, finalizations, deletions."""
 
 
+class Signed(msgspec.Struct, frozen=True):
+    """A message that brings a `capability`, which its `repr` leaves out: errors and logs tell no
+    secret."""
+
+    def __repr__(self) -> str:
+        shown = (name for name in self.__struct_fields__ if name != "capability")
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({fields})"
+
+
 class BlockKey(msgspec.Struct, frozen=True, array_like=True):
     """A key to sign with, or to check with; later ones have greater ids."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
+from paxosblock.api.capability import Signed
 from paxosblock.api.methods import Method
 from paxosblock.base.units import MIB
 from paxosblock.protocol.messages import (
@@ -36,7 +37,7 @@ from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
 
 
-class StorageAddress(msgspec.Struct, frozen=True, omit_defaults=True):
+class StorageAddress(Signed, frozen=True, omit_defaults=True):
     """A storage and the `address` of its DataNode, host:port; the capability is one to read."""
 
     storage: StorageId
@@ -52,7 +53,7 @@ Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Del
 """Answers of an acceptor, except its votes, which travel as frames or answer `CreateAndWrite`."""
 
 
-class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+class Envelope(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """A protocol message for the acceptor of `storage`, which gives an `Answer`.
 
     `peers` are the addresses of the holders that the message names.
@@ -85,7 +86,7 @@ class Answers(msgspec.Struct, frozen=True, gc=False):
     each: tuple[Answer | NoAnswer, ...]
 
 
-class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+class CreateAndWrite(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: a Create and then the Write of the first chunk (W1), handled like two messages.
 
     There is one answer: the `Vote`, or the first refusal. `frame` is the CHUNK frame of the data
@@ -98,7 +99,7 @@ class CreateAndWrite(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defau
     capability: bytes = b""
 
 
-class Watch(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+class Watch(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: the state of a replica once it has more than `known_length` chunks.
 
     The answer (`ReadReply` or `Nack`) comes at once if the replica has more already or is no longer
@@ -113,7 +114,7 @@ class Watch(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True)
     capability: bytes = b""
 
 
-class Admit(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Admit(Signed, frozen=True, tag=True, gc=False):
     """Stream call: the writer of a block that is open already begins with chunks on this stream.
 
     A frame of a chunk has no place for a capability. The answer is `BlockAdmitted`.
@@ -129,7 +130,7 @@ class BlockAdmitted(msgspec.Struct, frozen=True, tag=True, gc=False):
     block: BlockId
 
 
-class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+class ReadBytes(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
     The answer is a `Run`. It may cover less than was asked for, because the DataNode bounds a
@@ -146,7 +147,7 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=T
     capability: bytes = b""
 
 
-class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+class FetchChunks(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
     `generations`, to complete a recovery or a finalization. The answer is `Chunks`, followed by the
     chunk frames as they are on disk, bounded as for `ReadBytes`.
@@ -192,7 +193,7 @@ class ListReplicas(msgspec.Struct, frozen=True):
     """Ask a DataNode for its replicas; for people and tools."""
 
 
-class FindReplica(msgspec.Struct, frozen=True, omit_defaults=True):
+class FindReplica(Signed, frozen=True, omit_defaults=True):
     """Ask for the replica of one block at one storage; the answer is as for `ListReplicas`."""
 
     block: BlockId
@@ -200,7 +201,7 @@ class FindReplica(msgspec.Struct, frozen=True, omit_defaults=True):
     capability: bytes = b""
 
 
-class FindChunk(msgspec.Struct, frozen=True, omit_defaults=True):
+class FindChunk(Signed, frozen=True, omit_defaults=True):
     """Ask a storage that holds `version` of a block for the chunk with user byte `offset`."""
 
     block: BlockId

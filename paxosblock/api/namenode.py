@@ -9,6 +9,7 @@ import enum
 
 import msgspec
 
+from paxosblock.api.capability import Signed
 from paxosblock.api.methods import Done, Method, Once
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.base.paths import is_path
@@ -73,7 +74,7 @@ class FileStatus(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[2]
 
 
-class BlockMember(msgspec.Struct, frozen=True, omit_defaults=True):
+class BlockMember(Signed, frozen=True, omit_defaults=True):
     """One storage of a block's configuration; `address` is that of its DataNode, "" while unknown.
 
     `rack` is that of the DataNode, "" while unknown; `distance` is its distance from the client

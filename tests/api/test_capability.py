@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
+from paxosblock.api import datanode, namenode
 from paxosblock.api.capability import (
     MAC_BYTES,
     BlockKey,
@@ -105,3 +107,21 @@ def test_it_is_for_one_block_and_the_rights_in_it() -> None:
 def test_a_key_is_not_shown() -> None:
     assert "shared" not in repr(SHARED)
     assert MAC_BYTES == 16, "128 bits cannot be guessed"
+
+
+def test_no_message_shows_its_capability_when_it_is_printed() -> None:
+    told = [
+        each
+        for module in (datanode, namenode)
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, msgspec.Struct)
+        if "capability" in each.__struct_fields__
+    ]
+    assert len(told) == 10
+    for kind in told:
+        given = {
+            name: b"secret" if name == "capability" else name for name in kind.__struct_fields__
+        }
+        printed = repr(kind(**given))
+        assert "secret" not in printed
+        assert all(name in printed for name in given if name != "capability")

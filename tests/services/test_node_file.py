@@ -114,7 +114,9 @@ def test_files_are_written_recovered_and_read(running: Running) -> None:
 
 def test_the_secret_of_users_registers_no_datanode(running: Running) -> None:
     address = running.cluster.wait_leader().address
-    stolen = Register("stranger", "127.0.0.1:1", "x", (StorageReport(StorageId("s-1"), 1 << 40, 0, 0),))
+    stolen = Register(
+        "stranger", "127.0.0.1:1", "x", (StorageReport(StorageId("s-1"), 1 << 40, 0, 0),)
+    )
     beat = Heartbeat("datanode-1", "x", (), 0)
     calls: list[tuple[Method[Any, Any], Any]] = [(REGISTER, stolen), (HEARTBEAT, beat)]
     for method, request in calls:
