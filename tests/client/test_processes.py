@@ -426,6 +426,7 @@ def test_a_directory_of_many_entries_is_listed_page_by_page(fs: Client) -> None:
     assert [entry.path for entry in fs.ls("/many")] == names
 
 
+@pytest.mark.plain("it asks a DataNode for what NameNodes ask")
 def test_the_verbs_of_the_seed_on_a_real_block(fs: Client) -> None:
     view = fs.blocks.add(durability="memory")
     block, first = view.record.block, Generation(0)
