@@ -2073,8 +2073,8 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a phrase in the access file is a secret",
         "net/port/access.py",
-        "            if secret is None:\n",
-        "            if number is None:\n",
+        "        if secret is None:\n",
+        "        if number is None:\n",
         "tests/net/test_access.py",
     ),
     _node(

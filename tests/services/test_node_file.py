@@ -50,7 +50,7 @@ class Running:
 
     @property
     def user(self) -> Access:
-        """Whoever knows the users' secret."""
+        """A caller that knows the users' secret."""
         return Access.of(str(self.users))
 
     @property
@@ -86,7 +86,7 @@ def running(
         yield Running(cluster, request.param, users, nodes)
 
 
-def write_and_read(fs: Client, path: str) -> None:
+def check_written(fs: Client, path: str) -> None:
     data = b"of those who may " * 10_000
     with fs.create(path) as out:
         out.write(data)
@@ -97,7 +97,7 @@ def write_and_read(fs: Client, path: str) -> None:
 def test_files_are_written_recovered_and_read(running: Running) -> None:
     cluster = running.cluster
     with running.client as fs:
-        write_and_read(fs, "/a")
+        check_written(fs, "/a")
         with fs.create("/b") as out:
             out.write(b"x" * 50_000)
             out.hflush()
@@ -107,7 +107,7 @@ def test_files_are_written_recovered_and_read(running: Running) -> None:
         leader = cluster.wait_leader()
         leader.kill()
         wait_other_leader(cluster, leader)
-        write_and_read(fs, "/c")
+        check_written(fs, "/c")
         leader.start()
         cluster.wait_registered()
 
@@ -168,7 +168,7 @@ async def test_the_secret_of_users_fences_no_writer_and_fetches_no_chunks(
 def test_to_say_that_one_is_a_node_is_no_proof(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who knows the users' secret puts it in the place of the nodes', or proves nothing at all."""
+    """The attacker puts the users' secret in the place of the nodes', or proves nothing at all."""
     address = running.cluster.wait_leader().address
     beat = Heartbeat("datanode-1", "x", (), 0)
     if not running.defended:
@@ -226,5 +226,5 @@ def test_a_cluster_that_runs_is_given_the_secret_of_nodes_without_an_interruptio
                     node.stop()
                     node.start()
                     cluster.wait_registered()
-                    write_and_read(fs, f"/{step}-{node.name}")
+                    check_written(fs, f"/{step}-{node.name}")
         test_the_secret_of_users_registers_no_datanode(running)

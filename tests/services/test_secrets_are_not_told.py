@@ -26,6 +26,8 @@ from paxosblock.protocol.types import FIRST_GENERATION, ChunkIndex
 
 pytestmark = pytest.mark.plain("a secure cluster of its own")
 
+Told = Iterator[tuple[str, bytes]]
+"""Names of texts, and the texts."""
 SHORTEST = 12
 """Characters of the shortest piece that is searched for: half of a MAC in hex is longer."""
 
@@ -102,7 +104,7 @@ def secrets_of_files(cluster: LocalCluster) -> Iterator[bytes]:
 
 
 def capabilities(fs: Client) -> Iterator[bytes]:
-    """What is signed for this client at one moment: the MACs, as the rest is known to all."""
+    """All that is signed for this client at one moment, and the MACs alone."""
     view = fs.blocks.add()
     for member in (*view.members, *fs.blocks.get(view.record.block).members):
         yield bytes(member.capability)[-16:]
@@ -110,7 +112,7 @@ def capabilities(fs: Client) -> Iterator[bytes]:
 
 
 def beat_of(cluster: LocalCluster, name: str) -> HeartbeatAnswer:
-    """What a DataNode is told, with the keys by which it knows capabilities."""
+    """Return the answer to a DataNode, with the keys by which it knows capabilities."""
     leader = cluster.wait_leader()
     registered = re.findall(rf"datanode={name} .*incarnation=(\w+)", leader.log.read_text())
     known = next(node for node in cluster.status().datanodes if node.node == name)
@@ -166,7 +168,7 @@ def work(cluster: LocalCluster) -> None:
 
 
 def refusals(cluster: LocalCluster, fs: Client) -> Iterator[bytes]:
-    """What is said to callers whose capability, certificate or secret is another's."""
+    """All that callers are told whose capability, certificate or secret is another's."""
     view = fs.blocks.add()
     block, (first, second, *_) = view.record.block, view.members
     stolen = msgspec.structs.replace(first, capability=second.capability)
@@ -187,6 +189,41 @@ def refusals(cluster: LocalCluster, fs: Client) -> Iterator[bytes]:
 
 def _told(error: BaseException) -> bytes:
     return f"{error!r} {error} {getattr(error, 'details', '')}".encode()
+
+
+def printed(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> Told:
+    """All that commands print."""
+    for words in (
+        ["admin", "report"],
+        ["admin", "namenodes"],
+        ["fs", "ls", "-R", "/"],
+        ["fs", "stat", "/d/b"],
+        ["fs", "cat", "/none"],
+        ["explain", "/d/b"],
+        ["fsck", "/"],
+        ["cluster", "status", "--path", str(cluster.path)],
+        ["cluster", "env", "--path", str(cluster.path)],
+    ):
+        for asked in (words, [*words, "--json"]):
+            run(asked)
+            out, err = capfd.readouterr()
+            assert out or err
+            yield " ".join(asked), f"{out}{err}".encode()
+
+
+def shown(cluster: LocalCluster, config: ClientConfig) -> Told:
+    """All that nodes log, and show over HTTP."""
+    tls = Access.of_client(config).tls
+    assert tls is not None
+    http = build_opener(HTTPSHandler(context=tls.client))
+    for node in cluster.nodes:
+        for path in ("metrics", "healthz"):
+            with http.open(f"https://{node.address}/{path}", timeout=30) as answer:
+                yield f"{path} of {node.name}", answer.read()
+        yield f"log of {node.name}", node.log.read_bytes()
+    yield "audit", (cluster.path.parent / "audit.log").read_bytes()
+    for name in ("cluster.json", "config.toml"):
+        yield name, (cluster.path / name).read_bytes()
 
 
 def test_nothing_that_is_said_has_a_secret_in_it(
@@ -223,34 +260,8 @@ def test_nothing_that_is_said_has_a_secret_in_it(
     assert run(["admin", "token", "--for", "1min"]) == 0
     token = capfd.readouterr().out.strip().encode()
     secrets += [token, token.partition(b".")[2]]
-    for words in (
-        ["admin", "report"],
-        ["admin", "namenodes"],
-        ["fs", "ls", "-R", "/"],
-        ["fs", "stat", "/d/b"],
-        ["fs", "cat", "/none"],
-        ["explain", "/d/b"],
-        ["fsck", "/"],
-        ["cluster", "status", "--path", str(cluster.path)],
-        ["cluster", "env", "--path", str(cluster.path)],
-    ):
-        for asked in (words, [*words, "--json"]):
-            run(asked)
-            out, err = capfd.readouterr()
-            assert out or err
-            told += [(" ".join(asked), f"{out}{err}".encode())]
-    tls = Access.of_client(config).tls
-    assert tls is not None
-    http = build_opener(HTTPSHandler(context=tls.client))
-    for node in cluster.nodes:
-        for path in ("metrics", "healthz"):
-            with http.open(f"https://{node.address}/{path}", timeout=30) as answer:
-                told += [(f"{path} of {node.name}", answer.read())]
-        told += [(f"log of {node.name}", node.log.read_bytes())]
-    told += [("audit", (cluster.path.parent / "audit.log").read_bytes())]
+    told += [*printed(cluster, capfd), *shown(cluster, config)]
     told += [("log of the client", caplog.text.encode())]
-    told += [("cluster.json", (cluster.path / "cluster.json").read_bytes())]
-    told += [("config.toml", cluster.path.joinpath("config.toml").read_bytes())]
     assert any(b"debug" in text for name, text in told if name.startswith("log of namenode"))
     assert any(b"cmd=rename" in text for name, text in told if name == "audit")
     assert found_in(told, secrets) == []

@@ -191,7 +191,7 @@ class Access:
 
     @property
     def own_secrets(self) -> tuple[bytes, ...]:
-        """Return those of which a node that this process calls must know one."""
+        """Return the secrets that count at a node which this process calls: it must know one."""
         return self.node_secrets or self.secrets
 
     def introduction(self, path: str, dialled: str) -> Introduction:
