@@ -19,10 +19,14 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 class RecoverLease(msgspec.Struct, frozen=True):
-    """A TakeOver that may give members up, and reports their answers if a block cannot be ended."""
+    """A TakeOver that may give members up, and reports their answers if a block cannot be ended.
+
+    `empty` are blocks of a backup of which, on an operator's word, no storage has anything (K14).
+    """
 
     path: str
     give_up: tuple[GiveUp, ...] = ()
+    empty: tuple[BlockId, ...] = ()
 
 
 class MemberAnswer(enum.Enum):
@@ -34,6 +38,8 @@ class MemberAnswer(enum.Enum):
     """It may have lost votes when its machine lost power."""
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
+    NOTHING = "nothing"
+    """It has nothing of a block that a backup brought back."""
 
 
 class AskedMember(msgspec.Struct, frozen=True):
@@ -61,6 +67,10 @@ class StuckBlock(msgspec.Struct, frozen=True):
     `needed` members must answer, including a strong one, or else all. If the members that did not
     answer are given up, the block ends with `length` chunks of `size_bytes` in all; acknowledged
     chunks behind these are lost, at most `at_risk_bytes`.
+
+    If a backup brought it back (`restored`) and no storage has anything of it, it may end empty,
+    unless `unsure` says why that cannot be told. `unheard` are DataNodes that are not heard: what
+    they have of it would be lost.
     """
 
     block: BlockId
@@ -69,6 +79,14 @@ class StuckBlock(msgspec.Struct, frozen=True):
     length: int
     size_bytes: int
     at_risk_bytes: int
+    restored: bool = False
+    unsure: str = ""
+    unheard: tuple[str, ...] = ()
+
+    @property
+    def may_be_empty(self) -> bool:
+        """True if an operator may end it without anything in it."""
+        return self.restored and not self.unsure
 
     @property
     def silent(self) -> tuple[StorageId, ...]:

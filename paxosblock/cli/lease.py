@@ -31,6 +31,7 @@ _ANSWERS = {
     MemberAnswer.WEAK: "weak: may have lost votes in a power cut",
     MemberAnswer.REFUSED: "refused",
     MemberAnswer.UNREACHABLE: "unreachable",
+    MemberAnswer.NOTHING: "has nothing of it",
 }
 
 
@@ -56,6 +57,11 @@ def recover_lease(invocation: Invocation, path: str, *, force: bool, yes: bool) 
     do: end the block with the longest log of those that answer, and give the others up. What only
     those held is then lost; the command says how much that may be. --force asks you to confirm.
 
+    After a restore no DataNode may have anything of the block that a file was being written in: its
+    writer may have died before it made a replica, or the file was deleted since the backup. Once
+    safe mode is left and all DataNodes have told what they hold, --force ends such a block empty,
+    and the file with what is before it. The command names DataNodes that are not heard.
+
     Exit code 1 when the file is not closed.
     """
     _check_options(invocation, force=force, yes=yes)
@@ -80,17 +86,26 @@ def _check_options(invocation: Invocation, *, force: bool, yes: bool) -> None:
 
 def _forced(invocation: Invocation, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
     """Give up the members that did not answer, if the user says yes."""
-    if any(len(block.silent) == len(block.members) for block in found.stuck):
+    if any(map(_is_beyond_force, found.stuck)):
         raise _not_closed(path, f", and force cannot help. {_what_to_do(found)}")
     if not yes and not click.confirm("End it with what is left?", err=True):
         raise _not_closed(path, ": nothing was forced")
-    given_up = tuple(GiveUp(each.block, each.silent) for each in found.stuck if each.silent)
+    known = (each for each in found.stuck if not each.restored)
+    given_up = tuple(GiveUp(each.block, each.silent) for each in known if each.silent)
+    empty = tuple(each.block for each in found.stuck if each.may_be_empty)
     after = found
     for _ in range(TRIES):
-        after = invocation.call(RECOVER_LEASE, RecoverLease(path, given_up))
+        after = invocation.call(RECOVER_LEASE, RecoverLease(path, given_up, empty))
         if not after.stuck:
             return after
     raise _not_closed(path, f": {after.reason}")
+
+
+def _is_beyond_force(block: StuckBlock) -> bool:
+    """True if nothing can be concluded: no member answers, or a backup's block may be somewhere."""
+    if block.restored:
+        return not block.may_be_empty
+    return len(block.silent) == len(block.members)
 
 
 def _not_closed(path: str, why: str) -> UserError:
@@ -99,6 +114,11 @@ def _not_closed(path: str, why: str) -> UserError:
 
 
 def _what_to_do(found: LeaseRecovery) -> str:
+    unsure = [block.unsure for block in found.stuck if block.unsure]
+    if unsure:
+        return f"After a restore {unsure[0]}"
+    if any(block.may_be_empty for block in found.stuck):
+        return "If all DataNodes that may have something of it are heard, end it empty: --force"
     silent = (each for block in found.stuck for each in block.members if not each.voted)
     missing = sorted({_name(each.member) for each in silent})
     if any(len(block.silent) == len(block.members) for block in found.stuck):
@@ -106,7 +126,21 @@ def _what_to_do(found: LeaseRecovery) -> str:
     return f"Bring back {', '.join(missing)}, or end it without them: --force"
 
 
+def _show_restored(invocation: Invocation, block: StuckBlock) -> None:
+    known = "no DataNode that is heard has anything of it" if block.may_be_empty else block.unsure
+    invocation.say(f"block {block.block} is of a backup: {known}", block)
+    for member in block.members:
+        invocation.say(f"  {_describe_member(member)}")
+    if block.unheard:
+        invocation.say(f"  not heard: {', '.join(block.unheard)}")
+    if block.may_be_empty:
+        invocation.say("  --force: it ends empty; what DataNodes that are not heard have is lost")
+
+
 def _show(invocation: Invocation, block: StuckBlock) -> None:
+    if block.restored:
+        _show_restored(invocation, block)
+        return
     invocation.say(
         f"block {block.block} is not ended: {block.needed} of its {len(block.members)} members "
         "must answer, one of them sure of its votes",
@@ -131,7 +165,7 @@ def _describe_member(asked: AskedMember) -> str:
             f"{counted(asked.size_bytes, 'byte', 'bytes')}"
         )
         return f"{where}: {_ANSWERS[asked.answer]}; {held}"
-    return f"{where}: {_ANSWERS[asked.answer]}: {asked.reason}"
+    return f"{where}: {_ANSWERS[asked.answer]}" + (f": {asked.reason}" if asked.reason else "")
 
 
 def _name(member: BlockMember) -> str:

@@ -450,9 +450,11 @@ CALLS: Final = (
         handlers.recover_lease,
         by=By.LEADER_IN_STEPS,
         log=lambda request, recovery: facts(
-            path=request.path, stuck=len(recovery.stuck), given_up=len(request.give_up)
+            path=request.path,
+            stuck=len(recovery.stuck),
+            given_up=len(request.give_up) + len(request.empty),
         ),
-        may=of_superuser(lambda request: bool(request.give_up)),
+        may=of_superuser(lambda request: bool(request.give_up or request.empty)),
     ),
     handled(file_pages.GET_FILE, handlers.get_file, check=checks.check_get_file),
     handled(

@@ -167,8 +167,9 @@ def check_application(request: ApplicationRequest) -> None:
 def check_recover_lease(request: RecoverLease, entries: Iterable[BlockEntry]) -> None:
     """Raise InvalidRequestError when members are given up that the file's blocks do not have."""
     members = {entry.record.block: set(entry.record.members) for entry in entries}
+    for block in (*(each.block for each in request.give_up), *request.empty):
+        _demand(block in members, f"block {block} is none of {paths.shown(request.path)}")
     for each in request.give_up:
-        _demand(each.block in members, f"block {each.block} is none of {paths.shown(request.path)}")
         _demand(
             bool(each.members) and members[each.block].issuperset(each.members),
             f"block {each.block}: give up some of {', '.join(sorted(members[each.block]))}",

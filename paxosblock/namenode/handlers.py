@@ -122,14 +122,20 @@ async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
     catalog, reason = node.catalog, ""
     file = (await catalog.status(request.path)).file_id
     given_up = {each.block: each.members for each in request.give_up}
-    named = await catalog.block_entries(tuple(given_up))  # some may have ended meanwhile
+    asked = (*given_up, *request.empty)
+    named = await catalog.block_entries(asked)  # some may have ended meanwhile
     checks.check_recover_lease(request, [each for each in named if each and each.file == file])
     try:
+        for block in request.empty:
+            await node.learner.learn_nothing(block)
         await node.closer.take_over(request.path, node.clock_s(), given_up)
     except NotReadyError as error:
         reason = str(error)
     status = await catalog.status(request.path)
-    stuck = node.surveyor.stuck(await catalog.unfinished(file), status.block_size)
+    entries = await catalog.unfinished(file)
+    shown = node.surveyor.stuck(entries, status.block_size)
+    pairs = zip(entries, shown, strict=True)
+    stuck = tuple(node.learner.survey(entry.record, each) for entry, each in pairs)
     if reason and not stuck:
         raise NotReadyError(f"{paths.shown(request.path)}: {reason}", path=request.path)
     return LeaseRecovery(status, stuck, reason)

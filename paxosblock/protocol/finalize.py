@@ -71,6 +71,11 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
         newer = self.generation > self.finalized_generation
         return self.finalized and newer and not self.restored
 
+    @property
+    def may_be_empty(self) -> bool:
+        """True if a backup brought it back as a block of which nothing was decided yet (K14)."""
+        return self.restored and not self.finalized and not self.base_length
+
     def check_follows(self, before: BlockRecord) -> None:
         """I8: check the rules between two successive versions of a record."""
         holds = invariants(self, before)

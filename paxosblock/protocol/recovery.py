@@ -19,6 +19,7 @@ from paxosblock.protocol.invariants import invariant, invariants
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import (
+    FIRST_GENERATION,
     LEAP_MAX,
     NO_GENERATION,
     BlockId,
@@ -149,6 +150,21 @@ def learn(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Proposer:
     """
     asked = _proposer(record, RecoveryKind.LEARN, ())
     return replace(asked, members=witnesses, base=record.generation)
+
+
+def learn_nothing(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Proposer:
+    """P1 for a LEARN of a block of which no storage has anything, by an operator's word.
+
+    `witnesses` are members that the backup names. Each makes an empty replica with this promise, as
+    D3 does for base 0. So what is still on its way to it comes too late, and as a write needs the
+    votes of all members, nothing is acknowledged any more, however few are asked. If a Create came
+    to one of them first, its log is what is learned.
+    """
+    holds = invariants(record, witnesses)
+    holds(record.may_be_empty, "K14 nothing of the block was ever decided")
+    holds(bool(witnesses), "K14 one member at least has to answer")
+    asked = _proposer(record, RecoveryKind.LEARN, ())
+    return replace(asked, members=witnesses, base=FIRST_GENERATION)
 
 
 def _proposer(record: BlockRecord, kind: RecoveryKind, targets: tuple[StorageId, ...]) -> Proposer:

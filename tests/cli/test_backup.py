@@ -12,11 +12,14 @@ from threading import Event, Thread
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import ADD_BLOCK, CREATE, NO_BLOCK, AddBlock
 from paxosblock.errors import SafeModeError
 from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.namenode.catalog.ids import FILES_SKIPPED
+from paxosblock.net.calls.control import call
 from tests.cli.conftest import Paxosblock, Result
 from tests.fork_server import ended
+from tests.namenode.scene import ANN, create_request
 from tests.services.conftest import QUICK
 from tests.services.content import content
 
@@ -108,6 +111,36 @@ def bring_back(cluster: LocalCluster, path: Path, paxosblock: Paxosblock, backup
     for node in cluster.namenodes:
         node.wait_ready()
     cluster.wait_registered()
+
+
+def test_a_file_whose_last_block_no_datanode_ever_had_is_closed_after_a_restore(
+    tmp_path: Path, paxosblock: Paxosblock
+) -> None:
+    """Its writer asked for the block, and died before it made a replica."""
+    backup = tmp_path / "backup"
+    with LocalCluster(3, path=tmp_path / "cluster") as cluster:
+        where = ("--namenodes", ",".join(cluster.addresses))
+        address = cluster.namenode.address
+        file = call(address, CREATE, create_request("/open")).status.file_id
+        block = call(address, ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, window=2)).record.block
+        assert paxosblock("admin", "backup", backup, *where).code == 0
+        cluster.namenode.kill()
+        shutil.rmtree(cluster.namenode.volumes[0])
+        bring_back(cluster, tmp_path, paxosblock, backup)
+        early = paxosblock("admin", "recover-lease", "/open", "--force", "--yes", *where)
+        assert (early.code, "until an operator leaves safe mode" in early.err) == (1, True)
+        assert paxosblock("admin", "safemode", "leave", *where).code == 0
+        told = paxosblock("admin", "recover-lease", "/open", *where)
+        assert told.code == 1
+        assert f"block {block} is of a backup: no DataNode that is heard has any" in told.out
+        assert told.out.count(": has nothing of it\n") == 3
+        assert "not heard" not in told.out.partition("--force")[0]
+        assert "end it empty: --force" in told.err
+        forced = paxosblock("admin", "recover-lease", "/open", "--force", "--yes", *where)
+        assert (forced.code, forced.out.splitlines()[-1]) == (0, "'/open' is closed: 0 bytes")
+        with Client(cluster.url) as fs, fs.append("/open") as out:
+            out.write(b"on")
+        assert paxosblock("fs", "cat", "/open", *where).out == "on"
 
 
 @pytest.fixture

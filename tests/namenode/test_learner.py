@@ -10,10 +10,13 @@ import msgspec
 import pytest
 
 from paxosblock.api.fsck_call import CHECK_FILES, CheckFiles, Condition
+from paxosblock.api.lease_call import RECOVER_LEASE, LeaseRecovery, MemberAnswer, RecoverLease
 from paxosblock.api.namenode import (
+    ADD_BLOCK,
     APPEND,
     FINALIZE_BLOCK,
     GET_BLOCK,
+    AddBlock,
     AppendFile,
     BlockRequest,
 )
@@ -39,7 +42,7 @@ from paxosblock.protocol.types import BlockId, Generation, ReplicaState, Storage
 from tests.memory_table import MemoryTable, Place
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.scene import BOB, MEMBERS, Scene, finalize_request, new_scene
+from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, finalize_request, new_scene
 from tests.waiting import wait_until_async
 
 FOURTH = StorageId("s4")
@@ -285,6 +288,110 @@ async def test_a_block_that_was_open_at_the_backup_and_that_nobody_has_is_unclea
     await cluster.restore()
     assert (await cluster.learned(view.record.block)).restored, "nobody can tell"
     assert await findings(cluster) == [Condition.OPEN, Condition.UNCLEAR]
+
+
+@dataclass(frozen=True)
+class Nowhere:
+    """An open file after a restore: its first block is whole, its last one is nowhere."""
+
+    first: BlockRecord
+    last: BlockRecord
+
+
+async def nowhere(cluster: Cluster, *absent: int) -> Nowhere:
+    """The writer asked for a second block, and died before it made a replica. Members of that by
+    these numbers are absent after the restore."""
+    scene = cluster.scene
+    file = await scene.create("/f")
+    first = await scene.add_block(file)
+    scene.write(first, 2, 2, 2)
+    request = finalize_request(BlockEntry(first.record), 2)
+    ended = (await scene.service.call(FINALIZE_BLOCK, request)).record
+    await cluster.all_hold(ended)
+    last = (await scene.service.call(ADD_BLOCK, AddBlock(file, ANN, ended.block, window=2))).record
+    cluster.back_up()
+    await cluster.restore(*(last.members[number] for number in absent))
+    return Nowhere(ended, last)
+
+
+async def recovered(cluster: Cluster, *empty: BlockId) -> LeaseRecovery:
+    return await cluster.scene.service.call(RECOVER_LEASE, RecoverLease("/f", empty=empty))
+
+
+async def test_a_block_that_no_storage_ever_had_is_shown_and_ends_empty_on_an_operators_word(
+    cluster: Cluster,
+) -> None:
+    there = await nowhere(cluster)
+    block = there.last.block
+    (stuck,) = (await recovered(cluster)).stuck
+    assert stuck.unsure == "DataNodes are waited for until an operator leaves safe mode"
+    assert (await recovered(cluster, block)).reason.endswith(stuck.unsure)
+    await cluster.leave_safe_mode()
+    await cluster.learned(there.first.block)
+    found = await recovered(cluster)
+    (stuck,) = found.stuck
+    assert (stuck.may_be_empty, stuck.unheard, found.status.open) == (True, (), True)
+    assert {each.answer for each in stuck.members} == {MemberAnswer.NOTHING}
+    assert cluster.network.reach[there.last.members[0]].replicas.get(block) is None
+    closed = await recovered(cluster, block)
+    assert (closed.stuck, closed.status.open, closed.status.size) == ((), False, 20)
+
+
+async def test_that_word_leaves_an_empty_replica_with_a_promise_at_each_member(
+    cluster: Cluster,
+) -> None:
+    """A Create that is still on its way is refused then: else its writer would write on."""
+    there = await nowhere(cluster)
+    await cluster.leave_safe_mode()
+    await cluster.scene.node.learner.learn_nothing(there.last.block)
+    for name in there.last.members:
+        replica = cluster.network.reach[name].replicas[there.last.block]
+        assert replica.registers.max_generation > finalize.SKIPPED
+
+
+async def test_no_word_ends_a_block_empty_that_a_storage_has(cluster: Cluster) -> None:
+    there = await nowhere(cluster)
+    block = there.last.block
+    cluster.network.reach[there.last.members[0]].create(block)
+    cluster.network.reach[there.last.members[0]].write(block, 1)
+    await cluster.scene.report(there.last.members[0])
+    await cluster.leave_safe_mode()
+    refused = await recovered(cluster, block)
+    assert "a storage has a replica of it" in refused.reason
+    assert (await cluster.learned(block)).length == 1
+
+
+async def test_datanodes_that_are_not_heard_are_named(cluster: Cluster) -> None:
+    there = await nowhere(cluster, 1, 2)
+    await cluster.leave_safe_mode()
+    (stuck,) = (await recovered(cluster)).stuck
+    heard, *absent = there.last.members
+    assert stuck.unheard == tuple(sorted(f"dn-{each}" for each in absent))
+    nothing = [each for each in stuck.members if each.answer is MemberAnswer.NOTHING]
+    assert [each.member.storage for each in nothing] == [heard]
+    assert stuck.may_be_empty
+
+
+async def test_without_a_member_that_is_heard_no_word_suffices(cluster: Cluster) -> None:
+    there = await nowhere(cluster, 0, 1, 2)
+    await cluster.leave_safe_mode()
+    refused = await recovered(cluster, there.last.block)
+    assert "no member of it is heard" in refused.reason
+    assert (await cluster.record(there.last.block)).restored
+
+
+async def test_a_block_of_which_something_was_decided_is_never_ended_empty(
+    cluster: Cluster,
+) -> None:
+    record = await cluster.file()
+    cluster.back_up()
+    for acceptor in cluster.network.reach.values():
+        acceptor.replicas.clear()
+    await cluster.restore()
+    await cluster.leave_safe_mode()
+    with pytest.raises(NotReadyError, match="was decided of it before the backup"):
+        await recovered(cluster, record.block)
+    assert (await cluster.record(record.block)).restored
 
 
 async def test_a_block_of_a_backup_is_unclear_while_a_datanode_with_it_may_come_back(

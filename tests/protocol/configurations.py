@@ -309,6 +309,17 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         9420,
     ),
+    "restore-nothing": (
+        Config(
+            "a backup is brought back while the block is being created with its first chunk, and "
+            "an operator says that no storage has anything",
+            chunks=1,
+            created=False,
+            budget=Budget(restores=1, learns=1),
+            must_fire=("W1", "D1-none", "D1-fenced", "D3-none", "K14-nothing", *RESTORE),
+        ),
+        964,
+    ),
     "restore-leave": (
         Config(
             "a member leaves and comes back around a backup, which is brought back",

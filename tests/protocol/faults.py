@@ -157,6 +157,14 @@ def promise_nothing(storage: Any, replica: Any, request: Any) -> Transition:
     return step if replica is None else Transition(replica, step.reply)
 
 
+def make_without_a_promise(storage: Any, replica: Any, request: Any) -> Transition:
+    """D3: an empty replica does not keep the promise with which it is made."""
+    step = _next_gs(storage, replica, request)
+    if replica is not None or step.replica is None:
+        return step
+    return replace(step, replica=step.replica.having(max_generation=FIRST_GENERATION))
+
+
 def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> Transition:
     """D5 without fgs >= MaxGS."""
     if replica is not None and request.finalized_generation < replica.registers.max_generation:
@@ -488,6 +496,7 @@ _RESTORE_CUT = replace(
     targets=((1, 2),),
     budget=Budget(appends=1, truncates=1, restores=1, learns=1),
 )
+_RESTORE_NOTHING = Config("", chunks=1, created=False, budget=Budget(restores=1, learns=1))
 _RESTORE_SEAL = Config("", chunks=1, budget=Budget(seals=1, restores=1, learns=1))
 _DAMAGED = Config("", chunks=1, budget=Budget(seals=1, appends=1, damages=1))
 _UNREADABLE = Config(
@@ -614,6 +623,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "no generation is skipped": Fault(
         finalize, "bring_back", bring_back_with_its_generation, _RESTORE_APPEND, ""
+    ),
+    "an empty replica without its promise": Fault(
+        register, "_next_gs", make_without_a_promise, _RESTORE_NOTHING, ""
     ),
     "learn what anybody has": Fault(recovery, "_learned", learn_what_anybody_has, _RESTORE_CUT, ""),
     "learn the longest": Fault(recovery, "_learned", learn_the_longest, _RESTORE_CUT, ""),

@@ -52,6 +52,7 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
     if world.record.value.restored:
         if budget.learns:
             yield from _learn(model, world)
+            yield from _learn_nothing(model, world)
     elif world.record.value.finalized:
         yield from _replicate(model, world)
         if budget.leaves:
@@ -106,7 +107,7 @@ def _restore(model: Model, world: World) -> Iterator[Move]:
         made = world._replace(backup=cast("Cell[BlockRecord | None]", world.record))
         yield Move("K14-backup", ("a backup is made",), made)
         return
-    if world.record is world.backup and not world.proposers:
+    if world.record is world.backup and not world.proposers and model.config.created:
         return  # nothing happened since
     after = world._replace(
         record=model.cell(finalize.bring_back(backup)),
@@ -129,6 +130,19 @@ def _learn(model: Model, world: World) -> Iterator[Move]:
             proposer = recovery.learn(record, some)
             learns = world.budget.value.learns - 1
             yield _started(model, world, record, proposer, "K14-learn", learns=learns)
+
+
+def _learn_nothing(model: Model, world: World) -> Iterator[Move]:
+    """K14 by an operator's word: no storage has anything, and any members are given up."""
+    record = finalize.allocate_learning(world.record.value, NO_GENERATION)
+    assert not isinstance(record, Refused)
+    if not record.may_be_empty or any(cell.value.replica is not None for cell in world.disks):
+        return
+    for size in range(1, len(record.members) + 1):
+        for some in combinations(record.members, size):
+            proposer = recovery.learn_nothing(record, some)
+            learns = world.budget.value.learns - 1
+            yield _started(model, world, record, proposer, "K14-nothing", learns=learns)
 
 
 def _replicate(model: Model, world: World) -> Iterator[Move]:

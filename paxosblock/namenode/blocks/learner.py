@@ -13,7 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from paxosblock.errors import NotFoundError
+import msgspec
+
+from paxosblock.api.lease_call import AskedMember, MemberAnswer, StuckBlock
+from paxosblock.errors import NotFoundError, NotReadyError
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
@@ -149,14 +152,22 @@ class Learner:
         witnesses = self._witnesses(record)
         if not witnesses:
             return False
-        block = record.block
+        return await self._ask(record.block, recovery.learn, witnesses)
+
+    async def _ask(
+        self,
+        block: BlockId,
+        propose: Callable[[BlockRecord, tuple[StorageId, ...]], Proposer],
+        witnesses: tuple[StorageId, ...],
+    ) -> bool:
+        """Run one LEARN; False if it must be tried again."""
         try:
             heard = self._heard.pop(block, NO_GENERATION)
             rule = partial(finalize.allocate_learning, heard=heard)
             entry = await self._catalog.change_block(block, rule)
             if isinstance(entry, Refused):
                 return True
-            attempt = self._runner.attempt(recovery.learn(entry.record, witnesses))
+            attempt = self._runner.attempt(propose(entry.record, witnesses))
             proposer = await attempt.run(asyncio.get_running_loop().time() + self._timeout_s)
             if proposer.phase is Phase.DECIDED:
                 return await self._decide(proposer, witnesses)
@@ -164,6 +175,65 @@ class Learner:
             return True  # its file was deleted
         self._note_refusals(attempt)
         return False
+
+    # -- blocks of which no storage has anything --------------------------------------------------
+
+    async def learn_nothing(self, block: BlockId) -> None:
+        """End a block of a backup of which no storage has anything, on an operator's word.
+
+        Raises:
+            NotReadyError: a storage has something, it cannot be told yet, or no member answers.
+        """
+        record = (await self._catalog.get_block(block)).record
+        if not record.restored:
+            return
+        if unsure := self._unsure(record):
+            raise NotReadyError(f"block {block}: {unsure}", block=block)
+        if not await self._ask(block, recovery.learn_nothing, self._have_nothing(record)):
+            raise NotReadyError(f"block {block}: not all members that live answered", block=block)
+
+    def survey(self, record: BlockRecord, stuck: StuckBlock) -> StuckBlock:
+        """Return what is known of a block that cannot be ended, for an operator."""
+        if not record.restored:
+            return stuck
+        now_s, here = self._clock_s(), self._have_nothing(record)
+        members = tuple(
+            AskedMember(self._datanodes.member(storage, now_s), MemberAnswer.NOTHING)
+            if storage in here
+            else AskedMember(
+                self._datanodes.member(storage, now_s), MemberAnswer.UNREACHABLE, "it is not heard"
+            )
+            for storage in record.members
+        )
+        live = {
+            node.node for node in self._datanodes if self._datanodes.dead_for_s(node, now_s) < 0
+        }
+        return msgspec.structs.replace(
+            stuck,
+            members=members,
+            restored=True,
+            unsure=self._unsure(record),
+            unheard=tuple(name for name in self._catalog.known_nodes() if name not in live),
+        )
+
+    def _unsure(self, record: BlockRecord) -> str:
+        """Return why it cannot be said that no storage has anything; "" if that may be said."""
+        if not record.may_be_empty:
+            return "what was decided of it before the backup is waited for"
+        if self._patient():
+            return "DataNodes are waited for until an operator leaves safe mode"
+        if self._waits() or not self._all_reported():
+            return "not all DataNodes that live have told what they hold"
+        if self._replicas.known(record.block):
+            return "a storage has a replica of it, and the NameNode asks for that"
+        return "" if self._have_nothing(record) else "no member of it is heard"
+
+    def _have_nothing(self, record: BlockRecord) -> tuple[StorageId, ...]:
+        """Return the members that are heard, have reported, and named no replica."""
+        now_s, known = self._clock_s(), self._replicas.known(record.block)
+        here = (each for each in record.members if each not in known)
+        lives, told = self._datanodes.lives, self._datanodes.has_reported
+        return tuple(each for each in here if lives(each, now_s) and told(each))
 
     async def _decide(self, proposer: Proposer, witnesses: tuple[StorageId, ...]) -> bool:
         decide = in_one(learning.learn)

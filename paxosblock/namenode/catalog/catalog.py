@@ -402,6 +402,10 @@ class Catalog:
         """Return the process on record for a DataNode, as applied here."""
         return processes.find(self._store.view(), node)
 
+    def known_nodes(self) -> tuple[str, ...]:
+        """Return the names of all DataNodes that a leader ever took in, as applied here."""
+        return processes.nodes(self._store.view())
+
     async def enter_process(self, entering: Entering) -> None:
         """Record the process that answers for a DataNode. Raises as `processes.enter`."""
         await self._change(lambda draft: processes.enter(draft, entering))

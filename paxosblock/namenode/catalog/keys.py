@@ -46,6 +46,7 @@ OPEN_FILES: Range = prefix_range(b"o")
 OPEN_BLOCKS: Range = prefix_range(b"u")
 GARBAGE: Range = prefix_range(b"g")
 NODES: Range = prefix_range(b"d")
+PROCESSES: Range = prefix_range(b"p")
 DEADLINES: Range = prefix_range(b"x")
 
 _APPLICATION = b"a"
@@ -205,7 +206,7 @@ def is_node(key: bytes) -> bool:
 
 
 def node_name(key: bytes) -> str:
-    """Return the name in the key of a DataNode."""
+    """Return the name in the key of a DataNode, or of its process."""
     return key[len(_NODE) :].decode()
 
 

@@ -30,6 +30,11 @@ def find(reads: Reads, node: str) -> ProcessRecord | None:
     return decode_process(found.value) if found.exists else None
 
 
+def nodes(reads: Reads) -> tuple[str, ...]:
+    """Return the names of all DataNodes that ever were taken in."""
+    return tuple(keys.node_name(key) for key, _ in reads.scan(*keys.PROCESSES))
+
+
 def enter(draft: Draft, entering: Entering) -> None:
     """Record a process.
 
