@@ -21,7 +21,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 class RecoverLease(msgspec.Struct, frozen=True):
     """A TakeOver that may give members up, and reports their answers if a block cannot be ended.
 
-    `empty` are blocks of a backup of which, on an operator's word, no storage has anything (K14).
+    `empty` are blocks of a backup that no storage has, on an operator's word (K14).
     """
 
     path: str

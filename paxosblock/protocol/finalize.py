@@ -73,7 +73,7 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def may_be_empty(self) -> bool:
-        """True if a backup brought it back as a block of which nothing was decided yet (K14)."""
+        """True if a backup brought it back as a block that had nothing decided yet (K14)."""
         return self.restored and not self.finalized and not self.base_length
 
     def check_follows(self, before: BlockRecord) -> None:

@@ -153,7 +153,7 @@ def learn(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Proposer:
 
 
 def learn_nothing(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Proposer:
-    """P1 for a LEARN of a block of which no storage has anything, by an operator's word.
+    """P1 for a LEARN of a block that no storage has, on an operator's word.
 
     `witnesses` are members that the backup names. Each makes an empty replica with this promise, as
     D3 does for base 0. So what is still on its way to it comes too late, and as a write needs the

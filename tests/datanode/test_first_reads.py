@@ -50,7 +50,7 @@ from tests.datanode.node import (
     running,
 )
 from tests.datanode.test_reporter import is_full, namenode, pages, reporting
-from tests.datanode.test_resting import objects
+from tests.datanode.test_resting import objects_become
 from tests.datanode.test_scrubber import Clock, scrubbing
 from tests.disks.faults import HELD, Fault
 from tests.disks.simulated import SimulatedDisk
@@ -461,7 +461,7 @@ async def test_a_replica_in_files_rests_when_nobody_holds_it() -> None:
     async with running(FOLDER, disk=disk, unread=True) as node:
         assert isinstance(await node.next_gs(5, block=ONE), LastVote)
         await read_rest(node)
-        assert objects(node) == 0
+        await objects_become(0, node)
         assert refusal(await node.next_gs(4, block=ONE)) is Reason.FENCED
         await put(node, BlockId(99))
-        assert objects(node) == 0
+        await objects_become(0, node)

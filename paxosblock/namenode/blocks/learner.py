@@ -176,10 +176,10 @@ class Learner:
         self._note_refusals(attempt)
         return False
 
-    # -- blocks of which no storage has anything --------------------------------------------------
+    # -- blocks that no storage has ---------------------------------------------------------------
 
     async def learn_nothing(self, block: BlockId) -> None:
-        """End a block of a backup of which no storage has anything, on an operator's word.
+        """End a block of a backup that no storage has, on an operator's word.
 
         Raises:
             NotReadyError: a storage has something, it cannot be told yet, or no member answers.
