@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ReplicationStatus,
         SafeModeStatus,
     )
+    from paxosblock.api.subtree import ContentSummary, Summed
     from paxosblock.api.transaction import (
         AssertAbsent,
         AssertFile,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         SetAttributes,
         SetOwner,
         SetPermission,
+        SetTimes,
         TransactionOutcome,
         Truncate,
     )
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from paxosblock.client.blocking.sync import BlockVerbs, Client, DataNode, FileReader, FileWriter
     from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
     from paxosblock.client.datanode_verbs import AsyncDataNode
+    from paxosblock.client.reading.file_checksum import FileChecksum
     from paxosblock.client.reading.file_reader import AsyncFileReader
     from paxosblock.client.reading.length import Consistency
     from paxosblock.client.reading.locations import BlockLocation
@@ -131,6 +134,7 @@ __all__ = [
     "Concat",
     "ConfigError",
     "Consistency",
+    "ContentSummary",
     "CorruptionError",
     "DataNode",
     "DeadlineError",
@@ -139,6 +143,7 @@ __all__ = [
     "Durability",
     "ExistsError",
     "FencedError",
+    "FileChecksum",
     "FileReader",
     "FileStatus",
     "FileWriter",
@@ -183,9 +188,11 @@ __all__ = [
     "SetAttributes",
     "SetOwner",
     "SetPermission",
+    "SetTimes",
     "StorageError",
     "StorageId",
     "StorageReport",
+    "Summed",
     "TransactionOutcome",
     "Truncate",
     "TruncatedError",
@@ -226,6 +233,7 @@ __getattr__, __dir__ = lazy_names(
         "Concat": "paxosblock.api.transaction",
         "ConfigError": "paxosblock.errors",
         "Consistency": "paxosblock.client.reading.length",
+        "ContentSummary": "paxosblock.api.subtree",
         "CorruptionError": "paxosblock.errors",
         "DataNode": "paxosblock.client.blocking.sync",
         "DeadlineError": "paxosblock.errors",
@@ -234,6 +242,7 @@ __getattr__, __dir__ = lazy_names(
         "Durability": "paxosblock.protocol.types",
         "ExistsError": "paxosblock.errors",
         "FencedError": "paxosblock.errors",
+        "FileChecksum": "paxosblock.client.reading.file_checksum",
         "FileReader": "paxosblock.client.blocking.sync",
         "FileStatus": "paxosblock.api.namenode",
         "FileWriter": "paxosblock.client.blocking.sync",
@@ -278,9 +287,11 @@ __getattr__, __dir__ = lazy_names(
         "SetAttributes": "paxosblock.api.transaction",
         "SetOwner": "paxosblock.api.transaction",
         "SetPermission": "paxosblock.api.transaction",
+        "SetTimes": "paxosblock.api.transaction",
         "StorageError": "paxosblock.errors",
         "StorageId": "paxosblock.protocol.types",
         "StorageReport": "paxosblock.api.reports",
+        "Summed": "paxosblock.api.subtree",
         "TransactionOutcome": "paxosblock.api.transaction",
         "Truncate": "paxosblock.api.transaction",
         "TruncatedError": "paxosblock.errors",

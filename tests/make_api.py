@@ -26,6 +26,8 @@ PARTS: Final = (
     ("paxosblock", "client/writing/receipt.py", ("FlushReceipt", "BlockReceipt")),
     ("paxosblock", "client/reading/locations.py", ("BlockLocation",)),
     ("paxosblock", "api/namenode.py", ("FileStatus", "Listing")),
+    ("paxosblock", "api/subtree.py", ("ContentSummary", "Summed")),
+    ("paxosblock", "client/reading/file_checksum.py", ("FileChecksum",)),
     ("paxosblock", "api/transaction.py", None),
     ("paxosblock", "errors.py", None),
 )

@@ -21,6 +21,7 @@ from paxosblock.host.disk import Disk, read_file
 from paxosblock.namenode.kv.files import draft_of, numbered, numbers, publish
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned, prefix_range
 from paxosblock.namenode.kv.rocks_table import NAME
+from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.kv.table import (
     SLICE_KEYS,
     Changes,
@@ -151,6 +152,9 @@ class MemoryTable:
         last = self._items.bisect_left(end) if end else len(self._items)
         return int(last - self._items.bisect_left(start))
 
+    def moment(self) -> MemoryMoment:
+        return MemoryMoment(MemoryTable(self.snapshot()))
+
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         for _ in _change(self._items, changes):
             pass
@@ -191,6 +195,13 @@ class MemoryTable:
     def discard(self) -> None:
         if self.place is not None:
             remove_older(self.place.disk, self.place.folder, self._revision + 1)
+
+
+class MemoryMoment(StateMachine):
+    """A copy of the map."""
+
+    def release(self) -> None:
+        """Do nothing: the copy goes with the last one that reads it."""
 
 
 class MemoryReceiver:

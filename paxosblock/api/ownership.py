@@ -1,10 +1,10 @@
-"""Calls about who owns a file or directory, and who may do what with it."""
+"""Calls about who owns a file or directory, who may do what with it, and when it changed."""
 
 from __future__ import annotations
 
 import msgspec
 
-from paxosblock.api.methods import Method, Once
+from paxosblock.api.methods import Done, Method, Once
 from paxosblock.api.namenode import FileStatus
 
 
@@ -25,5 +25,23 @@ class SetPathOwner(msgspec.Struct, frozen=True):
     once: Once | None = None
 
 
+class SetPathTimes(msgspec.Struct, frozen=True):
+    """Say when a file or directory was changed last, in seconds since the epoch."""
+
+    path: str
+    modified_s: float
+    once: Once | None = None
+
+
+class CheckAccess(msgspec.Struct, frozen=True):
+    """Ask if the caller may read what is at a path, or write it, or both."""
+
+    path: str
+    read: bool = False
+    write: bool = False
+
+
 SET_PERMISSION = Method("set_permission", SetPathPermission, FileStatus)
 SET_OWNER = Method("set_owner", SetPathOwner, FileStatus)
+SET_TIMES = Method("set_times", SetPathTimes, FileStatus)
+CHECK_ACCESS = Method("check_access", CheckAccess, Done, any_namenode=True)

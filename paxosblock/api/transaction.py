@@ -202,6 +202,17 @@ class SetAttributes(_Operation, frozen=True, tag=True):
         def __init__(self, path: AnyPath, attributes: Mapping[str, bytes | None]) -> None: ...
 
 
+class SetTimes(_Operation, frozen=True, tag=True):
+    """Say when a file or directory was changed last, in seconds since the epoch."""
+
+    path: str
+    modified_s: float
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath, modified_s: float) -> None: ...
+
+
 Operation = (
     AssertAbsent
     | AssertFile
@@ -214,6 +225,7 @@ Operation = (
     | SetPermission
     | SetOwner
     | SetAttributes
+    | SetTimes
 )
 """One step of a transaction."""
 

@@ -23,15 +23,19 @@ from paxosblock.base.units import (
 from paxosblock.base.user_names import NAME_EXPECTED, is_user
 from paxosblock.errors import ConfigError
 
+SURELY_MEANT: Final = 0.8
+"""The likeness that a name needs to one that stands for another, which may look unlike both."""
+
 
 def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:
-    """Return the end of an error line about an unknown name: the nearest known name, or what the
-    nearest key of `meant` stands for; "" if none is near.
+    """Return the end of an error line about an unknown name: the nearest known name, or what a key
+    of `meant` that is much nearer stands for; "" if none is near.
     """
     by_lower = {each.lower(): each for each in known}
-    by_lower |= {each.lower(): stands_for for each, stands_for in meant.items()}
-    nearest = get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
+    others = {each.lower(): stands_for for each, stands_for in meant.items()}
+    nearest = get_close_matches(name.lower(), others, n=1, cutoff=SURELY_MEANT)
+    nearest = nearest or get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {(others | by_lower)[nearest[0]]!r}?" if nearest else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.progress_bar import Advance
 
 AT_ONCE: Final = 8
-AHEAD: Final = 4 * AT_ONCE
-"""Files that are given to the threads before the first of them is done: it may be a long one."""
+AHEAD: Final = 4
+"""Files for each thread that are given to them before the first is done: it may be a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,25 @@ class _CopyStoppedError(Exception):
 
 
 def copy_together(
-    invocation: Invocation, jobs: Iterable[CopyJob], copy: CopyOne, advance: Advance
+    invocation: Invocation,
+    jobs: Iterable[CopyJob],
+    copy: CopyOne,
+    advance: Advance,
+    at_once: int = AT_ONCE,
 ) -> None:
     """Copy all of them; tell each one, and each that failed, in their order. What cannot be copied
     does not hold up the others.
     """
-    with contextlib.closing(_copies(invocation, jobs, copy, advance)) as copies:
+    with contextlib.closing(_copies(invocation, jobs, copy, advance, at_once)) as copies:
         invocation.for_each(copies, lambda each: each.result().tell(invocation))
 
 
 def _copies(
-    invocation: Invocation, jobs: Iterable[CopyJob], copy: CopyOne, advance: Advance
+    invocation: Invocation,
+    jobs: Iterable[CopyJob],
+    copy: CopyOne,
+    advance: Advance,
+    at_once: int,
 ) -> Generator[Future[Copied], None, None]:
     """Yield the copies in the order of their jobs; when this is closed all of them have ended."""
     stop, hearing = threading.Event(), threading.local()
@@ -81,11 +89,11 @@ def _copies(
 
     client, waiting = invocation.client, deque[Future[Copied]]()
     client.while_waiting(while_waiting)
-    threads = ThreadPoolExecutor(AT_ONCE, "copy")
+    threads = ThreadPoolExecutor(at_once, "copy")
     try:
         for job in jobs:
             waiting.append(threads.submit(copy, job, go_on))
-            if len(waiting) == AHEAD:
+            if len(waiting) == AHEAD * at_once:
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()

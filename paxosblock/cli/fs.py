@@ -8,6 +8,10 @@ _NAMES = "paxosblock.cli.fs_names"
 _BYTES = "paxosblock.cli.fs_bytes"
 _OWNERS = "paxosblock.cli.fs_owners"
 _ATTRIBUTES = "paxosblock.cli.fs_attributes"
+_COPY = "paxosblock.cli.fs_copy"
+_HELP = "paxosblock.cli.fs_help"
+_SUMS = "paxosblock.cli.fs_sums"
+_TOUCH = "paxosblock.cli.fs_touch"
 
 fs = DashGroup(
     "fs",
@@ -20,24 +24,16 @@ fs = DashGroup(
   paxosblock fs ls -h /logs
   paxosblock fs tail -f /logs/access.log
 
-Paths are absolute, or URLs that name their cluster: paxosblock://host:9870/logs. A failure is
-one line on standard error, "ls: '/x': no such file or directory", and exit code 1.
+A path that does not begin with / is one in your home, /user/NAME; a URL names its cluster:
+paxosblock://host:9870/logs. A failure is one line on standard error,
+"ls: '/x': no such file or directory", and exit code 1.
 """,
-    elsewhere={
-        "copyFromLocal": "put",
-        "moveFromLocal": "put",
-        "copyToLocal": "get",
-        "moveToLocal": "get",
-        "appendToFile": "append",
-        "df": "admin report",
-        "lsr": "ls -R",
-        "rmr": "rm -r",
-        "rmdir": "rm -r",
-        "text": "cat",
-    },
+    elsewhere={"lsr": "ls -R", "rmr": "rm -r", "dus": "du -s", "delete": "rm", "copy": "cp"},
     entries={
         "ls": CommandEntry(_NAMES, "List a directory."),
         "mkdir": CommandEntry(_NAMES, "Make directories."),
+        "cp": CommandEntry(_COPY, "Copy files and directories within the cluster."),
+        "checksum": CommandEntry(_COPY, "Show checksums, as HDFS has them."),
         "rm": CommandEntry(_NAMES, "Delete files and directories."),
         "mv": CommandEntry(_NAMES, "Rename or move."),
         "concat": CommandEntry(_NAMES, "Join files without copying a byte."),
@@ -51,12 +47,29 @@ one line on standard error, "ls: '/x': no such file or directory", and exit code
         "getfattr": CommandEntry(_ATTRIBUTES, "Show attributes."),
         "setfattr": CommandEntry(_ATTRIBUTES, "Set or remove an attribute."),
         "stat": CommandEntry(_NAMES, "Show facts about a file or directory."),
+        "du": CommandEntry(_SUMS, "Show how many bytes files have, and their replicas."),
+        "df": CommandEntry(_SUMS, "Show the room of the cluster."),
+        "count": CommandEntry(_SUMS, "Count directories, files and bytes."),
+        "find": CommandEntry(_SUMS, "Find files and directories by name."),
+        "test": CommandEntry(_TOUCH, "Ask about a path; the exit code answers."),
+        "touch": CommandEntry(_TOUCH, "Set the time of a change; make missing files."),
+        "touchz": CommandEntry(_TOUCH, "Make empty files."),
+        "rmdir": CommandEntry(_TOUCH, "Delete empty directories."),
         "put": CommandEntry(_BYTES, "Copy local files into the cluster."),
+        "copyFromLocal": CommandEntry(_BYTES, "The same as put.", "put"),
         "append": CommandEntry(_BYTES, "Add local files to the end of a file."),
+        "appendToFile": CommandEntry(_BYTES, "The same as append.", "append"),
         "truncate": CommandEntry(_BYTES, "Cut files to a length."),
         "get": CommandEntry(_BYTES, "Copy files from the cluster to this machine."),
+        "moveFromLocal": CommandEntry(_BYTES, "Put files into the cluster, and delete them here."),
+        "moveToLocal": CommandEntry(_BYTES, "Not implemented, as in hdfs."),
+        "copyToLocal": CommandEntry(_BYTES, "The same as get.", "get"),
         "cat": CommandEntry(_BYTES, "Write files to standard output."),
+        "text": CommandEntry(_BYTES, "Write files to standard output, unpacked."),
+        "getmerge": CommandEntry(_BYTES, "Copy files into one local file."),
         "head": CommandEntry(_BYTES, "Write the first kilobyte of a file."),
         "tail": CommandEntry(_BYTES, "Write the last kilobyte of a file, and follow it with -f."),
+        "usage": CommandEntry(_HELP, "Show the options and arguments of verbs."),
+        "help": CommandEntry(_HELP, "Show what verbs do."),
     },
 )

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import enum
+import gzip
 import os
 import select
+import shutil
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
-from paxosblock.api.namenode import MKDIRS, Kind, MakeDirectories
-from paxosblock.api.transaction import AssertFile, Delete, Rename
+from paxosblock.api.namenode import MKDIRS, FileStatus, Kind, MakeDirectories
+from paxosblock.api.transaction import (
+    AssertFile,
+    Delete,
+    Operation,
+    Rename,
+    SetOwner,
+    SetPermission,
+    SetTimes,
+)
+from paxosblock.base.modes import PERMISSION_MAX
 from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
-from paxosblock.base.units import MIB
-from paxosblock.cli.copy_together import Copied, CopyJob, copy_together
+from paxosblock.base.units import KIB, MIB
+from paxosblock.cli.copy_together import AT_ONCE, Copied, CopyJob, CopyOne, copy_together
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
     for_each_path,
+    list_all,
     matching,
+    status_of,
     target_is_directory,
     the_one,
     the_one_that_may_be_made,
@@ -31,6 +46,7 @@ from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress_bar import Advance, progress_bar, shows_bar
 from paxosblock.client.names.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, LeaseError, NotFoundError, PaxosBlockError
+from paxosblock.host.user import name_of_group, name_of_user
 from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
@@ -40,13 +56,33 @@ if TYPE_CHECKING:
 PIECE_BYTES: Final = 4 * MIB
 END_BYTES: Final = 1024
 """Number of bytes that head and tail show."""
+TAIL_BYTES: Final = 64 * KIB
+"""Bytes that `tail -n` looks at in one step."""
 COPYING: Final = "._COPYING_"
 """Ends the name of a file that is not complete yet, as with hdfs."""
+_FOREIGN: Final = {b"SEQ": "a SequenceFile", b"Obj\x01": "an Avro file"}
+"""Kinds of files that `hdfs dfs -text` reads, and `text` does not, by their first bytes."""
 STREAM: Final = "-"
 """Standard input or output in the place of a local file."""
 
 
 # --- put -----------------------------------------------------------------------------------------
+
+
+PRESERVE: Final = click.option(
+    "-p", "preserve", is_flag=True, help="Keep times, owner, group and permission."
+)
+THREADS: Final = click.option(
+    "-t",
+    "at_once",
+    metavar="THREADS",
+    type=click.IntRange(1),
+    default=AT_ONCE,
+    help=f"Files of a directory that are copied at once.  [default: {AT_ONCE}]",
+)
+QUEUE: Final = click.option(
+    "-q", "_queue", metavar="SIZE", type=int, hidden=True, help="Accepted, for hdfs's sake."
+)
 
 
 def _one_of(kind: type[enum.Enum]) -> str:
@@ -77,6 +113,12 @@ def _one_of(kind: type[enum.Enum]) -> str:
     metavar=_one_of(Replacement),
     help="When another DataNode takes the place of one that failed: HDFS's policies.",
 )
+@PRESERVE
+@click.option(
+    "-l", "lazily", is_flag=True, help="As --replication 1 --durability memory: hdfs's lazy writes."
+)
+@THREADS
+@QUEUE
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("destination")
 @click.pass_obj
@@ -84,13 +126,9 @@ def put(
     invocation: Invocation,
     /,
     *,
-    force: bool,
-    directly: bool,
     sources: tuple[str, ...],
     destination: str,
-    on_failure: str | None,
-    replace_on_failure: str | None,
-    **how: Any,
+    **flags: Any,
 ) -> None:
     """Copy local files and directories into the cluster; - is standard input.
 
@@ -103,9 +141,34 @@ def put(
     it while it grows. Prints nothing when it is done. If the cluster has too few DataNodes for
     the replicas that were asked for, one line on standard error says so.
     """
+    put_all(invocation, sources, destination, **flags)
+
+
+def put_all(
+    invocation: Invocation,
+    sources: tuple[str, ...],
+    destination: str,
+    *,
+    force: bool = False,
+    directly: bool = False,
+    preserve: bool = False,
+    lazily: bool = False,
+    at_once: int = AT_ONCE,
+    on_failure: str | None = None,
+    replace_on_failure: str | None = None,
+    done: Callable[[str], None] = lambda _: None,
+    **how: Any,
+) -> None:
+    """Do as `put` does; `done` hears of each file, and of each directory behind what is in it."""
+    how.pop("_queue", None)
     how["options"] = WriteOptions(on_failure, replace_on_failure)
+    if lazily:
+        how |= {"replication": 1, "durability": Durability.MEMORY.value}
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))
+    copy_file = _putter(
+        invocation, how, force=force, directly=directly, preserve=preserve, done=done
+    )
 
     def copy(source: str) -> None:
         if source == STREAM and inside:
@@ -113,19 +176,48 @@ def put(
         wanted = join(target, base_name(os.path.abspath(source))) if inside else target
         if source != STREAM and os.path.isdir(source):
             total = _local_bytes(source) if shown else None
+            made: list[CopyJob] = []
             with progress_bar(base_name(wanted), total, wanted=shown) as advance:
-                files = _local_tree(invocation, source, wanted)
-                copy_together(invocation, files, copy_file, advance)
+                files = _local_tree(invocation, source, wanted, made)
+                copy_together(invocation, files, copy_file, advance, at_once)
+            for folder in reversed(made):
+                if preserve:
+                    invocation.client.transact(_local_attributes(folder.source, folder.target))
+                done(folder.source)
             return
         with progress_bar(base_name(wanted), _size_of(source), wanted=shown) as advance:
             copied = copy_file(CopyJob(source, wanted), advance)
         copied.tell(invocation)
 
+    shown = shows_bar(wanted=not invocation.json)
+    invocation.for_each(sources, copy)
+
+
+def _putter(
+    invocation: Invocation,
+    how: dict[str, Any],
+    *,
+    force: bool,
+    directly: bool,
+    preserve: bool,
+    done: Callable[[str], None],
+) -> CopyOne:
+    """Return what puts one file."""
+
     def copy_file(job: CopyJob, advance: Advance) -> Copied:
-        _check_free(invocation, job.target, force)
+        check_free(invocation, job.target, force)
         with (
             _local_source(job.source) as stream,
-            _published(invocation, how, job.target, force=force, directly=directly) as out,
+            published(
+                invocation,
+                how,
+                job.target,
+                force=force,
+                directly=directly,
+                attributes=lambda path: (
+                    _local_attributes(job.source, path) if preserve and job.source != STREAM else []
+                ),
+            ) as out,
         ):
             for piece in _pieces(stream):
                 out.write(piece)
@@ -134,10 +226,10 @@ def put(
                 advance(len(piece))
         has, asked = out.fewest_replicas, out.status.replication
         short = f"{shortfall(has, asked)}: {out.shortfall}" if has < asked else ""
+        done(job.source)
         return Copied(job, out.tell(), short)
 
-    shown = shows_bar(wanted=not invocation.json)
-    invocation.for_each(sources, copy)
+    return copy_file
 
 
 def _size_of(source: str) -> int | None:
@@ -155,12 +247,26 @@ def _local_bytes(source: str) -> int:
     return size
 
 
-def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[CopyJob]:
-    """Make the directories of a local directory, and yield its files, each with its target."""
+def _local_attributes(local: str, path: str) -> list[Operation]:
+    """Return what gives a copy at `path` the time, owner and permission of a local file."""
+    status = os.stat(local)
+    return [
+        SetTimes(path, status.st_mtime),
+        SetPermission(path, status.st_mode & PERMISSION_MAX),
+        SetOwner(path, name_of_user(status.st_uid), name_of_group(status.st_gid)),
+    ]
+
+
+def _local_tree(
+    invocation: Invocation, source: str, wanted: str, made: list[CopyJob]
+) -> Iterator[CopyJob]:
+    """Make the directories of a local directory, and yield its files, each with its target;
+    `made` gets the directories."""
     for folder, below, names in os.walk(source, onerror=invocation.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
         request = MakeDirectories(place, parents=True)
         invocation.call_once(MKDIRS, request)
+        made.append(CopyJob(folder, place))
         below.sort()
         # Links to directories are not followed: they might lead round in a circle.
         links = [name for name in below if os.path.islink(os.path.join(folder, name))]
@@ -173,7 +279,7 @@ def _local_tree(invocation: Invocation, source: str, wanted: str) -> Iterator[Co
             yield CopyJob(file, join(place, name))
 
 
-def _check_free(invocation: Invocation, path: str, force: bool) -> None:
+def check_free(invocation: Invocation, path: str, force: bool) -> None:
     """Refuse a bad target before anything is copied."""
     with contextlib.suppress(NotFoundError):
         status = invocation.client.stat(path)
@@ -196,19 +302,23 @@ def _local_source(source: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _published(
+def published(
     invocation: Invocation,
     how: dict[str, Any],
     wanted: str,
     *,
     force: bool,
     directly: bool,
+    attributes: Callable[[str], list[Operation]] = lambda _: [],
 ) -> Iterator[FileWriter]:
-    """Yield a file to write. It becomes `wanted`, or vanishes if writing fails."""
+    """Yield a file to write. It becomes `wanted`, with these attributes, or vanishes if writing
+    fails."""
     how = {"parent_must_exist": True, **how}
     if directly:
         with invocation.client.create(wanted, overwrite=force, **how) as out:
             yield out
+        if operations := attributes(wanted):
+            invocation.client.transact([AssertFile(wanted, out.status.file_id), *operations])
         return
     path = wanted + COPYING
     out = _begun(invocation.client, path, how)
@@ -216,7 +326,8 @@ def _published(
     try:
         with out:
             yield out
-        invocation.client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
+        operations = [AssertFile(path, ours), *attributes(path), Rename(path, wanted, force)]
+        invocation.client.transact(operations)
     except BaseException as error:
         invocation.failed(error)
         # It may still be open: a file whose last bytes found no place cannot be closed.
@@ -321,14 +432,78 @@ def truncate(invocation: Invocation, *, _wait: bool, length: str, paths: tuple[s
     for_each_path(invocation, paths, cut)
 
 
+@click.command(cls=Verb)
+@click.option("-f", "force", is_flag=True, help="Replace a file that exists.")
+@PRESERVE
+@click.option("-l", "lazily", is_flag=True, help="As --replication 1 --durability memory for put.")
+@click.option("-d", "directly", is_flag=True, help="Write to the destination itself.")
+@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
+@click.argument("destination")
+@click.pass_obj
+def moveFromLocal(
+    invocation: Invocation, /, *, sources: tuple[str, ...], destination: str, **flags: Any
+) -> None:
+    """Copy local files and directories into the cluster as `put` does, and delete them here.
+
+    \b
+      $ paxosblock fs moveFromLocal a.log /logs/
+
+    A local file goes when its copy has its name in the cluster; one that was changed meanwhile
+    stays, and so does a directory with something in it. Prints nothing when it is done.
+    """
+    if STREAM in sources:
+        raise click.UsageError("standard input cannot be moved; use put")
+    before = {source: os.stat(source) for source in sources if not os.path.isdir(source)}
+
+    def done(local: str) -> None:
+        if os.path.isdir(local) and not os.path.islink(local):
+            with contextlib.suppress(OSError):
+                os.rmdir(local)
+            return
+        was, now = before.get(local), os.stat(local)
+        if was is not None and (was.st_mtime_ns, was.st_size) != (now.st_mtime_ns, now.st_size):
+            raise UserError(local, "was changed while it was copied, and stays")
+        os.unlink(local)
+
+    put_all(invocation, sources, destination, done=done, **flags)
+
+
+@click.command(cls=Verb)
+@click.argument("source", metavar="PATH")
+@click.argument("local")
+@click.pass_obj
+def moveToLocal(invocation: Invocation, *, source: str, local: str) -> None:
+    """Not implemented, as in hdfs.
+
+    \b
+      $ paxosblock fs moveToLocal /logs/a.log .
+      moveToLocal: '/logs/a.log': option '-moveToLocal' is not implemented yet: use get, then rm
+    """
+    raise UserError(source, "option '-moveToLocal' is not implemented yet: use get, then rm")
+
+
 # --- get -----------------------------------------------------------------------------------------
 
 
 @click.command(cls=Verb)
 @click.option("-f", "force", is_flag=True, help="Replace a local file that exists.")
+@PRESERVE
+@click.option("-ignoreCrc", "_ignore", is_flag=True, help="Accepted: bytes are always checked.")
+@click.option("-crc", "_crc", is_flag=True, help="Accepted: no file of checksums is written.")
+@THREADS
+@QUEUE
 @click.argument("words", nargs=-1, required=True, metavar="PATH... [LOCAL]")
 @click.pass_obj
-def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
+def get(
+    invocation: Invocation,
+    /,
+    *,
+    force: bool,
+    preserve: bool,
+    at_once: int,
+    words: tuple[str, ...],
+    **_: Any,
+) -> None:
     """Copy files and directories to this machine; the last argument is the place, - is standard
     output.
 
@@ -359,34 +534,60 @@ def get(invocation: Invocation, *, force: bool, words: tuple[str, ...]) -> None:
             client = invocation.client
             total = sum(entry.size for entry in client.walk(path)) if shown else None
             with progress_bar(base_name(path), total, wanted=shown) as advance:
-                copy_together(invocation, _tree(client, path, local), copy_file, advance)
+                made: list[tuple[FileStatus, str]] = []
+                jobs = _tree(client, path, local, made)
+                copy_together(invocation, jobs, copy_file, advance, at_once)
+            for status, folder in reversed(made) if preserve else ():
+                _preserve(status, folder, folder)
 
     def copy_file(job: CopyJob, advance: Advance) -> Copied:
         with invocation.client.open(job.source) as file:
             return copy_opened(file, job.target, advance)
 
     def copy_opened(file: FileReader, local: str, advance: Advance) -> Copied:
-        with _local_target(local, force) as out:
+        with _local_target(local, force, file.status if preserve else None) as out:
             _copy(file, out, advance)
         return Copied(CopyJob(file.name, local), file.size)
 
     invocation.for_each(sources, copy)
 
 
-def _tree(client: Client, path: str, local: str) -> Iterator[CopyJob]:
-    """Make the directories of a remote one here, and yield its files, each with its target."""
+def _preserve(status: FileStatus, draft: str, local: str) -> None:
+    """Give a draft of a local file or directory the time, owner and permission of the original."""
+    os.chmod(draft, status.permission)
+    try:
+        if status.owner != name_of_user(os.stat(draft).st_uid):
+            shutil.chown(draft, user=status.owner)
+        if status.group != name_of_group(os.stat(draft).st_gid):
+            shutil.chown(draft, group=status.group)
+    except (LookupError, PermissionError) as error:
+        whose = f"{status.owner}:{status.group}"
+        raise UserError(local, f"cannot be given to {whose} on this machine: {error}") from error
+    os.utime(draft, (status.modified_s, status.modified_s))
+
+
+def _tree(
+    client: Client, path: str, local: str, made: list[tuple[FileStatus, str]]
+) -> Iterator[CopyJob]:
+    """Make the directories of a remote one here, and yield its files, each with its target; `made`
+    gets the directories."""
     os.makedirs(local, exist_ok=True)
+    made.append((client.stat(path), local))
     for entry in client.walk(path):
         place = local.rstrip("/") + entry.path.removeprefix(path.rstrip("/"))
         if entry.kind is Kind.DIRECTORY:
             os.makedirs(place, exist_ok=True)
+            made.append((entry, place))
         else:
             yield CopyJob(entry.path, place)
 
 
 @contextlib.contextmanager
-def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
-    """Yield a stream for the bytes; the local file appears when all of them have come."""
+def _local_target(
+    local: str, force: bool, preserve: FileStatus | None = None
+) -> Iterator[BinaryIO]:
+    """Yield a stream for the bytes; the local file appears when all of them have come, with what
+    the original has, if it is to `preserve` that."""
     if local == STREAM:
         with _standard_output() as out:
             yield out
@@ -403,6 +604,8 @@ def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
     try:
         with open(scratch, "wb") as out:
             yield out
+        if preserve is not None:
+            _preserve(preserve, str(scratch), local)
         scratch.replace(local)
     except BaseException:
         scratch.unlink(missing_ok=True)
@@ -434,6 +637,97 @@ def cat(invocation: Invocation, paths: tuple[str, ...]) -> None:
 
 
 @click.command(cls=Verb)
+@click.option("-ignoreCrc", "_ignore", is_flag=True, help="Accepted: bytes are always checked.")
+@click.argument("paths", nargs=-1, required=True)
+@click.pass_obj
+def text(invocation: Invocation, *, _ignore: bool, paths: tuple[str, ...]) -> None:
+    """Write files to standard output, unpacked if they are gzip, bzip2 or zlib.
+
+    \b
+      $ paxosblock fs text /logs/a.log.gz | head
+
+    gzip is known by its first bytes, the others by .bz2 and .deflate. SequenceFiles and Avro files
+    are not read.
+    """
+    with _standard_output() as out:
+
+        def copy(path: str) -> None:
+            with invocation.client.open(path) as file:
+                first = file.pread(0, 4)
+                kind = _FOREIGN.get(first[:3]) or _FOREIGN.get(first)
+                if kind is not None:
+                    raise UserError(path, f"is {kind}, which is not read here")
+                unpacked: BinaryIO | None = None
+                if first.startswith(b"\x1f\x8b"):
+                    unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=file))
+                elif path.endswith(".bz2"):
+                    unpacked = cast(BinaryIO, bz2.BZ2File(file))
+                try:
+                    if path.endswith(".deflate"):
+                        _inflate(file, out)
+                    elif unpacked is not None:
+                        shutil.copyfileobj(unpacked, out, PIECE_BYTES)
+                    else:
+                        _copy_decided(file, out)
+                except (EOFError, zlib.error) as error:
+                    raise UserError(path, f"cannot be unpacked: {error}") from error
+
+        for_each_path(invocation, paths, copy)
+
+
+def _inflate(file: FileReader, out: BinaryIO) -> None:
+    unpacking = zlib.decompressobj()
+    for piece in file.pieces():
+        out.write(unpacking.decompress(piece))
+    out.write(unpacking.flush())
+    if not unpacking.eof:
+        raise EOFError("it ends too early")
+
+
+@click.command(cls=Verb)
+@click.option("-nl", "newline", is_flag=True, help="A newline behind each file.")
+@click.option("-skip-empty-file", "skip_empty", is_flag=True, help="None behind empty ones.")
+@click.argument("sources", nargs=-1, required=True, metavar="PATH...")
+@click.argument("local")
+@click.pass_obj
+def getmerge(
+    invocation: Invocation,
+    *,
+    newline: bool,
+    skip_empty: bool,
+    sources: tuple[str, ...],
+    local: str,
+) -> None:
+    """Copy files, and those of directories, one after the other into one local file.
+
+    \b
+      $ paxosblock fs getmerge -nl /logs/2024 all.log
+
+    Of a directory the files in it are taken, by name, not those of directories below. If one cannot
+    be read there is no local file. Prints nothing when it is done.
+    """
+    files: list[str] = []
+
+    def add(path: str) -> None:
+        status = status_of(invocation, path)
+        found = [status] if status.kind is Kind.FILE else list_all(invocation, path)
+        files.extend(entry.path for entry in found if entry.kind is Kind.FILE)
+
+    for_each_path(invocation, sources, add)
+    if invocation.failures:
+        return
+    with _local_target(local, force=True) as out:
+        for path in files:
+            with invocation.client.open(path) as file:
+                size = 0
+                for piece in file.pieces():
+                    size += out.write(piece)
+                if newline and (size or not skip_empty):
+                    out.write(b"\n")
+    invocation.tell({"sources": files, "path": local})
+
+
+@click.command(cls=Verb)
 @click.argument("path")
 @click.pass_obj
 def head(invocation: Invocation, path: str) -> None:
@@ -451,10 +745,14 @@ def head(invocation: Invocation, path: str) -> None:
 
 @click.command(cls=Verb)
 @click.option("-f", "follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
+@click.option("-n", "lines", type=click.IntRange(0), metavar="LINES", help="So many lines.")
+@click.option("-s", "_interval", type=int, metavar="MS", help="Accepted: what comes is shown.")
 @click.argument("path")
 @click.pass_obj
-def tail(invocation: Invocation, *, follow: bool, path: str) -> None:
-    """Write the last kilobyte of a file.
+def tail(
+    invocation: Invocation, *, follow: bool, lines: int | None, _interval: int | None, path: str
+) -> None:
+    """Write the last kilobyte of a file, or its last lines.
 
     \b
       $ paxosblock fs tail -f /logs/a.log
@@ -466,7 +764,7 @@ def tail(invocation: Invocation, *, follow: bool, path: str) -> None:
     client = invocation.client
     with _standard_output() as out:
         with client.open(name) as file:
-            start = file.seek(max(0, file.decided_size - END_BYTES))
+            start = file.seek(_tail_start(file, lines))
             if not follow:
                 _copy_decided(file, out)
                 return
@@ -474,6 +772,28 @@ def tail(invocation: Invocation, *, follow: bool, path: str) -> None:
         for piece in client.follow(name, start, past_close=True):
             out.write(piece)
             out.flush()
+
+
+def _tail_start(file: FileReader, lines: int | None) -> int:
+    """Return where the last kilobyte begins, or the last lines."""
+    end = file.decided_size
+    if lines is None:
+        return max(0, end - END_BYTES)
+    left, place = lines, end
+    while place:
+        begin = max(0, place - TAIL_BYTES)
+        piece = file.pread(begin, place - begin)
+        if place == end:
+            piece = piece.removesuffix(b"\n")  # it ends the last line, and begins none
+        at = len(piece)
+        while (at := piece.rfind(b"\n", 0, at)) >= 0:
+            left -= 1
+            if not left:
+                return begin + at + 1
+        if not lines:
+            return end
+        place = begin
+    return 0 if lines else end
 
 
 def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:

@@ -32,7 +32,8 @@ from paxosblock.api.namenode import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.names.walk import base_name, glob, is_pattern, join, pages, walk
+from paxosblock.client.names.glob_pattern import is_pattern
+from paxosblock.client.names.walk import base_name, glob, join, pages, walk
 from paxosblock.errors import NotFoundError
 
 
@@ -298,16 +299,17 @@ def _check_deletable(invocation: Invocation, path: str, recursive: bool) -> None
 
 
 @click.command(cls=Verb)
+@click.option("-f", "force", is_flag=True, help="Replace a file that exists.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("destination")
 @click.pass_obj
-def mv(invocation: Invocation, sources: tuple[str, ...], destination: str) -> None:
+def mv(invocation: Invocation, *, force: bool, sources: tuple[str, ...], destination: str) -> None:
     """Rename a file or directory, or move several into an existing directory.
 
     \b
       $ paxosblock fs mv /logs/a.log /archive/
 
-    Never replaces an existing file. Prints nothing when it is done.
+    Replaces a file only with -f, a directory never. Prints nothing when it is done.
     """
     target = invocation.path(destination)
     found = [path for source in sources for path in matching(invocation, source)]
@@ -315,7 +317,7 @@ def mv(invocation: Invocation, sources: tuple[str, ...], destination: str) -> No
 
     def move(source: str) -> None:
         wanted = join(target, base_name(source)) if inside else target
-        invocation.tell(invocation.call_once(RENAME, RenamePath(source, wanted)))
+        invocation.tell(invocation.call_once(RENAME, RenamePath(source, wanted, force)))
 
     invocation.for_each(found, move)
 

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -25,13 +26,15 @@ TERMINATE: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command of a group, and what it does; the module defines it under its name, "_" for "-".
+    """A command of a group, and what it does; the module defines it under its name, "_" for "-",
+    or under that of the command which it is `another_name` of.
 
     The summary stands here too so that `--help` need not import the command.
     """
 
     module: str
     summary: str
+    another_name: str = ""
 
 
 class LazyGroup(click.Group):
@@ -58,8 +61,13 @@ class LazyGroup(click.Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(import_module(entry.module), cmd_name.replace("-", "_"))
+        defined = entry.another_name or cmd_name
+        command = getattr(import_module(entry.module), defined.replace("-", "_"))
         assert isinstance(command, click.Command)
+        if entry.another_name:
+            command = copy(command)
+            example = f"{self.name} {defined} "
+            command.help = (command.help or "").replace(example, f"{self.name} {cmd_name} ")
         return command
 
     def resolve_command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ from paxosblock.client.names.url import (
     parse_url,
 )
 from paxosblock.errors import Outcome, PaxosBlockError
+from paxosblock.host.user import claimed_user
 
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
@@ -98,13 +100,14 @@ class Invocation:
         return parse_duration(written) if written else DEFAULT_TIMEOUT_S
 
     def path(self, written: str) -> str:
-        """Return the absolute path in what a user wrote, plain or a URL (which names the cluster).
+        """Return the absolute path in what a user wrote, plain or a URL (which names the cluster);
+        a relative one begins at the user's home.
 
         A command works in one cluster, so that no path is taken for one of another: the first path
         settles it, and so does the first question or byte that goes to a cluster.
 
         Raises:
-            UserError: it does not begin with "/".
+            UserError: there is nothing in it.
             ConfigError: a URL that is none.
             InvalidRequestError: it is in another cluster than --namenodes or a path before said.
         """
@@ -116,9 +119,16 @@ class Invocation:
         elif self._by_url and (usual := os.environ.get(NAMENODES_VARIABLE)):
             self._check_own(written, cluster_addresses(usual))
         self._settled = True
+        if not path:
+            raise UserError(written, "an empty path")
         if not path.startswith("/"):
-            raise UserError(written, "not an absolute path: it must start with '/'")
+            path = posixpath.normpath(posixpath.join(self.home, path))
         return path.rstrip("/") or "/"
+
+    @property
+    def home(self) -> str:
+        """Return the directory in which relative paths begin."""
+        return f"/user/{self.access.user or claimed_user()}"
 
     def _enter(self, url: str, namenodes: tuple[str, ...]) -> None:
         """Work in the cluster that `url` names, unless another one was settled before."""

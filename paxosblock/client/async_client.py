@@ -35,20 +35,43 @@ from paxosblock.api.namenode import (
     RenamePath,
     TakeOver,
 )
-from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION, SetPathOwner, SetPathPermission
+from paxosblock.api.ownership import (
+    SET_OWNER,
+    SET_PERMISSION,
+    SET_TIMES,
+    SetPathOwner,
+    SetPathPermission,
+    SetPathTimes,
+)
 from paxosblock.api.path_attributes import (
     GET_ATTRIBUTES,
     SET_ATTRIBUTES,
     GetAttributes,
     SetPathAttributes,
 )
+from paxosblock.api.subtree import (
+    LIST_SUBTREE,
+    SUM_SUBTREE,
+    ContentSummary,
+    ListSubtree,
+    SubtreeListing,
+    SubtreeSums,
+    Summed,
+    SumSubtree,
+)
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
+from paxosblock.client.names.below import (
+    below_at_once,
+    content_summaries,
+    content_summary,
+)
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.names.walk import glob, pages, walk
 from paxosblock.client.opening import opening
+from paxosblock.client.reading.file_checksum import FileChecksum, file_checksum
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.follow import follower, wait_longer
 from paxosblock.client.reading.length import (
@@ -361,20 +384,51 @@ class AsyncClient:
 
         return pages(ask, text_of(path), after, one_state=one_state)
 
-    def walk(self, path: AnyPath) -> AsyncIterator[FileStatus]:
+    def walk(self, path: AnyPath, *, one_state: bool = False) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
         `ls` shows it, in order of name. If `path` is a file, yield that file.
 
         A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
 
+        Args:
+            one_state: yield all of it as it was at one moment. The NameNode that leads keeps that
+                for 30 s after each part of some 2,000 names that it is asked for.
+
         Raises:
             NotFoundError: nothing is at `path`.
+            PermissionDeniedError: a directory may not be read.
+            NotReadyError: with `one_state`, the moment is no longer kept.
         """
-        return walk(self, text_of(path))
+        path = text_of(path)
+        return below_at_once(self._list_subtree, path) if one_state else walk(self, path)
+
+    async def content_summary(self, path: AnyPath) -> ContentSummary:
+        """Count the files, directories and bytes at and below `path`, all at one moment.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+            PermissionDeniedError: a directory there may not be read.
+        """
+        return await content_summary(self._sum_subtree, text_of(path))
+
+    async def content_summaries(self, path: AnyPath) -> list[Summed]:
+        """Return a `content_summary` of each entry of a directory, all at one moment, in order of
+        name; for a file, of the file itself. Raises as `content_summary` does."""
+        return await content_summaries(self._sum_subtree, text_of(path))
+
+    async def _sum_subtree(self, request: SumSubtree) -> SubtreeSums:
+        return await self._session.namenodes.call(SUM_SUBTREE, request)
+
+    async def _list_subtree(self, request: ListSubtree) -> SubtreeListing:
+        return await self._session.namenodes.call(LIST_SUBTREE, request)
 
     async def glob(self, pattern: AnyPath) -> list[FileStatus]:
-        """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
-        `**` for any number of directories; in order of path."""
+        """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as
+        Hadoop's, and of `**` for any number of directories; in order of path.
+
+        A backslash takes the meaning of the next sign away. Raises InvalidRequestError for braces
+        or brackets that are not closed.
+        """
         return [entry async for entry in glob(self, text_of(pattern))]
 
     async def mkdirs(
@@ -511,6 +565,20 @@ class AsyncClient:
         request = GetAttributes(text_of(path), names)
         return (await self._session.namenodes.call(GET_ATTRIBUTES, request)).attributes
 
+    async def set_times(self, path: AnyPath, modified_s: float) -> FileStatus:
+        """Say when a file or directory was changed last; return what it is then.
+
+        Args:
+            modified_s: seconds since the epoch, kept to the millisecond.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: a time that is not from 1970 to 9999.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        request = SetPathTimes(text_of(path), modified_s)
+        return await self._session.namenodes.call_once(SET_TIMES, request)
+
     # -- transactions ---------------------------------------------------------------------------
 
     async def transact(
@@ -568,6 +636,19 @@ class AsyncClient:
                 await self.transact([Truncate(path, int(first))])
             else:
                 return await self.stat(path)
+
+    async def checksum(self, path: AnyPath) -> FileChecksum:
+        """Return the checksum of a file as HDFS has it: the MD5 of the MD5s of its blocks' CRC32Cs
+        of 512 bytes each. All bytes are read, and checked on the way.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            TruncatedError: it was truncated meanwhile.
+        """
+        async with self.open(path) as file:
+            places = await self.locations(path)
+            ends = [place.offset + place.size for place in places]
+            return await file_checksum(file.pieces(), ends, file.status.block_size)
 
     async def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""

@@ -48,6 +48,7 @@ from paxosblock.api.transaction import (
     SetAttributes,
     SetOwner,
     SetPermission,
+    SetTimes,
     Truncate,
 )
 from paxosblock.host.logs import BatchHandler, RotatedFile, facts, log_event, one_line
@@ -105,6 +106,8 @@ def deed_of(operation: Operation) -> Deed | None:
             return Deed("setOwner", path)
         case SetAttributes(path):
             return Deed("setXAttr", path)
+        case SetTimes(path):
+            return Deed("setTimes", path)
 
 
 def _transacted(request: api.Transact) -> Deeds:
@@ -138,6 +141,7 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     ownership.SET_PERMISSION.name: _of_path("setPermission"),
     ownership.SET_OWNER.name: _of_path("setOwner"),
     path_attributes.SET_ATTRIBUTES.name: _of_path("setXAttr"),
+    ownership.SET_TIMES.name: _of_path("setTimes"),
     api.TRANSACT.name: _transacted,
     api.TAKE_OVER.name: _of_path("takeOver"),
     lease_call.RECOVER_LEASE.name: _of_path("recoverLease"),

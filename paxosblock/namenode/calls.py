@@ -31,8 +31,9 @@ from paxosblock.api import (
 )
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
-from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION
+from paxosblock.api.ownership import CHECK_ACCESS, SET_OWNER, SET_PERMISSION, SET_TIMES
 from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
+from paxosblock.api.subtree import LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
 from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.encoding import msgpack_decoder
@@ -40,7 +41,7 @@ from paxosblock.base.paths import split
 from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
-from paxosblock.namenode import audit, checks, handlers, operators, people
+from paxosblock.namenode import audit, checks, handlers, operators, people, subtrees
 from paxosblock.namenode.audit import AUDIT_LOG
 from paxosblock.namenode.catalog import attributes, keys, namespace, owners, transactions, tree
 from paxosblock.namenode.catalog.changes import Decided
@@ -425,6 +426,15 @@ CALLS: Final = (
         check=checks.check_set_owner,
         log=lambda request, _: facts(path=request.path, owner=request.owner, group=request.group),
     ),
+    decided(
+        SET_TIMES,
+        in_one(owners.change_times),
+        check=checks.check_set_times,
+        log=lambda request, _: facts(path=request.path, modified_s=request.modified_s),
+    ),
+    shown(CHECK_ACCESS, owners.check_access),
+    handled(SUM_SUBTREE, subtrees.sum_subtree, check=checks.check_subtree),
+    handled(LIST_SUBTREE, subtrees.list_subtree, check=checks.check_subtree),
     handled(
         api.TRANSACT,
         handlers.transact,

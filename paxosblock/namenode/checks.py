@@ -23,7 +23,7 @@ from paxosblock.api.namenode import (
     ReopenBlock,
     Transact,
 )
-from paxosblock.api.ownership import SetPathOwner, SetPathPermission
+from paxosblock.api.ownership import SetPathOwner, SetPathPermission, SetPathTimes
 from paxosblock.api.path_attributes import (
     ATTRIBUTE_NAME_BYTES_MAX,
     VALUE_BYTES_MAX,
@@ -32,12 +32,14 @@ from paxosblock.api.path_attributes import (
 )
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
+from paxosblock.api.subtree import ListSubtree, SumSubtree
 from paxosblock.api.transaction import (
     NAMES_MADE_MAX,
     OPERATIONS_MAX,
     SetAttributes,
     SetOwner,
     SetPermission,
+    SetTimes,
 )
 from paxosblock.base import paths
 from paxosblock.base.modes import PERMISSION_MAX
@@ -57,6 +59,8 @@ NODE_CHARACTERS_MAX = 8192
 """A DataNode may be called after its machine and folder."""
 APPLICATION_CHARACTERS_MAX = 255
 VERSION_MAX = (1 << 63) - 1
+MODIFIED_END_S = 253_402_214_400
+"""The last day of the year 9999: calendars of Python end with it, in each time zone."""
 SECONDS_MAX = 10**10
 """Three centuries: no time to live is longer."""
 
@@ -105,6 +109,8 @@ def check_transact(request: Transact) -> None:
             check_set_owner(operation)
         elif isinstance(operation, SetAttributes):
             check_set_attributes(operation)
+        elif isinstance(operation, SetTimes):
+            check_set_times(operation)
 
 
 def check_set_permission(request: SetPathPermission) -> None:
@@ -157,6 +163,23 @@ def _check_attribute(where: str, name: str) -> int:
         f"{where}: {shown!r}... has {size_bytes} bytes: at most {ATTRIBUTE_NAME_BYTES_MAX}",
     )
     return size_bytes
+
+
+def check_set_times(request: SetPathTimes | SetTimes) -> None:
+    """Raise InvalidRequestError for a time that no calendar has."""
+    _demand(
+        0 <= request.modified_s < MODIFIED_END_S,
+        f"{paths.shown(request.path)}: changed at {request.modified_s} s: 1970 to 9999",
+    )
+
+
+def check_subtree(request: SumSubtree | ListSubtree) -> None:
+    """Raise InvalidRequestError for a place to go on from that is not below the path."""
+    names = paths.split(request.path)
+    _demand(
+        not request.after or paths.split(request.after)[: len(names)] == names,
+        f"{paths.shown(request.path)}: cannot go on behind {paths.shown(request.after)}",
+    )
 
 
 def check_application(request: ApplicationRequest) -> None:

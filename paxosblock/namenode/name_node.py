@@ -48,6 +48,7 @@ from paxosblock.namenode.housekeeper import Housekeeper
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
+from paxosblock.namenode.moments import Moments
 from paxosblock.namenode.table_scrubber import TableScrubber
 from paxosblock.namenode.users import Users
 from paxosblock.net.calls.rpc import RpcClient
@@ -76,7 +77,7 @@ class NameNode:
         self._started_s = clock_s()
         self.background = Background()
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
-        self.alarms, self.history = Alarms(), History(wall_clock_ms)
+        self.alarms, self.history, self.moments = Alarms(), History(wall_clock_ms), Moments()
         self.users = Users(claimed_user(), config, clock_s)
         self.catalog = self._make_catalog()
         self.counts = RecentCounts(self.catalog, self.background, clock_s)
@@ -208,6 +209,7 @@ class NameNode:
         """End the work that only a leader does."""
         self.registrar.end()
         await self.background.close()
+        self.moments.clear()
         self.monitor.clear()
         self.balancer.clear()
         self.recoverer.clear()

@@ -118,7 +118,7 @@ def test_explain_with_json_tells_record_replicas_and_history(
         ("/", "explain: '/': is a directory\n"),
         ("987654321", "explain: '987654321': block 987654321: no such block\n"),
         (f"{1 << 64}", f"explain: '{1 << 64}': a number has more than 64 bits\n"),
-        ("nonsense", "explain: 'nonsense': not an absolute path: it must start with '/'\n"),
+        ("", "explain: an empty path\n"),
     ],
 )
 def test_explain_of_nothing_is_one_line(explain: Paxosblock, word: str, line: str) -> None:

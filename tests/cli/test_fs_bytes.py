@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import json
 import os
+import posixpath
 import pty
 import random
 import signal
@@ -12,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,7 @@ from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
-from tests.files import read
+from tests.files import read, write
 from tests.fork_server import Program
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -791,3 +795,75 @@ def test_tail_f_of_a_file_that_is_truncated_ends_with_one_line_that_says_so(
             rest, told = process.communicate(timeout=30)
     assert (process.returncode, rest) == (1, b"")
     assert told.decode() == f"tail: '{path}': was truncated after it was opened\n"
+
+
+# --- text, getmerge, tail -n ---------------------------------------------------------------------
+
+
+def test_text_unpacks_what_is_packed(fs: Paxosblock, client: Client, folder: str) -> None:
+    plain = b"one\n" * 5000
+    write(client, f"{folder}/plain", plain)
+    write(client, f"{folder}/packed", gzip.compress(plain[:100]) + gzip.compress(plain[100:]))
+    write(client, f"{folder}/a.bz2", bz2.compress(plain))
+    write(client, f"{folder}/a.deflate", zlib.compress(plain))
+    for name in ("plain", "packed", "a.bz2", "a.deflate"):
+        result = fs("text", f"{folder}/{name}")
+        assert (result.code, result.out, result.err) == (0, plain.decode(), "")
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("a", (b"SEQ\x06xyz", "is a SequenceFile, which is not read here")),
+        ("b", (b"Obj\x01xyz", "is an Avro file, which is not read here")),
+        ("c", (gzip.compress(bytes(1000), mtime=0)[:-9], "cannot be unpacked: ")),
+        ("d.deflate", (zlib.compress(bytes(1000))[:-5], "cannot be unpacked: it ends too early")),
+        ("e.bz2", (b"hello", "invalid data stream")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_text_refuses_what_it_cannot_read(
+    fs: Paxosblock, client: Client, folder: str, name: str, case: tuple[bytes, str]
+) -> None:
+    content, line = case
+    write(client, f"{folder}/{name}", content)
+    result = fs("text", f"{folder}/{name}")
+    assert result.code == 1
+    assert f": {line}" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "merged"),
+    [("", b"hello"), ("-nl", b"hello\n\n"), ("-nl -skip-empty-file", b"hello\n")],
+)
+def test_getmerge_joins_the_files_of_a_directory(
+    fs: Paxosblock, folder: str, tmp_path: Path, words: str, merged: bytes
+) -> None:
+    for name, content in (("a.txt", "hello"), ("sub/b", "not this"), ("zero", "")):
+        source = tmp_path / "source"
+        source.write_text(content)
+        fs("mkdir", "-p", posixpath.dirname(f"{folder}/d/{name}"))
+        assert fs("put", source, f"{folder}/d/{name}").code == 0
+    local = tmp_path / "merged"
+    local.write_bytes(b"before")
+    assert fs("getmerge", *words.split(), f"{folder}/d", local).code == 0
+    assert local.read_bytes() == merged
+    assert fs("getmerge", "-nl", f"{folder}/d/a.txt", f"{folder}/d/a.txt", local).code == 0
+    assert local.read_bytes() == b"hello\nhello\n"
+
+
+def test_getmerge_of_nothing_leaves_no_file(fs: Paxosblock, folder: str, tmp_path: Path) -> None:
+    result = fs("getmerge", folder, "/none", tmp_path / "merged")
+    assert (result.code, result.err) == (1, "getmerge: '/none': no such file or directory\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_tail_n_shows_the_last_lines(fs: Paxosblock, client: Client, folder: str, end: str) -> None:
+    lines = [f"{number}{'x' * (number % 700)}\n" for number in range(1000)]
+    write(client, f"{folder}/a", "".join(lines).removesuffix("\n").encode() + end.encode())
+    for count in (0, 1, 2, 500, 1000, 2000):
+        wanted = "".join(lines[-count:] if count else []).removesuffix("\n") + (
+            end if count else ""
+        )
+        assert fs("tail", "-n", str(count), f"{folder}/a").out == wanted

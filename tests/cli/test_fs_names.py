@@ -64,8 +64,8 @@ def test_ls_shows_characters_that_turn_the_order_escaped_on_a_terminal(
 
 
 def test_an_error_line_is_one_line_whatever_the_name(fs: Paxosblock) -> None:
-    assert fs("ls", f"/{STRANGE}").err == (
-        r"ls: '/two\nlines \x1b[2J\x7f\x9b': no such file or directory" + "\n"
+    assert fs("ls", f"/{STRANGE}".replace("[", r"\[")).err == (
+        r"ls: '/two\nlines \x1b\[2J\x7f\x9b': no such file or directory" + "\n"
     )
 
 
@@ -418,3 +418,38 @@ def test_stat_shows_how_many_replicas_are_missing(
 def test_stat_of_nothing_is_one_line(fs: Paxosblock) -> None:
     result = fs("stat", "/nope")
     assert (result.code, result.err) == (1, "stat: '/nope': no such file or directory\n")
+
+
+# --- patterns ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("{a.txt,sub/{b.bin,deep}}", ["a.txt", "sub/b.bin", "sub/deep"]),
+        ("{sub,.}/*", ["sub/b.bin", "sub/deep"]),
+        ("[!a]*", ["sub", "zero"]),
+        ("[a-s]*", ["a.txt", "sub"]),
+        (r"\a.txt", ["a.txt"]),
+        ("{,a}.txt", ["a.txt"]),
+        ("**/c.log", ["sub/deep/c.log"]),
+        (r"st\*r", ["st*r"]),
+    ],
+)
+def test_patterns_are_those_of_hadoop(
+    fs: Paxosblock, client: Client, folder: str, pattern: str, names: list[str]
+) -> None:
+    for name in ("a.txt", "sub/b.bin", "sub/deep/c.log", "zero"):
+        write(client, f"{folder}/{name}", b"")
+    if "\\*" in pattern:
+        write(client, f"{folder}/st*r", b"")
+        write(client, f"{folder}/star", b"")
+    assert fs("ls", "-d", "-C", f"{folder}/{pattern}").out.splitlines() == [
+        f"{folder}/{name}" for name in names
+    ]
+
+
+def test_what_is_no_pattern_is_refused(fs: Paxosblock, folder: str) -> None:
+    result = fs("rm", f"{folder}/{{a")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "rm: '{a': Illegal file pattern: Unclosed group at pos 2: `{a`\n"

@@ -21,9 +21,13 @@ from tests.lives.life import Kind, live
 SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
+    "check_access": "shows what a user may do, and changes nothing",
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
+    "list_subtree": "shows names, and changes nothing: tests/namenode/test_subtrees.py",
+    "set_times": "changes what set_permission does, in the same way: tests/namenode/test_owners.py",
+    "sum_subtree": "shows sums, and changes nothing: tests/namenode/test_subtrees.py",
 }
 NOT_IN_EACH_SLICE: Final = {
     "rebuild_block": "only when a member fails while a writer is in the middle of a block",
@@ -42,17 +46,24 @@ CHANGES: Final = {
     "admin recover-lease": "recover_lease",
     "admin safemode": "safe_mode",
     "fs append": "append",
+    "fs appendToFile": "append",
     "fs chgrp": "set_owner",
     "fs chmod": "set_permission",
     "fs chown": "set_owner",
     "fs concat": "concat",
+    "fs copyFromLocal": "create",
+    "fs cp": "create",
     "fs mkdir": "mkdirs",
+    "fs moveFromLocal": "create",
     "fs mv": "rename",
     "fs put": "create",
     "fs recover-lease": "recover_lease",
     "fs rm": "delete",
+    "fs rmdir": "delete",
     "fs setfattr": "set_attributes",
     "fs setrep": "set_replication",
+    "fs touch": "set_times",
+    "fs touchz": "create",
     "fs truncate": "transact",
     "fsck": "delete",
 }
@@ -79,7 +90,9 @@ SHOWS: Final = frozenset(
         "fs ls",
         "fs stat",
     }
-    | {"fs tail", "help", "spark fsck"}
+    | {"fs copyToLocal", "fs count", "fs df", "fs du", "fs find", "fs getmerge", "fs tail"}
+    | {"fs checksum", "fs help", "fs moveToLocal", "fs test", "fs text", "fs usage", "help"}
+    | {"spark fsck"}
 )
 """Commands that show something, and change nothing."""
 OF_A_MACHINE: Final = frozenset({"admin backup", "admin token", "datanode", "demo", "namenode"})

@@ -1037,10 +1037,17 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a name that is gone hides from fsck what comes behind it",
-        "blocks/replication/fsck.py",
-        "        if child is None:\n            return [], levels\n",
-        "        if child is None:\n            return [], []\n",
+        "catalog/subtree_walk.py",
+        "        if child is None:\n            break\n",
+        "        if child is None:\n            return\n",
         "tests/namenode/test_fsck.py",
+    ),
+    _recovery(
+        "a sum is of several moments",
+        "subtrees.py",
+        "        after = go_on(moment, after)\n",
+        "        after = go_on(await node.catalog.view(), after)\n",
+        "tests/namenode/test_subtrees.py",
     ),
     _recovery(
         "fsck calls a block missing that is damaged",

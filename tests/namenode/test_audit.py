@@ -40,6 +40,7 @@ from paxosblock.api.transaction import (
     SetAttributes,
     SetOwner,
     SetPermission,
+    SetTimes,
     Truncate,
 )
 from paxosblock.client.async_client import AsyncClient
@@ -59,6 +60,7 @@ from tests.namenode.scene import ANN, Scene, create_request, new_scene
 
 SHOWS = {
     "application",
+    "check_access",
     "check_files",
     "cluster_status",
     "explain",
@@ -67,8 +69,10 @@ SHOWS = {
     "get_file",
     "leaving",
     "list",
+    "list_subtree",
     "settings",
     "stat",
+    "sum_subtree",
     "unwhole_blocks",
     "work",
     "writers",
@@ -92,6 +96,7 @@ OPERATIONS: dict[type, Operation] = {
     Delete: Delete("/a"),
     Marker: Marker("/a"),
     SetPermission: SetPermission("/a", 0o600),
+    SetTimes: SetTimes("/a", 1.0),
     SetOwner: SetOwner("/a", "ann"),
     SetAttributes: SetAttributes("/a", {"user.a": b"1"}),
 }

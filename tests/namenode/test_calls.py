@@ -19,6 +19,7 @@ from paxosblock.api import (
     rebuild,
     reports,
     status,
+    subtree,
 )
 from paxosblock.api.insight import DATANODE_STATUS
 from paxosblock.api.methods import Method
@@ -57,6 +58,7 @@ def described() -> set[str]:
         rebuild,
         reports,
         status,
+        subtree,
     )
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}

@@ -646,3 +646,46 @@ async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_n
     async with opened(tmp_path) as again:
         found = {key for key, _ in again.view().scan(b"", b"")}
         assert found == {b"a", *(key for key, _ in many.puts)}
+
+
+@settings(deadline=None)
+@given(st.lists(edits, max_size=8), st.lists(edits, max_size=8), st.lists(ranges, max_size=4))
+def test_a_moment_shows_the_map_as_it_was_whatever_comes_later(
+    new_path: Callable[[], Path],
+    before: list[Edit],
+    later: list[Edit],
+    asked: list[tuple[bytes, bytes]],
+) -> None:
+    with closing(new_table(new_path())) as table:
+        machine = StateMachine(table)
+        for edit in before:
+            machine.apply(machine.revision + 1, edit)
+        model = StateMachine(MemoryTable())
+        for edit in before:
+            model.apply(model.revision + 1, edit)
+        moment = machine.moment()
+        for edit in later:
+            machine.apply(machine.revision + 1, edit)
+        assert moment.revision == model.revision
+        for key in KEYS:
+            assert moment.get(key) == model.get(key)
+        for start, end in [(b"", b""), *asked]:
+            for limit, reverse in ((None, False), (2, False), (None, True), (1, True)):
+                found = list(moment.scan(start, end, limit, reverse))
+                assert found == list(model.scan(start, end, limit, reverse))
+
+
+def test_a_table_that_is_closed_gives_up_its_moments_and_its_folder(
+    new_path: Callable[[], Path],
+) -> None:
+    path = new_path()
+    table = new_table(path)
+    StateMachine(table).apply(1, put(b"a"))
+    moment = table.moment()
+    table.close()
+    with pytest.raises(UnavailableError, match="given up"):
+        moment.get(b"a")
+    with pytest.raises(UnavailableError, match="given up"):
+        list(moment.scan(b"", b""))
+    with closing(RocksTable(OsDisk(), path)) as again:
+        assert again.get(b"a").value == b"v"

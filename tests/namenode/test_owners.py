@@ -15,7 +15,14 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     PathRequest,
 )
-from paxosblock.api.ownership import SET_OWNER, SET_PERMISSION, SetPathOwner, SetPathPermission
+from paxosblock.api.ownership import (
+    SET_OWNER,
+    SET_PERMISSION,
+    SET_TIMES,
+    SetPathOwner,
+    SetPathPermission,
+    SetPathTimes,
+)
 from paxosblock.errors import InvalidRequestError, NotFoundError, SafeModeError
 from tests.namenode.scene import ANN, Scene
 
@@ -113,3 +120,32 @@ async def test_nothing_changes_in_safe_mode(scene: Scene) -> None:
     with pytest.raises(SafeModeError):
         await scene.service.call(SET_PERMISSION, SetPathPermission("/f", 0o600))
     assert (await stat(scene, "/f")).permission == 0o644
+
+
+@pytest.mark.parametrize("path", ["/d", "/f", "/"])
+async def test_the_time_of_a_change_can_be_set_and_nothing_else_changes(
+    scene: Scene, path: str
+) -> None:
+    await scene.service.call(MKDIRS, MakeDirectories("/d"))
+    await scene.create("/f")
+    before = await stat(scene, path)
+    revision = scene.store.view().revision
+    for _ in range(2):
+        answer = await scene.service.call(SET_TIMES, SetPathTimes(path, 1234.5678))
+        assert answer == replace(before, modified_s=1234.568) == await stat(scene, path)
+        assert scene.store.view().revision == revision + 1
+    assert (await scene.service.call(SET_TIMES, SetPathTimes(path, 0))).modified_s == 0
+
+
+@pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf"), 253_402_300_800.0])
+async def test_a_time_that_no_calendar_has_is_refused(scene: Scene, time_s: float) -> None:
+    await scene.create("/f")
+    before = await stat(scene, "/f")
+    with pytest.raises(InvalidRequestError, match="1970 to 9999"):
+        await scene.service.call(SET_TIMES, SetPathTimes("/f", time_s))
+    assert await stat(scene, "/f") == before
+
+
+async def test_the_time_of_what_is_not_there_is_not_set(scene: Scene) -> None:
+    with pytest.raises(NotFoundError, match="'/none': no such file or directory"):
+        await scene.service.call(SET_TIMES, SetPathTimes("/none", 1))

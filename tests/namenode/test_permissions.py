@@ -40,6 +40,7 @@ from paxosblock.api.transaction import (
     Rename,
     SetOwner,
     SetPermission,
+    SetTimes,
     Truncate,
 )
 from paxosblock.errors import PaxosBlockError, PermissionDeniedError
@@ -262,6 +263,7 @@ def cases(path: str, other: str, flag: bool, mode: int) -> Iterator[Case]:
     chmod, chown = SetPermission(path, mode), SetOwner(path, "ann", "dev")
     yield Case(transacted(chmod), owned, "chmod")
     yield Case(transacted(chown), given, "chown")
+    yield Case(transacted(SetTimes(path, 1.0)), at(W), "touch")
 
     def listed(model: HdfsModel) -> bool:
         return model.traversed(path) and (not model.is_directory(path) or model.may(path, R | X))

@@ -162,7 +162,7 @@ def test_a_file_whose_writer_is_gone_or_is_not_is_closed_and_stays_closed(
     [
         (("/nothing",), 1, "recover-lease: '/nothing': no such file or directory"),
         (("/",), 1, "recover-lease: '/': is a directory"),
-        (("relative",), 1, "recover-lease: 'relative': not an absolute path"),
+        (("",), 1, "recover-lease: an empty path"),
         (("/x", "--force"), 2, "--force asks for a yes: where nobody can be asked, add --yes"),
         (("/x", "--force", "--json"), 2, "--force asks for a yes"),
         (("/x", "--yes"), 2, "--yes goes with --force"),

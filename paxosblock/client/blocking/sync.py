@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
+from paxosblock.api.subtree import ContentSummary, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath
@@ -18,6 +19,7 @@ from paxosblock.client.blocking.sync_base import ClientBase, Mirror
 from paxosblock.client.blocking.sync_files import FileReaderBase, FileWriterBase
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.datanode_verbs import AsyncDataNode
+from paxosblock.client.reading.file_checksum import FileChecksum
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency
 from paxosblock.client.reading.locations import BlockLocation
@@ -232,20 +234,44 @@ class Client(ClientBase):
         """
         return self._iterate(self._async.pages(path, after, one_state=one_state))
 
-    def walk(self, path: AnyPath) -> Iterator[FileStatus]:
+    def walk(self, path: AnyPath, *, one_state: bool = False) -> Iterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
         `ls` shows it, in order of name. If `path` is a file, yield that file.
 
         A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
 
+        Args:
+            one_state: yield all of it as it was at one moment. The NameNode that leads keeps that
+                for 30 s after each part of some 2,000 names that it is asked for.
+
         Raises:
             NotFoundError: nothing is at `path`.
+            PermissionDeniedError: a directory may not be read.
+            NotReadyError: with `one_state`, the moment is no longer kept.
         """
-        return self._iterate(self._async.walk(path))
+        return self._iterate(self._async.walk(path, one_state=one_state))
+
+    def content_summary(self, path: AnyPath) -> ContentSummary:
+        """Count the files, directories and bytes at and below `path`, all at one moment.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+            PermissionDeniedError: a directory there may not be read.
+        """
+        return self._run(self._async.content_summary, path)
+
+    def content_summaries(self, path: AnyPath) -> list[Summed]:
+        """Return a `content_summary` of each entry of a directory, all at one moment, in order of
+        name; for a file, of the file itself. Raises as `content_summary` does."""
+        return self._run(self._async.content_summaries, path)
 
     def glob(self, pattern: AnyPath) -> list[FileStatus]:
-        """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
-        `**` for any number of directories; in order of path."""
+        """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as
+        Hadoop's, and of `**` for any number of directories; in order of path.
+
+        A backslash takes the meaning of the next sign away. Raises InvalidRequestError for braces
+        or brackets that are not closed.
+        """
         return self._run(self._async.glob, pattern)
 
     def mkdirs(
@@ -372,6 +398,19 @@ class Client(ClientBase):
         """
         return self._run(self._async.get_attributes, path)
 
+    def set_times(self, path: AnyPath, modified_s: float) -> FileStatus:
+        """Say when a file or directory was changed last; return what it is then.
+
+        Args:
+            modified_s: seconds since the epoch, kept to the millisecond.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: a time that is not from 1970 to 9999.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return self._run(self._async.set_times, path, modified_s)
+
     # -- transactions ---------------------------------------------------------------------------
 
     def transact(
@@ -414,6 +453,16 @@ class Client(ClientBase):
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.truncate, path, size)
+
+    def checksum(self, path: AnyPath) -> FileChecksum:
+        """Return the checksum of a file as HDFS has it: the MD5 of the MD5s of its blocks' CRC32Cs
+        of 512 bytes each. All bytes are read, and checked on the way.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            TruncatedError: it was truncated meanwhile.
+        """
+        return self._run(self._async.checksum, path)
 
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""

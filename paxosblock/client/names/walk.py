@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.client.names.glob_pattern import (
+    SIGNS,
+    compiled,
+    expanded,
+    is_pattern,
+    unescaped,
+)
 from paxosblock.errors import NotDirectoryError, NotFoundError
 
 TRIES: Final = 10
@@ -18,11 +24,6 @@ pages may be of different states; `changed` tells so."""
 def join(directory: str, name: str) -> str:
     """Return the path of an entry of a directory."""
     return f"{directory.rstrip('/')}/{name}"
-
-
-def is_pattern(path: str) -> bool:
-    """True if a path has a sign that stands for others."""
-    return any(sign in path for sign in "*?[")
 
 
 def base_name(path: str) -> str:
@@ -84,10 +85,22 @@ async def walk(
 
 
 async def glob(fs: Namespace, pattern: str) -> AsyncIterator[FileStatus]:
-    """Yield what matches `pattern` by path; a name without a wildcard is looked up directly."""
-    names = [name for name in pattern.split("/") if name]
-    async for entry in _match(fs, "/", names):
-        yield entry
+    """Yield what matches `pattern` by path; a name without a wildcard is looked up directly.
+
+    Raises:
+        InvalidRequestError: it is no pattern.
+    """
+    patterns = [[name for name in each.split("/") if name] for each in expanded(pattern)]
+    for names in patterns:
+        for name in filter(is_pattern, names):
+            compiled(name)  # raises before anything is yielded
+    if len(patterns) == 1:
+        async for entry in _match(fs, "/", patterns[0]):
+            yield entry
+        return
+    found = {entry.path: entry for names in patterns async for entry in _match(fs, "/", names)}
+    for path in sorted(found):
+        yield found[path]
 
 
 async def _match(fs: Namespace, directory: str, names: list[str]) -> AsyncIterator[FileStatus]:
@@ -96,7 +109,8 @@ async def _match(fs: Namespace, directory: str, names: list[str]) -> AsyncIterat
             yield entry
         return
     name, rest = names[0], names[1:]
-    if not is_pattern(name):
+    if not any(sign in name for sign in SIGNS if sign != "\\"):
+        name = unescaped(name)
         async for entry in _match(fs, join(directory, name), rest):
             yield entry
         return
@@ -119,7 +133,7 @@ async def _match_entry(
         if directory:
             async for found in _match(fs, entry.path, [name, *rest]):
                 yield found
-    elif fnmatch.fnmatchcase(entry.name, name):
+    elif compiled(name).fullmatch(entry.name):
         if not rest:
             yield entry
         elif directory:

@@ -1,22 +1,23 @@
-"""Changing who owns a file or directory and what others may do with it.
+"""Changing who owns a file or directory, what others may do with it, and when it was changed.
 
 Each function decides one operation on a `Draft`; what changes nothing writes nothing. The time at
-which a file changed stays, as in HDFS.
+which a file changed stays, as in HDFS, unless it is what changes.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from paxosblock.api.methods import Done
 from paxosblock.api.namenode import FileStatus
-from paxosblock.api.ownership import SetPathOwner, SetPathPermission
-from paxosblock.api.transaction import SetOwner, SetPermission
+from paxosblock.api.ownership import CheckAccess, SetPathOwner, SetPathPermission, SetPathTimes
+from paxosblock.api.transaction import SetOwner, SetPermission, SetTimes
 from paxosblock.base import paths
-from paxosblock.namenode.catalog import permissions, tree
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog import keys, permissions, tree
+from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.permissions import Actor
-from paxosblock.namenode.catalog.records import Inode
+from paxosblock.namenode.catalog.permissions import Action, Actor
+from paxosblock.namenode.catalog.records import FileInode, Inode
 
 
 def change_permission(draft: Draft, request: SetPathPermission, context: Context) -> FileStatus:
@@ -27,6 +28,25 @@ def change_permission(draft: Draft, request: SetPathPermission, context: Context
 def change_owner(draft: Draft, request: SetPathOwner, context: Context) -> FileStatus:
     """`chown`, `chgrp`. Raises NotFoundError."""
     return tree.status(draft, request.path, set_owner(draft, request, context.actor))
+
+
+def change_times(draft: Draft, request: SetPathTimes, context: Context) -> FileStatus:
+    """`touch`. Raises NotFoundError."""
+    return tree.status(draft, request.path, set_times(draft, request, context.actor))
+
+
+def check_access(reads: Reads, request: CheckAccess, actor: Actor) -> Done:
+    """Demand that the actor may do what is asked.
+
+    Raises:
+        NotFoundError: nothing is at the path.
+        PermissionDeniedError: the actor may not.
+    """
+    inode, names = tree.find_inode(reads, request.path, actor), paths.split(request.path)
+    for wanted, action in ((request.read, Action.READ), (request.write, Action.WRITE)):
+        if wanted:
+            permissions.check(inode, action, names, actor)
+    return Done()
 
 
 def set_permission(draft: Draft, wanted: SetPathPermission | SetPermission, actor: Actor) -> Inode:
@@ -58,6 +78,23 @@ def set_owner(draft: Draft, wanted: SetPathOwner | SetOwner, actor: Actor) -> In
         inode, owner=wanted.owner or inode.owner, group=wanted.group or inode.group
     )
     return _put(draft, inode, changed)
+
+
+def set_times(draft: Draft, wanted: SetPathTimes | SetTimes, actor: Actor) -> Inode:
+    """Change the time at which what is at a path was changed last; return it as it is then.
+
+    Raises:
+        NotFoundError: nothing is there.
+        PermissionDeniedError: the actor may not write it.
+    """
+    inode = tree.find_inode(draft, wanted.path, actor, Action.WRITE)
+    modified_ms = round(wanted.modified_s * 1000)
+    if isinstance(inode, FileInode):
+        return _put(draft, inode, msgspec.structs.replace(inode, modified_ms=modified_ms))
+    key, value = keys.touched(inode.number), keys.pack_number(modified_ms)
+    if draft.get(key).value != value:
+        draft.put(key, value)
+    return inode
 
 
 def _put(draft: Draft, before: Inode, after: Inode) -> Inode:

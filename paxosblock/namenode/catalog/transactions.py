@@ -22,6 +22,7 @@ from paxosblock.api.transaction import (
     SetAttributes,
     SetOwner,
     SetPermission,
+    SetTimes,
     TransactionOutcome,
     Truncate,
 )
@@ -148,7 +149,7 @@ class _TransactionRun:
                     raise tree.missing(path)
             case Marker(path):
                 namespace.put_closed_file(draft, self._marker(path), context)
-            case SetPermission() | SetOwner() | SetAttributes():
+            case SetPermission() | SetOwner() | SetAttributes() | SetTimes():
                 _change_inode(draft, operation, context.actor)
 
     def _marker(self, path: str) -> CreateFile:
@@ -166,7 +167,7 @@ class _TransactionRun:
 
 
 def _change_inode(
-    draft: Draft, operation: SetPermission | SetOwner | SetAttributes, actor: Actor
+    draft: Draft, operation: SetPermission | SetOwner | SetAttributes | SetTimes, actor: Actor
 ) -> None:
     match operation:
         case SetPermission():
@@ -175,6 +176,8 @@ def _change_inode(
             owners.set_owner(draft, operation, actor)
         case SetAttributes():
             attributes.set_attributes(draft, operation, actor)
+        case SetTimes():
+            owners.set_times(draft, operation, actor)
 
 
 def _check_absent(draft: Draft, path: str, actor: Actor) -> None:

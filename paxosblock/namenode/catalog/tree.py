@@ -319,9 +319,7 @@ def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:
 def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
     """Return what `stat` shows of `inode`, which `path` names."""
     if isinstance(inode, FileInode):
-        return file_status(
-            path, inode, _decided_bytes(reads, inode.number) if inode.open else inode.length
-        )
+        return file_status(path, inode, length(reads, inode))
     touched = reads.get(keys.touched(inode.number))
     modified_ms = keys.unpack_number(touched.value) if touched.exists else inode.created_ms
     return directory_status(path, inode, modified_ms)
@@ -367,7 +365,9 @@ def file_status(path: str, inode: FileInode, size: int) -> FileStatus:
     )
 
 
-def _decided_bytes(reads: Reads, file: int) -> int:
-    """Return the length of a file that is being written: only decided bytes count."""
-    last = last_block(reads, file)
+def length(reads: Reads, inode: FileInode) -> int:
+    """Return the length of a file; of one that is being written only decided bytes count."""
+    if not inode.open:
+        return inode.length
+    last = last_block(reads, inode.number)
     return 0 if last is None else last.end

@@ -93,6 +93,31 @@ def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
     return prefix, stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
 
 
+class Moment(Protocol):
+    """The map as it was after the entry `revision`, whatever is applied later; it may be read
+    between awaits. What it shows takes room until it is released.
+    """
+
+    @property
+    def revision(self) -> int:
+        """Return the index of the last log entry that it shows."""
+
+    def get(self, key: bytes) -> Versioned:
+        """Return as `View.get`.
+
+        Raises:
+            UnavailableError: it was released, or the store was closed; the other methods, too.
+        """
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        """Yield as `View.scan`."""
+
+    def release(self) -> None:
+        """Give back the room. It may be called twice."""
+
+
 class View(Protocol):
     """The applied state, to be read *without awaiting* between obtaining and using it.
 
@@ -123,6 +148,13 @@ class View(Protocol):
 
         Returns:
             The key to go on from; None after the last one.
+        """
+
+    def moment(self) -> Moment:
+        """Keep the state of this moment; it costs no more for a large map.
+
+        Raises:
+            UnavailableError: the store is not open.
         """
 
 

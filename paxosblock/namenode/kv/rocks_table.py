@@ -22,14 +22,24 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import count
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
-from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    AccessType,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    Snapshot,
+    WriteBatch,
+    WriteOptions,
+)
 
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.encoding import msgpack_decoder
@@ -73,6 +83,8 @@ _META: Final = b""
 _FORMAT: Final = 1
 _REVISION = struct.Struct(">Q")
 _FIRST_KEY: Final = b"\0"
+_NO_KEY: Final = "key not found"
+"""The text of the error with which a snapshot of the binding says that a key is not there."""
 
 _CHECK: Final = "paxosblock.namenode.kv.rocks_check"
 """The program that reads all of a database; it imports this module, so this starts it by name."""
@@ -140,6 +152,7 @@ class RocksTable:
         self._miscounted = False
         """A change met damage in the middle, so `_keys` may not be what the entries have made."""
         self._gaps = EmptyRanges()
+        self._moments: WeakSet[RocksMoment] = WeakSet()
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
 
@@ -203,6 +216,12 @@ class RocksTable:
         except Exception as error:
             raise self._told(error) from error
         return None
+
+    def moment(self) -> RocksMoment:
+        self._settle()
+        moment = RocksMoment(self._db, self.revision, self._told)
+        self._moments.add(moment)
+        return moment
 
     def _learn_last(self, byte: int) -> None:
         """Find out the last key that begins with this byte, unless that is known. New keys of this
@@ -276,6 +295,8 @@ class RocksTable:
         return CheckpointCopy(self.revision, self._copy)
 
     def close(self) -> int:
+        for moment in self._moments:
+            moment.release()  # the folder stays locked as long as the database has a snapshot
         # The journal has whatever cannot be flushed.
         steps = (
             (self._db.close,) if self._read_only else (self._settle, self._db.flush, self._db.close)
@@ -387,6 +408,104 @@ class RocksTable:
         it."""
         ours = translated(self._path, error)
         return self.on_damage(ours) if isinstance(ours, CorruptionError) else ours
+
+
+class RocksMoment:
+    """The database as it was when this was made; see `Moment`.
+
+    Values come from a snapshot of RocksDB, which keeps what later batches replace. Scans share one
+    iterator, as old as the snapshot: an iterator that the binding makes of a snapshot later shows
+    the database of that time.
+    """
+
+    def __init__(self, db: Rdict, revision: int, told: Callable[[Exception], PaxosBlockError]):
+        """`told` makes an error of ours of one of RocksDB."""
+        self._held: tuple[Snapshot, RdictIter] | None = db.snapshot(), db.iter(ReadOptions())
+        self.revision = revision
+        self._told = told
+        self._scans = 0
+        self._gap: tuple[bytes, bytes | None] = b"", b""
+        """A range in which the last scan found no key (None: up to the end): another scan need not
+        pass each key that was removed there."""
+
+    def get(self, key: bytes) -> Versioned:
+        snapshot, _ = self._parts()
+        try:
+            return _decode(snapshot[key])
+        except Exception as error:
+            if str(error) == _NO_KEY:  # the binding has no other sign
+                return ABSENT
+            raise self._told(error) from error
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[Item]:
+        start = max(start, _FIRST_KEY)
+        if end and end <= start:
+            return iter(())
+        return islice(self._last(start, end) if reverse else self._first(start, end), limit)
+
+    def _first(self, start: bytes, end: bytes) -> Iterator[Item]:
+        _, found = self._parts()
+        while True:
+            first, behind = self._gap
+            if first <= start and (behind is None or start < behind):
+                if behind is None:
+                    return
+                start = behind
+            if end and start >= end:
+                return
+            ours = self._seek(partial(found.seek, start))
+            while self._is_valid(found) and (not end or found.key() < end):
+                key: bytes = found.key()
+                yield key, _decode(found.value())
+                start = key + b"\0"
+                self._parts()
+                if ours != self._scans:
+                    break  # another scan has moved the iterator
+                found.next()
+            else:
+                self._gap = start, found.key() if found.valid() else None
+                return
+
+    def _last(self, start: bytes, end: bytes) -> Iterator[Item]:
+        _, found = self._parts()
+        while True:
+            seek = partial(found.seek_for_prev, end) if end else found.seek_to_last
+            ours = self._seek(seek)
+            if end and self._is_valid(found) and found.key() == end:
+                found.prev()
+            while self._is_valid(found) and found.key() >= start:
+                end = found.key()
+                yield end, _decode(found.value())
+                self._parts()
+                if ours != self._scans:
+                    break
+                found.prev()
+            else:
+                return
+
+    def _seek(self, seek: Callable[[], None]) -> int:
+        self._scans += 1
+        seek()
+        return self._scans
+
+    def _is_valid(self, found: RdictIter) -> bool:
+        if found.valid():
+            return True
+        try:
+            found.status()  # a damaged block ends a scan, too
+        except Exception as error:
+            raise self._told(error) from error
+        return False
+
+    def _parts(self) -> tuple[Snapshot, RdictIter]:
+        if self._held is None:
+            raise UnavailableError("this view of the catalog was given up")
+        return self._held
+
+    def release(self) -> None:
+        self._held = None
 
 
 class RocksReceiver:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from itertools import chain, islice
 
+from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     ABSENT_REVISION,
@@ -18,6 +19,7 @@ from paxosblock.namenode.kv.interface import (
     Expect,
     ExpectEmpty,
     Item,
+    Moment,
     Versioned,
 )
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, CheckpointCopy, Flush, OnDamage, Table
@@ -49,6 +51,9 @@ class UnopenedView:
 
     def read_some(self, start: bytes, keys: int) -> bytes | None:
         return None
+
+    def moment(self) -> Moment:
+        raise UnavailableError("the store is not open yet")
 
 
 class StateMachine:
@@ -91,6 +96,9 @@ class StateMachine:
 
     def read_some(self, start: bytes, keys: int) -> bytes | None:
         return self._table.read_some(start, keys)
+
+    def moment(self) -> Moment:
+        return self._table.moment()
 
     def watch(self, on_damage: OnDamage) -> None:
         """Let `on_damage` hear of damage of the table, and say what its readers get."""

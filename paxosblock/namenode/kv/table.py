@@ -14,7 +14,7 @@ from typing import Protocol
 from paxosblock.base.checksum import Buffer
 from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.host.disk import Disk
-from paxosblock.namenode.kv.interface import Item, Versioned
+from paxosblock.namenode.kv.interface import Item, Moment, Versioned
 
 Changes = dict[bytes, Versioned]
 """Changes of one entry: the new value of each key, `ABSENT` if the key is removed."""
@@ -123,6 +123,9 @@ class Table(Protocol):
 
     def count(self, first: bytes) -> int:
         """Return how many keys begin with the byte `first`, without visiting them."""
+
+    def moment(self) -> Moment:
+        """Keep the table as it is now. `close` and `discard` release it."""
 
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         """Change all keys together, as entry `index` of `term`.

@@ -8,17 +8,19 @@ Nothing is remembered here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from itertools import chain
 from typing import Final
 
 from paxosblock.api.fsck_call import CheckedFiles, Condition, Finding, FsckCursor
-from paxosblock.base import paths
+from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.namenode.blocks.replication.needs import Need
 from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.namenode.catalog.subtree_walk import WalkedEntry, walk
 
 SLICE: Final = 200
 """Names and blocks that are looked at before others get a turn."""
@@ -36,92 +38,40 @@ def check_slice(
         NotFoundError, NotDirectoryError: nothing is at `path`.
     """
     enough = page.work + SLICE
-    for step in _walk(reads, path, after):
+    begun = after or FsckCursor("")
+    for step in chain(_begun(reads, begun), walk(reads, path, begun.path)):
+        place = begun.place if step.path == begun.path else 0
         if step.target.is_directory:
             page.directories += 1
-        elif (left := _check_file(reads, step, assess, page)) is not None:
+        elif (left := _check_file(reads, step, place, assess, page)) is not None:
             return left
         if page.work >= enough:
             return FsckCursor(step.path)
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _CheckedPart:
-    """A file or directory, and the place in it from which its blocks are still to come."""
-
-    target: tree.Target
-    path: str
-    place: int = 0
-
-
-@dataclass(slots=True)
-class _Level:
-    """A directory on the way, and the name up to which it was seen."""
-
-    directory: int
-    path: str
-    name: str = ""
-
-
-def _walk(reads: Reads, path: str, after: FsckCursor | None) -> Iterator[_CheckedPart]:
-    """Yield what is at `path` and below it, a directory before what is in it, behind `after`.
-
-    A path may be deeper than calls may be nested, so this has a stack of its own.
-    """
-    first, levels = _begin(reads, path, after)
-    yield from first
-    while levels:
-        level = levels[-1]
-        found = tree.next_entry(reads, level.directory, level.name)
-        if found is None:
-            levels.pop()
-            continue
-        level.name, target = found
-        here = f"{level.path.rstrip('/')}/{level.name}"
-        yield _CheckedPart(target, here)
-        if target.is_directory:
-            levels.append(_Level(target.number, here))
-
-
-def _begin(
-    reads: Reads, path: str, after: FsckCursor | None
-) -> tuple[list[_CheckedPart], list[_Level]]:
-    """Return the first steps, and the directories that are begun. The one that `after` names, and
-    all on the way to it, may be gone by now.
-    """
-    target = tree.find(reads, path, ITSELF)
-    if after is None:
-        return [_CheckedPart(target, path)], [
-            _Level(target.number, path)
-        ] if target.is_directory else []
-    levels: list[_Level] = []
-    here = path
-    for name in paths.split(after.path)[len(paths.split(path)) :]:
+def _begun(reads: Reads, after: FsckCursor) -> Iterator[WalkedEntry]:
+    """Yield the file some of whose blocks were checked, unless it is gone by now."""
+    if not after.place:
+        return
+    with suppress(NotFoundError, NotDirectoryError):
+        target = tree.find(reads, after.path, ITSELF)
         if not target.is_directory:
-            return [], levels
-        levels.append(_Level(target.number, here, name))
-        child = tree.child(reads, target.number, name)
-        if child is None:
-            return [], levels
-        here, target = f"{here.rstrip('/')}/{name}", child
-    if target.is_directory:
-        return [], [*levels, _Level(target.number, here)]
-    return [_CheckedPart(target, here, after.place)] if after.place else [], levels
+            yield WalkedEntry(target, after.path)
 
 
 def _check_file(
-    reads: Reads, step: _CheckedPart, assess: Assess, page: CheckedFiles
+    reads: Reads, step: WalkedEntry, place: int, assess: Assess, page: CheckedFiles
 ) -> FsckCursor | None:
     """Look at a page of a file's blocks; return where its next one begins, if it has another."""
     path, number = step.path, step.target.number
     inode = tree.load(reads.get(keys.inode(number)), path)
     assert isinstance(inode, FileInode), "an entry holds the kind of what it names"
-    if not step.place:
+    if not place:
         page.files += 1
         if inode.open:
             page.findings.append(Finding(path, number, Condition.OPEN))
-    blocks = tree.block_page(reads, number, step.place, SLICE)
+    blocks = tree.block_page(reads, number, place, SLICE)
     for located in blocks.blocks:
         page.blocks += 1
         if located.entry.record.finalized or located.entry.record.restored:

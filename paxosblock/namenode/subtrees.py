@@ -1,0 +1,89 @@
+"""The calls about all that is below a path: a part for each call, all of one moment.
+
+What one slice ends is answered from the view itself. A larger subtree is gone through at a moment
+that is kept from there on (`moments.py`), so its parts fit together whatever happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from paxosblock.api.namenode import FileStatus
+from paxosblock.api.subtree import (
+    NO_MOMENT,
+    ListSubtree,
+    SubtreeListing,
+    SubtreeSums,
+    SumSubtree,
+    Unread,
+)
+from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.permissions import ACTOR
+from paxosblock.namenode.catalog.subtree_walk import Sums, list_slice
+from paxosblock.namenode.name_node import NameNode
+
+SLICES_OF_SUMS: Final = 100
+SLICES_OF_LISTING: Final = 10
+SUMS_MAX: Final = 2000
+"""Entries of a directory that one part sums up by themselves."""
+
+
+async def sum_subtree(node: NameNode, request: SumSubtree) -> SubtreeSums:
+    """Sum up some of what is at and below a path."""
+    sums = Sums(request.path, each=request.each, actor=ACTOR.get())
+
+    def go_on(reads: Reads, after: str) -> str:
+        return sums.add_slice(reads, after)
+
+    place = await _slices(node, request, go_on, SLICES_OF_SUMS, lambda: len(sums.done) >= SUMS_MAX)
+    return SubtreeSums(gone=True) if place is None else SubtreeSums(sums.done, *place)
+
+
+async def list_subtree(node: NameNode, request: ListSubtree) -> SubtreeListing:
+    """List some of what is at and below a path."""
+    entries: list[FileStatus] = []
+    unread: list[Unread] = []
+    actor = ACTOR.get()
+
+    def go_on(reads: Reads, after: str) -> str:
+        found, after = list_slice(reads, request.path, after, actor, unread)
+        entries.extend(found)
+        return after
+
+    place = await _slices(node, request, go_on, SLICES_OF_LISTING)
+    if place is None:
+        return SubtreeListing(gone=True)
+    return SubtreeListing(tuple(entries), tuple(unread), *place)
+
+
+async def _slices(
+    node: NameNode,
+    request: SumSubtree | ListSubtree,
+    go_on: Callable[[Reads, str], str],
+    most: int,
+    enough: Callable[[], bool] = lambda: False,
+) -> tuple[str, str] | None:
+    """Go through slices, with turns for others in between; return the moment and the path behind
+    which the next call goes on. None if the moment of the request is gone.
+    """
+    name, after = request.moment, request.after
+    if name == NO_MOMENT:
+        view = await node.catalog.view()
+        after = go_on(view, after)
+        if not after:
+            return NO_MOMENT, ""
+        name, _ = node.moments.take(view)
+    for _ in range(most):
+        moment = node.moments.find(name)
+        if moment is None:
+            return None
+        after = go_on(moment, after)
+        if not after:
+            node.moments.drop(name)
+            return NO_MOMENT, ""
+        if enough():
+            break
+        await asyncio.sleep(0)
+    return name, after
