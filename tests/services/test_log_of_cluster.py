@@ -18,6 +18,7 @@ from paxosblock.errors import FencedError
 from paxosblock.host.user import current_user
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
+from tests.secure import url_of
 from tests.waiting import wait_until
 
 FILES = 20
@@ -129,7 +130,7 @@ def test_a_disk_full_of_logs_stops_nothing(tmp_path: Path, to_file: bool) -> Non
             with Client(f"paxosblock://{address.read_text().strip()}") as fs:
                 for number in range(300):
                     fs.mkdirs(f"/d{number}")
-            with urlopen(f"http://{address.read_text().strip()}/healthz", timeout=30) as health:
+            with urlopen(url_of(address.read_text().strip(), "healthz"), timeout=30) as health:
                 assert health.status == 200
         finally:
             node.send_signal(signal.SIGTERM)
