@@ -137,7 +137,7 @@ def test_the_image_is_of_a_user_that_the_manifests_know(repository: Path) -> Non
     assert "\nUSER 9870:9870\n" in text
     assert f"\nEXPOSE {PORTS['namenode']} {PORTS['datanode']}\n" in text
     assert '\nENTRYPOINT ["paxosblock"]\n' in text
-    ignored = (repository / ".containerignore").read_text()
+    ignored = (repository / ".dockerignore").read_text()
     assert len(ignored) < KIB
     for needed in ("paxosblock", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         assert f"!{needed}\n" in ignored
