@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.status import VoteLine
 from paxosblock.base.wording import counted, human_size, human_time, percent
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _templates() -> jinja2.Environment:
         "counted": counted,
         "when": when,
         "mode": mode,
+        "moment": moment,
     }
     for name in made.list_templates():
         made.get_template(name)
@@ -79,6 +81,11 @@ def when(seconds: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):
         return f"{seconds:g} s"
+
+
+def moment(line: VoteLine) -> str:
+    """Return the time of a step in UTC, to the millisecond: many come in one second."""
+    return f"{when(line.time_ms // 1000)[:-1]}.{line.time_ms % 1000:03d}Z"
 
 
 def mode(status: FileStatus) -> str:

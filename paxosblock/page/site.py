@@ -41,6 +41,7 @@ class _View:
 _OF_NAMENODE: Final = {
     "/": _View(views.first_page, "overview.html", "Overview"),
     "/files": _View(views.files, "files.html", "Files"),
+    "/block": _View(views.block, "block.html", "Block"),
     "/writers": _View(views.writers, "writers.html", "Writers"),
     "/unwhole": _View(views.unwhole, "unwhole.html", "Blocks that are not whole"),
 }

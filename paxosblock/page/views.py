@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from paxosblock.api.care import LEAVING, Leaving, LeavingNode, LeavingRequest
+from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
 from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
 from paxosblock.api.insight import (
     DATANODE_STATUS,
@@ -28,11 +29,23 @@ from paxosblock.api.insight import (
     Writers,
 )
 from paxosblock.api.methods import Method
-from paxosblock.api.namenode import LIST, STAT, FileStatus, Kind, ListDirectory, PathRequest
+from paxosblock.api.namenode import (
+    LIST,
+    STAT,
+    BlockMember,
+    BlockRequest,
+    BlockView,
+    FileStatus,
+    Kind,
+    ListDirectory,
+    PathRequest,
+)
 from paxosblock.api.reports import LAST_BLOCK
 from paxosblock.api.status import (
     CLUSTER_STATUS,
+    EXPLAIN,
     NAMENODE_STATUS,
+    BlockExplanation,
     ClusterStatus,
     ClusterStatusRequest,
     NameNodeStatus,
@@ -42,6 +55,7 @@ from paxosblock.api.status import (
 from paxosblock.base.paths import join, split
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.page.health import Health, HealthLevel, health_of
+from paxosblock.page.life import Life, life_of
 from paxosblock.protocol.types import BlockId, WriterId
 
 Q = TypeVar("Q")
@@ -136,6 +150,22 @@ class FilesPage(msgspec.Struct, frozen=True):
         """Return name and path of each part of the path, from the first on."""
         names = split(self.path)
         return [(name, join(names[:end])) for end, name in enumerate(names, start=1)]
+
+
+class ReplicaRow(msgspec.Struct, frozen=True):
+    """A member of a block and its DataNode's answer; `problem` if there is none."""
+
+    member: BlockMember
+    replica: ReplicaSummary | None
+    problem: str = ""
+
+
+class BlockLifePage(msgspec.Struct, frozen=True):
+    """A block: its record, its replicas side by side, its steps and the drawing of them."""
+
+    explanation: BlockExplanation
+    replicas: tuple[ReplicaRow, ...]
+    life: Life
 
 
 class WritersPage(msgspec.Struct, frozen=True):
@@ -257,15 +287,35 @@ async def files(calls: Calls, query: Query) -> FilesPage:
 
 
 def _unsigned(found: FileView) -> FileView:
-    """Leave out the capabilities: a page is read by people, and may be kept by their browsers."""
-    blocks = tuple(
-        msgspec.structs.replace(
-            block,
-            members=tuple(msgspec.structs.replace(each, capability=b"") for each in block.members),
-        )
-        for block in found.blocks
-    )
+    blocks = tuple(map(_unsigned_block, found.blocks))
     return msgspec.structs.replace(found, blocks=blocks, last=None)
+
+
+def _unsigned_block(view: BlockView) -> BlockView:
+    """Leave out the capabilities: a page is read by people, and may be kept by their browsers."""
+    members = tuple(msgspec.structs.replace(each, capability=b"") for each in view.members)
+    return msgspec.structs.replace(view, members=members)
+
+
+async def block(calls: Calls, query: Query) -> BlockLifePage:
+    """Return the page of the block with the number `id`."""
+    found = await calls.call(EXPLAIN, BlockRequest(BlockId(_number(query, "id"))))
+    number = found.view.record.block
+    replicas = await asyncio.gather(*(_replica(calls, number, each) for each in found.view.members))
+    shown = msgspec.structs.replace(found, view=_unsigned_block(found.view))
+    return BlockLifePage(shown, tuple(replicas), life_of(found.history))
+
+
+async def _replica(calls: Calls, number: BlockId, member: BlockMember) -> ReplicaRow:
+    shown = msgspec.structs.replace(member, capability=b"")
+    if not member.address:
+        return ReplicaRow(shown, None, "its DataNode is not known")
+    wanted = FindReplica(number, member.storage, member.capability)
+    try:
+        found = (await calls.ask(member.address, FIND_REPLICA, wanted)).replicas
+    except PaxosBlockError as error:
+        return ReplicaRow(shown, None, str(error))
+    return ReplicaRow(shown, found[0]) if found else ReplicaRow(shown, None, "it has none")
 
 
 async def writers(calls: Calls, query: Query) -> WritersPage:
