@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         TransactionOutcome,
         Truncate,
     )
+    from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenNote, TokenRight
     from paxosblock.base.checksum import Buffer
     from paxosblock.base.paths import AnyPath
     from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
@@ -154,6 +155,7 @@ __all__ = [
     "Kind",
     "LastVote",
     "LeaseError",
+    "ListedToken",
     "Listing",
     "LocalCluster",
     "MakeDirectory",
@@ -193,6 +195,9 @@ __all__ = [
     "StorageId",
     "StorageReport",
     "Summed",
+    "TokenIssued",
+    "TokenNote",
+    "TokenRight",
     "TransactionOutcome",
     "Truncate",
     "TruncatedError",
@@ -254,6 +259,7 @@ __getattr__, __dir__ = lazy_names(
         "LastVote": "paxosblock.protocol.messages",
         "LeaseError": "paxosblock.errors",
         "Listing": "paxosblock.api.namenode",
+        "ListedToken": "paxosblock.api.user_tokens",
         "LocalCluster": "paxosblock.local.cluster",
         "MakeDirectory": "paxosblock.api.transaction",
         "Marker": "paxosblock.api.transaction",
@@ -292,6 +298,9 @@ __getattr__, __dir__ = lazy_names(
         "StorageId": "paxosblock.protocol.types",
         "StorageReport": "paxosblock.api.reports",
         "Summed": "paxosblock.api.subtree",
+        "TokenIssued": "paxosblock.api.user_tokens",
+        "TokenNote": "paxosblock.api.user_tokens",
+        "TokenRight": "paxosblock.api.user_tokens",
         "TransactionOutcome": "paxosblock.api.transaction",
         "Truncate": "paxosblock.api.transaction",
         "TruncatedError": "paxosblock.errors",

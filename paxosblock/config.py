@@ -26,6 +26,7 @@ from paxosblock.api.limits import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.settings import (
+    TOKEN,
     Bytes,
     BytesOrZero,
     BytesPerSecond,
@@ -39,6 +40,7 @@ from paxosblock.base.settings import (
     Seconds,
     SecondsOrZero,
     Share,
+    Token,
     User,
     as_written,
     choice,
@@ -81,8 +83,9 @@ class Config:
         for setting in settings_of(type(self)).values():
             value = getattr(self, setting.attribute)
             if not setting.kind.allows(value):
+                shown = "..." if setting.kind is TOKEN else repr(value)
                 raise ConfigError(
-                    f"{setting.attribute} = {value!r}: expected {setting.kind.expected}"
+                    f"{setting.attribute} = {shown}: expected {setting.kind.expected}"
                 )
         self.check()
 
@@ -391,9 +394,20 @@ class ClientConfig(Config):
     tls_required: Flag = True
     """False, while a cluster that runs is given its first certificates: nodes that do not speak TLS
     are called, too. `PAXOSBLOCK_TLS_REQUIRED` sets it for all sections."""
+    token_file: File = ""
+    """A file with the token of a user, as whom the client calls: `paxosblock admin token issue`
+    makes one. Read again when it was replaced. `PAXOSBLOCK_TOKEN_FILE` sets it, too."""
+    token: Token = field(default="", repr=False)
+    """The token itself, in place of a file: only programs set it (`Client(url, token=...)`), as
+    files of settings, environments and command lines are shown."""
+    token_over_plain: Flag = False
+    """True: the token is also sent to other machines where no TLS hides it, because the way there
+    is safe."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
+        if self.token and self.token_file:
+            raise ConfigError("token and token_file: name one of them")
         _check_chunk_size(self)
         _check_replication(self)
         soft_limit_s = NameNodeConfig().lease_soft_limit_s
@@ -412,8 +426,8 @@ class ClientConfig(Config):
 
 C = TypeVar("C", bound=Config)
 
-SHARED: Final = ("access_file", "tls_cert", "tls_ca", "tls_key", "tls_required")
-"""Settings that all sections have, which `PAXOSBLOCK_<NAME>` sets in all of them."""
+SHARED: Final = ("access_file", "tls_cert", "tls_ca", "tls_key", "tls_required", "token_file")
+"""Settings which `PAXOSBLOCK_<NAME>` sets in all sections that have them."""
 SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
 COMMON_VARIABLES: Final = (
     "PAXOSBLOCK_NAMENODES",
@@ -449,6 +463,8 @@ def load_config(
     ):
         if name not in settings:
             _refuse(where, "setting", name, settings)
+        if settings[name].kind is TOKEN:
+            raise ConfigError(f"{where}: a token stands in a file of its own: name it, token_file")
         values[settings[name].attribute] = settings[name].read(written, where)
     return kind(**values)
 
@@ -522,7 +538,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def _from_environment(kind: type[Config], environment: Mapping[str, str]) -> Iterator[_Written]:
-    for name in SHARED:
+    for name in settings_of(kind).keys() & {*SHARED}:
         if (variable := f"{ENVIRONMENT_PREFIX}_{name.upper()}") in environment:
             yield variable, name, environment[variable]
     prefix = f"{ENVIRONMENT_PREFIX}_{kind.section.upper()}_"

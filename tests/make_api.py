@@ -29,6 +29,7 @@ PARTS: Final = (
     ("paxosblock", "api/subtree.py", ("ContentSummary", "Summed")),
     ("paxosblock", "client/reading/file_checksum.py", ("FileChecksum",)),
     ("paxosblock", "api/transaction.py", None),
+    ("paxosblock", "api/user_tokens.py", ("TokenIssued", "TokenNote", "ListedToken", "TokenRight")),
     ("paxosblock", "errors.py", None),
 )
 """The module where a user gets it, its file, and its classes there (None: all that are public)."""

@@ -14,6 +14,7 @@ import msgspec
 from paxosblock.api.capability import BlockKey
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
+from paxosblock.api.user_tokens import TokenKeys
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.base.units import MIB
 from paxosblock.protocol.types import BlockId, Generation, StorageId
@@ -78,20 +79,24 @@ class Register(msgspec.Struct, frozen=True):
 class Registered(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the NameNode's cluster; "" while that is unknown, before the first leader.
 
-    `keys` are those of the DataNode alone, as in `HeartbeatAnswer`.
+    `keys` are those of the DataNode alone, and `tokens` what it checks tokens of users by, as in
+    `HeartbeatAnswer`.
     """
 
     cluster: str = ""
     keys: tuple[BlockKey, ...] = ()
+    tokens: TokenKeys | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A DataNode is alive; placement counts its open blocks as load."""
+    """A DataNode is alive; placement counts its open blocks as load. `tokens_at` is the number of
+    what it was told of tokens of users."""
 
     node: str
     incarnation: str
     storages: tuple[StorageReport, ...]
     open_blocks: int
+    tokens_at: int = 0
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,7 +104,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     of NameNodes, as it was after entry `namenodes_at` of the log; none of a cluster's only one.
 
     `keys` are those by which the DataNode knows what a NameNode signed for it (`capability.py`),
-    oldest first; none if capabilities are off.
+    oldest first; none if capabilities are off. `tokens` is what it checks tokens of users by, if
+    that has changed since its `tokens_at`.
     """
 
     register: bool
@@ -107,6 +113,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     namenodes: tuple[str, ...] = ()
     namenodes_at: int = 0
     keys: tuple[BlockKey, ...] = ()
+    tokens: TokenKeys | None = None
 
 
 class BlockRange(msgspec.Struct, frozen=True):

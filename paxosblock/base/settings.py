@@ -247,6 +247,14 @@ _USER: Final = SettingKind(
     allows=lambda value: value == "" or is_user(value),
 )
 
+TOKEN: Final = SettingKind(
+    suffix="",
+    expected="the token of a user, one word",
+    parse=lambda written: written,
+    allows=lambda value: isinstance(value, str),
+)
+"""The kind of a setting that is a secret, which no error shows."""
+
 Seconds = Annotated[float, _SECONDS]
 SecondsOrZero = Annotated[
     float,
@@ -281,3 +289,4 @@ Groups = Annotated[tuple[tuple[str, tuple[str, ...]], ...], _GROUPS]
 Host = Annotated[str, _HOST]
 File = Annotated[str, _FILE]
 User = Annotated[str, _USER]
+Token = Annotated[str, TOKEN]

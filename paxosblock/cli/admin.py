@@ -67,7 +67,7 @@ admin = DashGroup(
         "fsck": CommandEntry(
             "paxosblock.cli.fsck_command", "Check the blocks of files, as the NameNode knows them."
         ),
-        "token": CommandEntry("paxosblock.cli.token", "Make a token for requests over HTTP."),
+        "token": CommandEntry("paxosblock.cli.token", "Issue, list or revoke tokens of users."),
         "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )

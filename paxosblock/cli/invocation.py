@@ -220,7 +220,7 @@ class Invocation:
         """Return what this command and the cluster's nodes prove to each other."""
         from paxosblock.net.port.access import OPEN, Access
 
-        proving = ("_ACCESS_FILE", "_CLIENT_USER", "_TLS_CERT", "_TLS_CA")
+        proving = ("_ACCESS_FILE", "_CLIENT_USER", "_TLS_CERT", "_TLS_CA", "_TOKEN_FILE")
         if not any(name.endswith(proving) for name in os.environ):
             return OPEN  # without the import of all settings: a command must start fast
         from paxosblock.config import ClientConfig, load_config

@@ -60,6 +60,17 @@ from paxosblock.api.subtree import (
     SumSubtree,
 )
 from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
+from paxosblock.api.user_tokens import (
+    ISSUE_TOKEN,
+    LIST_TOKENS,
+    REVOKE_TOKEN,
+    IssueToken,
+    ListedToken,
+    ListTokens,
+    RevokeToken,
+    TokenIssued,
+    TokenRight,
+)
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
@@ -578,6 +589,52 @@ class AsyncClient:
         """
         request = SetPathTimes(text_of(path), modified_s)
         return await self._session.namenodes.call_once(SET_TIMES, request)
+
+    # -- tokens of users ------------------------------------------------------------------------
+
+    async def issue_token(
+        self,
+        for_s: float,
+        rights: TokenRight = TokenRight.READ | TokenRight.WRITE,
+        *,
+        purpose: str = "",
+        user: str = "",
+        groups: Iterable[str] = (),
+        again: bool = False,
+    ) -> TokenIssued:
+        """Make a token: who brings it is this client's user, with no more than these rights.
+
+        A client that came with a token itself gets one that ends no later. One whose answer is lost
+        is made again; the first stays in the list until it ends.
+
+        Args:
+            for_s: seconds for which it is good, at most seven days.
+            purpose: what it is for, for the list.
+            user: another user, if this one is a superuser.
+            groups: those of the user's groups that it has; none: all.
+            again: return one that was issued before, for the same purpose and with the same rights
+                and groups, if it is good for at least half of that time.
+
+        Raises:
+            AccessDeniedError: the client came with a token that has fewer rights.
+            PermissionDeniedError: another user, or a group that the user is not in.
+            InvalidRequestError: a time or right that there cannot be, or too many tokens.
+        """
+        request = IssueToken(for_s, int(rights), purpose, user, tuple(groups), again)
+        return await self._session.namenodes.call(ISSUE_TOKEN, request)
+
+    async def tokens(self) -> tuple[ListedToken, ...]:
+        """Return the user's tokens that have not ended; for a superuser those of all users."""
+        return (await self._session.namenodes.call(LIST_TOKENS, ListTokens())).tokens
+
+    async def revoke_token(self, serial: int) -> None:
+        """Let no node believe a token any more.
+
+        Raises:
+            NotFoundError: there is none of this user's with that serial that has not ended.
+            AccessDeniedError: the client came with another token, without the right `ADMIN`.
+        """
+        await self._session.namenodes.call(REVOKE_TOKEN, RevokeToken(serial))
 
     # -- transactions ---------------------------------------------------------------------------
 

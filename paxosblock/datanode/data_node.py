@@ -35,7 +35,7 @@ from paxosblock.config import DataNodeConfig, changed_settings
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import CopiedBytes, DataNodeCounters
-from paxosblock.datanode.own_keys import OwnKeys
+from paxosblock.datanode.own_keys import OwnKeys, OwnTokens
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
@@ -95,7 +95,10 @@ class DataNode:
             DiskProbe(volume, reserved_bytes=kept, hung_after_s=hung_s) for volume in self.volumes
         )
         self.keys = OwnKeys(self._ask_for_keys) if config.block_tokens else None
-        self._reporter = Reporter(node, namenodes, self, client, config, keys=self.keys)
+        self.tokens = OwnTokens(self._ask_for_keys)
+        self._reporter = Reporter(
+            node, namenodes, self, client, config, keys=self.keys, tokens=self.tokens
+        )
         self._transfer = Transfer(
             pace=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
             reserved_bytes=kept,
@@ -360,9 +363,16 @@ class DataNode:
     def new_stream(self) -> ServedStream:
         """Return the handler of a new data stream, that of the present caller."""
         rights = None if self.keys is None else StreamRights(self.keys, self.acceptor.is_open)
-        check_role = partial(self.roles.check, CALLER.get())
+        caller = CALLER.get()
+        allow = None if caller.token is None else partial(self.tokens.allow, caller.token)
+        check_role = partial(self.roles.check, caller)
         return ServedStream(
-            self.acceptor, self.reader, self.counters, rights, check_role=check_role
+            self.acceptor,
+            self.reader,
+            self.counters,
+            rights,
+            check_role=check_role,
+            check_token=allow,
         )
 
 

@@ -24,6 +24,7 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.api.insight import DATANODE_STATUS, SHOW_SETTINGS
 from paxosblock.api.methods import Method
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.data_node import DataNode, open_volumes
 from paxosblock.datanode.store.identity import kept_node_id, new_node_id
@@ -132,6 +133,7 @@ async def running(
         roles = Roles(proven=guard.access.proves_nodes)
         node = DataNode(name, opened, namenodes, client, config, roles=roles)
         stack.push_async_callback(node.close)
+        guard.access.door.checks = node.tokens
         guard.add_to(node.counters.metrics)
         await node.load()
         if node.failure:
@@ -202,8 +204,17 @@ def _calls(node: DataNode) -> RpcRouter:
     of_namenode(ACCEPT_ALL, node.accept_all, at_once=True)
     of_namenode(FIND_CHUNK, node.find_chunk)
     of_namenode(PROCESS, node.process)
-    register(LIST_REPLICAS, node.list_replicas)
-    register(FIND_REPLICA, node.find_replica)
-    register(DATANODE_STATUS, node.status)
-    register(SHOW_SETTINGS, node.settings)
+
+    def of_reader(method: Method[Q, A], handler: Callable[[Q], Awaitable[A]]) -> None:
+        async def handle(request: Q) -> A:
+            if (token := CALLER.get().token) is not None:
+                node.tokens.allow(token, TokenRight.READ, method.name)
+            return await handler(request)
+
+        register(method, handle)
+
+    of_reader(LIST_REPLICAS, node.list_replicas)
+    of_reader(FIND_REPLICA, node.find_replica)
+    of_reader(DATANODE_STATUS, node.status)
+    of_reader(SHOW_SETTINGS, node.settings)
     return router

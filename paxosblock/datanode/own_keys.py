@@ -1,4 +1,5 @@
-"""The keys of this DataNode, by which it knows what a NameNode signed for it."""
+"""The keys of this DataNode, by which it knows what a NameNode signed for it: capabilities, and
+tokens of users."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from paxosblock.api import user_tokens
 from paxosblock.api.capability import BlockKey, Capability, check, key_id
+from paxosblock.api.user_tokens import SignedFor, TokenKeys, TokenRight, UserToken
 from paxosblock.errors import NotReadyError
 
 WAIT_S: Final = 2.0
@@ -62,3 +65,59 @@ class OwnKeys:
             except TimeoutError:
                 pass  # `check` says what is missing
         return self.check(signed)
+
+
+class OwnTokens:
+    """The keys of tokens of users, and those that were revoked, as the NameNodes told last."""
+
+    def __init__(self, ask: Callable[[], None], clock_s: Callable[[], float] = time.time) -> None:
+        """`ask` has the NameNodes asked soon; `clock_s` is the clock of the people."""
+        self._ask = ask
+        self._clock_s = clock_s
+        self._keys: dict[int, bytes] = {}
+        self._revoked: frozenset[int] = frozenset()
+        self.at = 0
+        """The number of what was told."""
+        self._came = asyncio.Event()
+        """Set and replaced whenever something is told."""
+
+    def take(self, told: TokenKeys | None) -> None:
+        """Know this, unless a NameNode that lags behind the others tells it."""
+        if told is None or told.at <= self.at:
+            return
+        self._keys = {each.id: each.key for each in told.keys}
+        self._revoked, self.at = frozenset(told.revoked), told.at
+        came, self._came = self._came, asyncio.Event()
+        came.set()
+
+    async def check(self, word: str) -> UserToken:
+        """Return the token that a caller brings; wait a little for the first keys.
+
+        Raises:
+            AccessDeniedError: it is none of this cluster, has ended, or was revoked.
+            NotReadyError: no NameNode has told this DataNode how to check it.
+        """
+        user_tokens.unsealed(word)
+        if not self.at:
+            came = self._came
+            self._ask()
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await came.wait()
+            except TimeoutError:
+                raise user_tokens.not_told() from None
+        # Later keys are told seven days before they sign.
+        token = user_tokens.check(word, SignedFor.DATANODE, self._keys.get, self._clock_s())
+        self.allow(token, TokenRight.NONE, "")
+        return token
+
+    def allow(self, token: UserToken, right: TokenRight, what: str) -> None:
+        """Check a request on a connection that began with a token. One that ends meanwhile goes on
+        with what it began, so that it costs no recovery.
+
+        Raises:
+            AccessDeniedError: it lacks this right, or was revoked.
+        """
+        token.demand(right, what)
+        if token.serial in self._revoked:
+            raise user_tokens.revoked(token)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
-from paxosblock.api.capability import BlockKey
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import NO_BLOCK
@@ -32,6 +31,7 @@ from paxosblock.api.reports import (
     Heartbeat,
     HeartbeatAnswer,
     Register,
+    Registered,
     ReportAnswer,
     StorageReport,
     Timeline,
@@ -39,7 +39,7 @@ from paxosblock.api.reports import (
 from paxosblock.base.jitter import JITTER
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.own_keys import OwnKeys
+from paxosblock.datanode.own_keys import OwnKeys, OwnTokens
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,
@@ -147,11 +147,12 @@ class Reporter:
         config: DataNodeConfig,
         *,
         keys: OwnKeys | None = None,
+        tokens: OwnTokens | None = None,
     ) -> None:
-        """Report from `start` on, under an incarnation that no other process has. `keys` learns
-        those that the NameNodes tell."""
+        """Report from `start` on, under an incarnation that no other process has. `keys` and
+        `tokens` learn what the NameNodes tell."""
         self.incarnation = uuid.uuid4().hex
-        self._keys = keys
+        self._keys, self._tokens = keys, tokens
         self._sender = _Sender(
             node,
             self.incarnation,
@@ -161,6 +162,7 @@ class Reporter:
             self._note_answer,
             self._follow,
             self._learn,
+            lambda: 0 if tokens is None else tokens.at,
         )
         self._links = [_NameNodeLink(address, self._sender) for address in namenodes]
         self._listed_at = 0
@@ -195,9 +197,11 @@ class Reporter:
         for link in self._links:
             link.beat_soon()
 
-    def _learn(self, keys: tuple[BlockKey, ...]) -> None:
+    def _learn(self, answer: Registered | HeartbeatAnswer) -> None:
         if self._keys is not None:
-            self._keys.take(keys)
+            self._keys.take(answer.keys)
+        if self._tokens is not None:
+            self._tokens.take(answer.tokens)
 
     def _follow(self, answer: HeartbeatAnswer) -> None:
         """Report to those NameNodes that are in the list, if it is a later one."""
@@ -267,8 +271,10 @@ class _Sender:
     """Called after each call, answered or not; True if any NameNode accepts this process."""
     on_list: Callable[[HeartbeatAnswer], None]
     """Called with what a NameNode says of the list of them."""
-    on_keys: Callable[[tuple[BlockKey, ...]], None]
+    on_keys: Callable[[Registered | HeartbeatAnswer], None]
     """Called with the keys that a NameNode tells."""
+    tokens_at: Callable[[], int]
+    """The number of what was told of tokens."""
 
 
 class _NameNodeLink:
@@ -282,7 +288,7 @@ class _NameNodeLink:
         """True if it accepted this process, and has not refused it since."""
         self.refusal: PaxosBlockError | None = None
         self._on_answer, self._on_list = sender.on_answer, sender.on_list
-        self._on_keys = sender.on_keys
+        self._on_keys, self._tokens_at = sender.on_keys, sender.tokens_at
         self._node = sender.node
         self._incarnation = sender.incarnation
         self._holdings = sender.holdings
@@ -380,7 +386,7 @@ class _NameNodeLink:
             heartbeat_s=config.heartbeat_interval_s,
         )
         answer = await self._call(REGISTER, request)
-        self._on_keys(answer.keys)
+        self._on_keys(answer)
         if answer.cluster:
             await self._holdings.enter(answer.cluster)
         await self._holdings.be_taken_in()
@@ -393,10 +399,16 @@ class _NameNodeLink:
     async def _beat(self) -> bool:
         """Send a heartbeat; return False if the NameNode does not know this process."""
         self._storages = await self._holdings.storages()
-        beat = Heartbeat(self._node, self._incarnation, self._storages, self._holdings.open_count)
+        beat = Heartbeat(
+            self._node,
+            self._incarnation,
+            self._storages,
+            self._holdings.open_count,
+            self._tokens_at(),
+        )
         answer = await self._call(HEARTBEAT, beat)
         self._on_list(answer)
-        self._on_keys(answer.keys)
+        self._on_keys(answer)
         if answer.report:
             self._ask_for_all()
         return not answer.register

@@ -29,6 +29,7 @@ from paxosblock.api.datanode import (
     StreamCall,
     Watch,
 )
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.durations import BOUNDS_S
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import DataNodeCounters
@@ -62,15 +63,18 @@ class ServedStream:
         rights: StreamRights | None = None,
         *,
         check_role: Callable[[CallerRole, str], None] | None = None,
+        check_token: Callable[[TokenRight, str], None] | None = None,
     ) -> None:
         """Serve one connection; all connections share the arguments, but for the `rights` of its
         client: None, it may do everything. `check_role` raises AccessDeniedError for what is of
-        nodes alone; None: the client may be one."""
+        nodes alone; None: the client may be one. `check_token` raises it for what the token with
+        which the stream began does not allow; None: it began without one."""
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
         self._rights = rights
         self._check_role = check_role
+        self._check_token = check_token
         self._calls = CallServer(_CALLS, _REPLIES, self._answer, self._at_once)
         self._beats = BeatSender(
             lambda: self._waiting_votes + self._running_calls, acceptor.stands_s
@@ -95,6 +99,8 @@ class ServedStream:
         self._connection = connection
         match header.kind:
             case FrameKind.CHUNK:
+                if self._check_token is not None:
+                    self._check_token(TokenRight.WRITE, "a chunk")
                 if self._rights is not None:
                     self._rights.check_chunk(header)
                 self._waiting_votes += 1
@@ -166,7 +172,7 @@ class ServedStream:
     def _at_once(self, request: StreamCall) -> object | None:
         """Return a part of a chunk that needs no waiting, neither for a disk nor for a reader that
         has not received the replies before; or the future of a vote that takes no task."""
-        if self._acceptor.outside:
+        if self._acceptor.outside or self._check_token is not None:
             return None
         if self._rights is not None and not self._rights.admit_known(request):
             return None
@@ -205,6 +211,8 @@ class ServedStream:
 
     async def _answer_call(self, request: StreamCall) -> object:
         self._acceptor.check_inside()
+        if self._check_token is not None:
+            self._check_token(_token_right(request), type(request).__name__)
         if self._rights is not None:
             await self._rights.admit(request)
         match request:
@@ -240,3 +248,11 @@ class ServedStream:
         """Wait until a slow reader has received most of the replies before."""
         assert self._connection is not None
         await self._connection.drain()
+
+
+def _token_right(request: StreamCall) -> TokenRight:
+    """Return the right that a call takes; some of nodes alone are refused for that."""
+    reads = isinstance(request, ReadBytes | Watch | FetchChunks)
+    if isinstance(request, Envelope):
+        reads = isinstance(request.message, Read)
+    return TokenRight.READ if reads else TokenRight.WRITE

@@ -33,6 +33,7 @@ from paxosblock.api import (
     path_attributes,
     rebuild,
     status,
+    user_tokens,
 )
 from paxosblock.api import namenode as api
 from paxosblock.api.namenode import FileStatus
@@ -157,6 +158,10 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     ),
     care.BALANCE.name: lambda _: (Deed("balance", ""),),
     status.SAFE_MODE.name: _safe_mode,
+    user_tokens.ISSUE_TOKEN.name: lambda request: (Deed("getDelegationToken", request.user),),
+    user_tokens.REVOKE_TOKEN.name: lambda request: (
+        Deed("cancelDelegationToken", user_tokens.serial_text(request.serial)),
+    ),
     namenode_list.CHANGE_NAMENODES.name: lambda _: (Deed("changeNameNodes", ""),),
 }
 """Finds what a request of each call asks to change. No user asks the other calls for a change."""
@@ -227,6 +232,7 @@ class _AuditLine(msgspec.Struct, frozen=True, gc=False):
 def _of_caller(caller: Caller) -> str:
     """Return the parts of a line about who asks, whose names a connection has checked."""
     proof = "SIMPLE" if caller.role in (CallerRole.CLAIMED, CallerRole.NODE) else "TLS"
+    proof = "TOKEN" if caller.token is not None else proof
     proof = "LOCAL" if caller == HERE else proof
     address = f"/{caller.address}" if caller.address else "null"
     return f"ugi={caller.user or caller.role.value} (auth:{proof})\tip={address}"

@@ -57,7 +57,7 @@ from paxosblock.namenode.raft.machine import LIST_KEY
 from paxosblock.namenode.raft.member_folder import MEMBER
 from paxosblock.namenode.raft.new_member import FIRST_TERM, clear, make_of_catalog
 from paxosblock.net.port.access import OPEN, Access, Introduction, dialled
-from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES, dial, split_address
+from paxosblock.net.port.upgrade import MAX_HANDSHAKE_BYTES, dial, is_hidden, split_address
 from paxosblock.net.wire import decode_error
 from paxosblock.protocol.finalize import bring_back
 
@@ -209,8 +209,12 @@ def begin(found: Backup, table: Table) -> None:
     revision = table.revision + 1
     now = keys.pack_number(wall_clock_ms())
     values = {keys.SAFE_MODE: now, keys.RESTORED: now} | ids.skipped(table)
+    # A reader of the backup has its keys of tokens, and it does not know what was revoked since.
+    values[keys.TOKENS_AT] = now
     changes = {key: Versioned(value, revision) for key, value in values.items()}
-    table.write(revision, {**changes, LIST_KEY: ABSENT}, FIRST_TERM)
+    gone = {key: ABSENT for span in (keys.TOKENS, keys.REVOKED) for key, _ in table.scan(*span)}
+    gone |= {LIST_KEY: ABSENT, keys.TOKEN_KEYS: ABSENT}
+    table.write(revision, {**changes, **gone}, FIRST_TERM)
     after = keys.BLOCKS[0]
     while page := tuple(islice(table.scan(after, keys.BLOCKS[1]), _BLOCKS_AT_ONCE)):
         changes = {key: Versioned(_brought_back(found.value), revision) for key, found in page}
@@ -254,9 +258,10 @@ def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
         with closing(HTTPConnection(*split_address(address))) as connection:
             connection.sock = dial(address, _SILENCE_S, access.tls)
             to = dialled(*split_address(address), connection.sock.getpeername())
-            asking = access.introduction(BACKUP_PATH, to)
-            token = asking.token_header(BACKUP_PATH[1:], wall_clock_ms() / 1000)
-            connection.request("GET", BACKUP_PATH, headers=asking.headers | token)
+            hidden = is_hidden(connection.sock)
+            asking = access.introduction(BACKUP_PATH, to, hidden=hidden)
+            proof = asking.proof_header(BACKUP_PATH[1:], wall_clock_ms() / 1000)
+            connection.request("GET", BACKUP_PATH, headers=asking.headers | proof)
             for piece in _body(address, connection.getresponse(), asking):
                 receiver.write(piece)
     except PaxosBlockError:

@@ -28,6 +28,7 @@ from paxosblock.api import (
     rebuild,
     reports,
     status,
+    user_tokens,
 )
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
@@ -35,6 +36,7 @@ from paxosblock.api.ownership import CHECK_ACCESS, SET_OWNER, SET_PERMISSION, SE
 from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.subtree import LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.paths import split
@@ -85,6 +87,7 @@ class Repeatable(Protocol):
 
 
 R = TypeVar("R", bound=Repeatable)
+RightOf = TokenRight | Callable[[Any], TokenRight]
 
 
 class By(enum.Enum):
@@ -121,6 +124,8 @@ class Call:
     """True if the call waits only for the store, which notices a lost leadership by itself."""
     of_datanode: bool = False
     """True if only the DataNode that is its request's `node` makes the call (`node_roles.py`)."""
+    right: RightOf = TokenRight.WRITE
+    """The right that a caller with a token must have, for all requests or found for each."""
 
 
 def decided(
@@ -169,7 +174,7 @@ def shown(
             raise UnavailableError("the cluster is just starting: it has no root directory yet")
         return show(view, request, ACTOR.get())
 
-    return Call(method, answer, By.ANY_MEMBER, check, at_once=True)
+    return Call(method, answer, By.ANY_MEMBER, check, at_once=True, right=TokenRight.READ)
 
 
 def handled(
@@ -183,9 +188,10 @@ def handled(
     may: May | None = None,
     at_once: bool = False,
     of_datanode: bool = False,
+    right: RightOf = TokenRight.WRITE,
 ) -> Call:
     """Return the row of a call that takes several changes or reads, or is about this process."""
-    return Call(method, answer, by, check, log, level, may, at_once, of_datanode)
+    return Call(method, answer, by, check, log, level, may, at_once, of_datanode, right)
 
 
 @dataclass(slots=True)
@@ -270,11 +276,15 @@ def _handler(
     name, check, answer, log = call.method.name, call.check, call.answer, call.log
     of_datanode, may, users, times = call.of_datanode, call.may, node.users, tally.times
     level, is_logged = call.level, _log.isEnabledFor
+    right = call.right
 
     async def handle(request: Any) -> Any:
         came_s = perf_counter()
         try:
             caller = CALLER.get()
+            if caller.token is not None:
+                needed = right if isinstance(right, TokenRight) else right(request)
+                node.tokens.allow(caller.token, needed, name)
             if of_datanode:
                 roles.check(caller, CallerRole.DATANODE, name, request.node)
             if check is not None:
@@ -341,6 +351,11 @@ def _done_by(operations: tuple[Operation, ...]) -> str:
 def _application(view: View, request: api.ApplicationRequest, _: Actor) -> api.ApplicationAnswer:
     last = transactions.last_applied(view, request.app_id)
     return api.ApplicationAnswer(None if last is None else last.version)
+
+
+def _of_safe_mode(request: status.SafeModeRequest) -> TokenRight:
+    shows = request.action is status.SafeModeAction.GET
+    return TokenRight.READ if shows else TokenRight.ADMIN
 
 
 CALLS: Final = (
@@ -433,8 +448,8 @@ CALLS: Final = (
         log=lambda request, _: facts(path=request.path, modified_s=request.modified_s),
     ),
     shown(CHECK_ACCESS, owners.check_access),
-    handled(SUM_SUBTREE, subtrees.sum_subtree, check=checks.check_subtree),
-    handled(LIST_SUBTREE, subtrees.list_subtree, check=checks.check_subtree),
+    handled(SUM_SUBTREE, subtrees.sum_subtree, check=checks.check_subtree, right=TokenRight.READ),
+    handled(LIST_SUBTREE, subtrees.list_subtree, check=checks.check_subtree, right=TokenRight.READ),
     handled(
         api.TRANSACT,
         handlers.transact,
@@ -465,8 +480,13 @@ CALLS: Final = (
             given_up=len(request.give_up) + len(request.empty),
         ),
         may=of_superuser(lambda request: bool(request.give_up or request.empty)),
+        right=lambda request: (
+            TokenRight.ADMIN if request.give_up or request.empty else TokenRight.WRITE
+        ),
     ),
-    handled(file_pages.GET_FILE, handlers.get_file, check=checks.check_get_file),
+    handled(
+        file_pages.GET_FILE, handlers.get_file, check=checks.check_get_file, right=TokenRight.READ
+    ),
     handled(
         api.ADD_BLOCK,
         handlers.add_block,
@@ -524,7 +544,7 @@ CALLS: Final = (
         log=lambda request, deletion: facts(block=request.block) if deletion.existed else None,
         level=logging.DEBUG,
     ),
-    handled(api.GET_BLOCK, handlers.get_block, may=of_block_reader),
+    handled(api.GET_BLOCK, handlers.get_block, may=of_block_reader, right=TokenRight.READ),
     handled(
         api.CLOSE_FILE,
         handlers.close_file,
@@ -539,6 +559,7 @@ CALLS: Final = (
         handlers.report_bad_replica,
         by=By.EVERY_MEMBER,
         check=checks.check_bad_replica,
+        right=TokenRight.READ,  # readers report what they found
     ),
     handled(
         reports.REGISTER,
@@ -562,16 +583,24 @@ CALLS: Final = (
         check=checks.check_admin_state,
         log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
         may=of_superuser(),
+        right=TokenRight.ADMIN,
     ),
-    handled(care.BALANCE, operators.balance, check=checks.check_balance, may=of_superuser()),
-    handled(care.LEAVING, operators.leaving),
+    handled(
+        care.BALANCE,
+        operators.balance,
+        check=checks.check_balance,
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
+    ),
+    handled(care.LEAVING, operators.leaving, right=TokenRight.READ),
     handled(
         fsck_call.CHECK_FILES,
         operators.check_files,
         check=checks.check_check_files,
         may=of_superuser(),
+        right=TokenRight.ADMIN,
     ),
-    handled(status.CLUSTER_STATUS, people.cluster_status),
+    handled(status.CLUSTER_STATUS, people.cluster_status, right=TokenRight.READ),
     handled(
         status.SAFE_MODE,
         operators.safe_mode,
@@ -581,10 +610,30 @@ CALLS: Final = (
             else facts(action=request.action.value, on=found.on)
         ),
         may=of_superuser(lambda request: request.action is not status.SafeModeAction.GET),
+        right=_of_safe_mode,
     ),
-    handled(status.EXPLAIN, people.explain, may=of_block_reader),
-    handled(insight.LIST_WRITERS, people.writers),
-    handled(insight.LIST_UNWHOLE, people.unwhole, may=of_superuser()),
-    handled(insight.SHOW_WORK, people.work),
-    handled(insight.SHOW_SETTINGS, people.settings, by=By.EVERY_MEMBER),
+    handled(status.EXPLAIN, people.explain, may=of_block_reader, right=TokenRight.READ),
+    handled(
+        user_tokens.ISSUE_TOKEN,
+        operators.issue_token,
+        check=checks.check_issue_token,
+        log=lambda _, issued: facts(
+            token=user_tokens.serial_text(issued.note.serial),
+            of=issued.note.user,
+            rights=str(TokenRight(issued.note.rights)),
+            until=issued.note.until_s,
+        ),
+        right=TokenRight.NONE,
+    ),
+    handled(user_tokens.LIST_TOKENS, operators.list_tokens, right=TokenRight.NONE),
+    handled(
+        user_tokens.REVOKE_TOKEN,
+        operators.revoke_token,
+        log=lambda request, _: facts(token=user_tokens.serial_text(request.serial)),
+        right=TokenRight.NONE,
+    ),
+    handled(insight.LIST_WRITERS, people.writers, right=TokenRight.READ),
+    handled(insight.LIST_UNWHOLE, people.unwhole, may=of_superuser(), right=TokenRight.READ),
+    handled(insight.SHOW_WORK, people.work, right=TokenRight.READ),
+    handled(insight.SHOW_SETTINGS, people.settings, by=By.EVERY_MEMBER, right=TokenRight.READ),
 )

@@ -41,6 +41,12 @@ from paxosblock.api.transaction import (
     SetPermission,
     SetTimes,
 )
+from paxosblock.api.user_tokens import (
+    LONGEST_S,
+    PURPOSE_CHARACTERS_MAX,
+    IssueToken,
+    TokenRight,
+)
 from paxosblock.base import paths
 from paxosblock.base.modes import PERMISSION_MAX
 from paxosblock.base.rack import is_host, is_rack
@@ -61,6 +67,8 @@ APPLICATION_CHARACTERS_MAX = 255
 VERSION_MAX = (1 << 63) - 1
 MODIFIED_END_S = 253_402_214_400
 """The last day of the year 9999: calendars of Python end with it, in each time zone."""
+GROUPS_BYTES_MAX = 4096
+"""A token is a header of a request."""
 SECONDS_MAX = 10**10
 """Three centuries: no time to live is longer."""
 
@@ -367,6 +375,35 @@ def check_seconds(what: str, seconds: float) -> None:
 def check_block_size(where: str, size_bytes: int) -> None:
     """Raise InvalidRequestError for a block without room."""
     _demand(size_bytes > 0, f"{where}block size {size_bytes} bytes")
+
+
+def check_issue_token(request: IssueToken) -> None:
+    """Raise InvalidRequestError for a token that there cannot be."""
+    _demand(
+        0 < request.for_s <= LONGEST_S,
+        f"for {request.for_s:g} s: a token is good for some time, at most seven days",
+    )
+    every = sum(TokenRight)
+    _demand(
+        0 < request.rights <= every,
+        f"a token has one right or several of {', '.join(TokenRight(every).names)}",
+    )
+    _demand(
+        len(request.purpose) <= PURPOSE_CHARACTERS_MAX
+        and (request.purpose == "" or request.purpose.isprintable()),
+        f"a purpose has at most {PURPOSE_CHARACTERS_MAX} printable characters",
+    )
+    check_groups(request.groups)
+    for name in (*request.groups, *([request.user] if request.user else [])):
+        _demand(is_user(name), f"{name[:40]!r} is no user or group: {NAME_EXPECTED}")
+
+
+def check_groups(groups: tuple[str, ...]) -> None:
+    """Raise InvalidRequestError for more groups than a token has room for."""
+    _demand(
+        sum(len(each.encode()) for each in groups) <= GROUPS_BYTES_MAX,
+        f"the groups of a token have at most {GROUPS_BYTES_MAX} bytes: name those that it needs",
+    )
 
 
 def check_writer(writer: WriterId) -> None:

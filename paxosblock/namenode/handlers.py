@@ -265,7 +265,8 @@ async def register(node: NameNode, request: Register) -> Registered:
     except InvalidRequestError as error:
         node.alarms.ring(f"refused {error}", address=request.address)
         raise
-    return Registered(node.catalog.cluster_id, node.keys_for(request.node))
+    told = node.tokens.told(0)
+    return Registered(node.catalog.cluster_id, node.keys_for(request.node), told)
 
 
 async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
@@ -275,7 +276,8 @@ async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
     if not node.datanodes.heartbeat(request, now_s, cluster):
         return HeartbeatAnswer(True, False, *node.listed())
     report, keys = node.datanodes.must_report(request.node, now_s), node.keys_for(request.node)
-    return HeartbeatAnswer(False, report, *node.listed(), keys)
+    tokens = node.tokens.told(request.tokens_at)
+    return HeartbeatAnswer(False, report, *node.listed(), keys, tokens)
 
 
 async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:

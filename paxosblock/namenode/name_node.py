@@ -50,6 +50,7 @@ from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
 from paxosblock.namenode.moments import Moments
 from paxosblock.namenode.table_scrubber import TableScrubber
+from paxosblock.namenode.token_desk import TokenDesk
 from paxosblock.namenode.users import Users
 from paxosblock.net.calls.rpc import RpcClient
 
@@ -74,13 +75,13 @@ class NameNode:
         `listed` tells the NameNodes by address, and the entry of the log that says so."""
         self._store, self.listed = store, listed
         self.name, self.config, self.clock_s = name, config, clock_s
-        self._started_s = clock_s()
-        self.background = Background()
+        self._started_s, self.background = clock_s(), Background()
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
         self.alarms, self.history, self.moments = Alarms(), History(wall_clock_ms), Moments()
         self.users = Users(claimed_user(), config, clock_s)
         self.catalog = self._make_catalog()
         self.counts = RecentCounts(self.catalog, self.background, clock_s)
+        self.tokens = TokenDesk(self.catalog)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from paxosblock.api.namenode_list import CHANGE_NAMENODES, ChangeNameNodes, NameNodesChange
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.config import NameNodeConfig
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.host.disk import OsDisk
@@ -147,7 +148,8 @@ async def running(
         Service(node, metrics, (*CALLS, *of_engine), roles).add_to(router)
         if peers:
             guard.names.add([peers.address])
-        app = _app(node, engine, metrics, guard.access)
+        guard.access.door.checks = node.tokens
+        app = _app(node, engine, metrics, guard)
         site = Site.of_namenode(node.name, OwnCalls(router, client), guard.access.scheme)
         add_pages(app, site, guard.access, config.page)
         opened = await listen_at(stack, app, router, listen, guard)
@@ -170,11 +172,14 @@ async def _leave(engine: Engine, stop: asyncio.Event, address: str) -> None:
     stop.set()
 
 
-def _app(node: NameNode, engine: Engine, metrics: NodeMetrics, access: Access) -> web.Application:
+def _app(node: NameNode, engine: Engine, metrics: NodeMetrics, guard: Guard) -> web.Application:
     app = web.Application()
 
     async def demand(request: web.Request) -> None:
-        await node.users.demand_superuser(caller_of(request, access))
+        caller = await caller_of(request, guard.access, guard.refusals)
+        if caller.token is not None:
+            node.tokens.allow(caller.token, TokenRight.BACKUP, "a backup")
+        await node.users.demand_superuser(caller)
 
     engine.add_to(app)
     Backups(engine.checkpoint, demand).add_to(app)
@@ -217,7 +222,7 @@ def _status_call(engine: Engine, access: Access, folder: FolderRoom) -> Call:
             free_bytes=room.free_bytes,
         )
 
-    return handled(NAMENODE_STATUS, answer, by=By.EVERY_MEMBER)
+    return handled(NAMENODE_STATUS, answer, by=By.EVERY_MEMBER, right=TokenRight.READ)
 
 
 def _changes(engine: Engine) -> Call:
@@ -226,4 +231,6 @@ def _changes(engine: Engine) -> Call:
     async def answer(_: NameNode, asked: ChangeNameNodes) -> NameNodesChange:
         return await engine.change(asked)
 
-    return handled(CHANGE_NAMENODES, answer, by=By.LEADER, may=of_superuser())
+    return handled(
+        CHANGE_NAMENODES, answer, by=By.LEADER, may=of_superuser(), right=TokenRight.ADMIN
+    )

@@ -14,14 +14,24 @@ from paxosblock.api.care import (
     SetAdminState,
 )
 from paxosblock.api.fsck_call import CheckedFiles, CheckFiles
+from paxosblock.api.methods import Done
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
+from paxosblock.api.user_tokens import (
+    IssueToken,
+    ListTokens,
+    RevokeToken,
+    TokenIssued,
+    TokenList,
+)
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.node_records import Change, Known
 from paxosblock.namenode.catalog.node_records import set_admin_state as decide
+from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.name_node import NameNode
+from paxosblock.net.port.caller import CALLER
 
 WORK_MAX = 2000
 """The most names and blocks that one call looks at."""
@@ -83,6 +93,21 @@ async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
     page.next, page.racks, page.safe_mode = cursor, view.racks, node.safe_mode.holds
     page.datanodes = len({place.node for place in view.places.values() if place.live})
     return page
+
+
+async def issue_token(node: NameNode, request: IssueToken) -> TokenIssued:
+    """Make a token of a user."""
+    return await node.tokens.issue(request, CALLER.get(), ACTOR.get())
+
+
+async def list_tokens(node: NameNode, request: ListTokens) -> TokenList:
+    """Show the tokens of the user who asks; to a superuser those of all."""
+    return await node.tokens.show(request, CALLER.get(), ACTOR.get())
+
+
+async def revoke_token(node: NameNode, request: RevokeToken) -> Done:
+    """Let no node believe a token any more."""
+    return await node.tokens.revoke(request, CALLER.get(), ACTOR.get())
 
 
 def _known(node: NameNode, written: str) -> Known:

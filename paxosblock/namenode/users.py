@@ -19,7 +19,7 @@ from typing import Final
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotReadyError
 from paxosblock.namenode.catalog.permissions import ITSELF, Actor, check_superuser
-from paxosblock.net.port.caller import HERE, Caller, CallerRole
+from paxosblock.net.port.caller import HERE, NODES, Caller
 
 KEPT_S: Final = 300.0
 """Seconds for which groups are believed, as in HDFS."""
@@ -91,7 +91,7 @@ class Users:
 
     async def _found(self, caller: Caller) -> Actor:
         user = caller.user
-        if caller.role in _NODES:
+        if caller.role in NODES:
             # No user is called so: an id that is also the name of a user gives none of its rights.
             return Actor(f"{caller.role.value}:{user}", superuser=not self._config.permissions)
         if user == self.superuser or not self._config.permissions:
@@ -129,6 +129,3 @@ class Users:
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             asked.get_loop().call_soon_threadsafe(tell)
-
-
-_NODES: Final = (CallerRole.NODE, CallerRole.DATANODE, CallerRole.NAMENODE)

@@ -13,7 +13,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import ADD_BLOCK, CREATE, NO_BLOCK, AddBlock
-from paxosblock.errors import SafeModeError
+from paxosblock.errors import AccessDeniedError, SafeModeError
 from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.namenode.catalog.ids import FILES_SKIPPED
 from paxosblock.net.calls.control import call
@@ -71,16 +71,27 @@ def test_a_lost_catalog_is_brought_back_with_every_file_that_was_there(
     with LocalCluster(3, count, tmp_path / "cluster") as cluster, Client(cluster.url, QUICK) as fs:
         where = ("--namenodes", ",".join(cluster.addresses))
         write(fs, "/before", "before")
+        token, revoked = fs.issue_token(600), fs.issue_token(600)
         with writing(fs):
             told = paxosblock("admin", "backup", backup, *where)
             assert (told.code, told.err) == (0, "")
             assert told.out.startswith(f"{backup} holds the catalog up to entry ")
         write(fs, "/since", "since")
+        fs.revoke_token(revoked.note.serial)
         for node in cluster.namenodes:
             node.kill()
             shutil.rmtree(node.volumes[0])
         bring_back(cluster, tmp_path, paxosblock, backup)
         check(fs, "/before", "before")
+        # Whoever has the backup could make tokens, and it does not know of those revoked since.
+        assert fs.tokens() == ()
+        for issued in (token, revoked, fs.issue_token(600)):
+            with Client(cluster.url, QUICK, token=issued.token) as bringing:
+                if issued in (token, revoked):
+                    with pytest.raises(AccessDeniedError, match="did not sign the token"):
+                        bringing.stat("/before")
+                else:
+                    bringing.stat("/before")
         beside = [status for status in fs.ls("/beside") if not status.open]
         assert beside, "the backup began when some were there"
         for status in beside:

@@ -22,6 +22,9 @@ SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
     "check_access": "shows what a user may do, and changes nothing",
+    "issue_token": "of a user, and of no file: tests/services/test_tokens.py",
+    "list_tokens": "shows tokens: tests/services/test_tokens.py",
+    "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
@@ -71,6 +74,7 @@ CHANGES: Final = {
 NO_LIFE: Final = {
     "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
     "admin namenodes": "the list of NameNodes changes: tests/services/test_namenodes_change.py",
+    "admin token": "changes no file: tests/services/test_tokens.py",
     "admin restore": "asks no NameNode; lives do what it does: tests/lives/restoring.py",
     "spark compact": "writes and renames, as `fs put` and `fs mv`",
     "spark distcp": "writes and renames, as `fs put` and `fs mv`",
@@ -95,7 +99,7 @@ SHOWS: Final = frozenset(
     | {"spark fsck"}
 )
 """Commands that show something, and change nothing."""
-OF_A_MACHINE: Final = frozenset({"admin backup", "admin token", "datanode", "demo", "namenode"})
+OF_A_MACHINE: Final = frozenset({"admin backup", "datanode", "demo", "namenode"})
 """Commands that start processes, or write files of this machine; so do all of these groups."""
 GROUPS_OF_A_MACHINE: Final = ("bench ", "cluster ", "setup ")
 

@@ -71,6 +71,7 @@ SHOWS = {
     "list",
     "list_subtree",
     "settings",
+    "list_tokens",
     "stat",
     "sum_subtree",
     "unwhole_blocks",

@@ -9,19 +9,33 @@ import contextlib
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.methods import Method
+from paxosblock.api.user_tokens import SignedFor, TokenKeys, UserToken, key_at, seal
+from paxosblock.datanode.own_keys import OwnTokens
 from paxosblock.errors import AccessDeniedError, ConfigError, Outcome, PaxosBlockError
 from paxosblock.host.loop import run
 from paxosblock.net.calls import control
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.message_frames import MessageFrameKind, pack
-from paxosblock.net.port.access import NONCE, OPEN, PROOF, TO, Access, dialled, make_secret
+from paxosblock.net.port.access import (
+    NONCE,
+    OPEN,
+    PROOF,
+    PROOF_S,
+    TO,
+    Access,
+    dialled,
+    make_secret,
+)
+from paxosblock.net.port.bearer import TokenDoor
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.handshake import PROOF_BYTES
 from paxosblock.net.port.own_names import OwnNames
@@ -227,61 +241,55 @@ def test_a_node_is_known_by_the_address_of_its_socket_or_by_its_name() -> None:
     assert not names.are_in("", None)
 
 
-# -- tokens ----------------------------------------------------------------------------------------
+# -- the proof of a request without an Upgrade -----------------------------------------------------
+
+MEANT = "nn1:9870 10.0.0.1:9870"
 
 
-def test_a_token_is_good_until_its_end() -> None:
-    header = "Bearer " + ONE.token("rpc", 1000)
-    ONE.check_token(header, 999.9, "rpc")
-    Access((B, A)).check_token(header, 999.9, "rpc")
-    OPEN.check_token("", 0, "rpc")
-    with pytest.raises(AccessDeniedError, match="the token has ended: make another one"):
-        ONE.check_token(header, 1000, "rpc")
+def test_the_proof_of_a_request_is_good_until_its_end() -> None:
+    header = "Bearer " + ONE.request_proof("backup", 1000, MEANT)
+    ONE.check_request(header, 999.9, "backup", MEANT)
+    Access((B, A)).check_request(header, 999.9, "backup", MEANT)
+    OPEN.check_request("", 0, "backup", "")
+    for now_s in (1000, 1000 - 2 * PROOF_S - 1):
+        with pytest.raises(AccessDeniedError, match="clocks of caller and node differ"):
+            ONE.check_request(header, now_s, "backup", MEANT)
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        "Bearer 2000." + ONE.token("rpc", 1000).partition(".")[2],
-        "Bearer " + OTHER.token("rpc", 2000),
-        "Bearer " + ONE.token("rpc", 2000)[:-1],
-        "Bearer ²." + ONE.token("rpc", 2).partition(".")[2],
-        "Bearer " + "9" * 5000 + ".é",
-        "Bearer ",
+        "Bearer 2000." + ONE.request_proof("backup", 1000, MEANT).partition(".")[2],
+        "Bearer " + OTHER.request_proof("backup", 2000, MEANT),
+        "Bearer " + ONE.request_proof("backup", 2000, MEANT)[:-1],
+        "Bearer ²." + ONE.request_proof("backup", 2, MEANT).partition(".")[2],
+        "Bearer " + ONE.request_proof("rpc", 2000, MEANT),
     ],
 )
-def test_a_token_that_others_made_or_changed_is_refused(header: str) -> None:
+def test_a_proof_that_others_made_or_changed_or_of_another_purpose_is_refused(header: str) -> None:
     with pytest.raises(AccessDeniedError, match="not made with the access secret"):
-        ONE.check_token(header, 0, "rpc")
+        ONE.check_request(header, 1000, "backup", MEANT)
 
 
-@pytest.mark.parametrize("header", ["", "Basic 1234", ONE.token("rpc", 2000)])
-def test_a_request_without_a_token_is_told_what_to_send(header: str) -> None:
-    with pytest.raises(AccessDeniedError, match="over HTTP send a token"):
-        ONE.check_token(header, 0, "rpc")
+@pytest.mark.parametrize("header", ["", "Basic 1234", ONE.request_proof("backup", 2000, MEANT)])
+def test_a_request_without_a_proof_is_told_what_to_send(header: str) -> None:
+    with pytest.raises(AccessDeniedError, match="or bring a token"):
+        ONE.check_request(header, 1000, "backup", MEANT)
 
 
-@pytest.mark.parametrize("other", ["backup", "rp", "rpc 2", ""])
-def test_a_token_is_good_for_one_purpose(other: str) -> None:
-    with pytest.raises(AccessDeniedError, match="or not for this"):
-        ONE.check_token("Bearer " + ONE.token("rpc", 2000), 0, other)
+def test_a_proof_that_is_bound_to_no_node_is_refused() -> None:
+    header = "Bearer " + ONE.request_proof("backup", 2000, "")
+    with pytest.raises(AccessDeniedError):
+        ONE.check_request(header, 1000, "backup", "")
 
 
-def test_a_token_for_more_than_seven_days_is_refused() -> None:
-    week_s = 7 * 24 * 3600
-    header = "Bearer " + ONE.token("rpc", 2 * week_s)
-    ONE.check_token(header, week_s, "rpc")
-    with pytest.raises(AccessDeniedError, match="for more than seven days"):
-        ONE.check_token(header, week_s / 2, "rpc")
-
-
-def test_a_token_of_a_program_is_good_at_the_node_alone_that_it_dialled() -> None:
-    asking = ONE.introduction("/backup", "nn1:9870 10.0.0.1:9870")
-    header = asking.token_header("backup", 1000.0)["Authorization"]
-    ONE.check_token(header, 1000.0, "backup", "nn1:9870 10.0.0.1:9870")
+def test_a_proof_is_good_at_the_node_alone_that_was_dialled() -> None:
+    asking = ONE.introduction("/backup", MEANT)
+    header = asking.proof_header("backup", 1000.0)["Authorization"]
+    ONE.check_request(header, 1000.0, "backup", MEANT)
     for elsewhere in ("", "nn2:9870 10.0.0.2:9870"):
-        with pytest.raises(AccessDeniedError, match="or not for this"):
-            ONE.check_token(header, 1000.0, "backup", elsewhere)
+        with pytest.raises(AccessDeniedError):
+            ONE.check_request(header, 1000.0, "backup", elsewhere)
 
 
 # -- at a node -------------------------------------------------------------------------------------
@@ -399,7 +407,8 @@ def test_a_stream_on_which_no_proof_comes_is_closed() -> None:
 
 def test_over_http_a_call_wants_a_token() -> None:
     async def scenario() -> None:
-        async with node(Guard(access=ONE)) as served, aiohttp.ClientSession() as http:
+        access = replace(ONE, door=TokenDoor())
+        async with node(Guard(access=access)) as served, aiohttp.ClientSession() as http:
             served.gate.open.set()
             url = f"http://{served.address}/rpc/wait"
             body, kind = b"\x81\xa4text\xa1a", {"Content-Type": "application/msgpack"}
@@ -407,12 +416,18 @@ def test_over_http_a_call_wants_a_token() -> None:
                 assert refused.status == 403
                 error: PaxosBlockError = decode_error(await refused.read())
             assert isinstance(error, AccessDeniedError)
-            token = ONE.token("rpc", int(time.time()) + 60)
-            headers = kind | {"Authorization": f"Bearer {token}"}
+            key = BlockKey(1, b"a key that all NameNodes know")
+            word = seal(UserToken(1, 2, "ann", (), 1, int(time.time()) + 60), key)
+            headers = kind | {"Authorization": f"Bearer {word}"}
+            async with http.post(url, data=body, headers=headers) as refused:
+                assert refused.status == 403, "this node knows no token"
+            told = OwnTokens(lambda: None)
+            told.take(TokenKeys(1, (key_at(key, SignedFor.DATANODE),)))
+            access.door.checks = told
             async with http.post(url, data=body, headers=headers) as answered:
                 assert (answered.status, await answered.read()) == (200, b"\xa1a")
             async with http.get(f"http://{served.address}/nothing/here") as unknown:
                 assert unknown.status == 403
-            assert served.count(Refusal.NO_ACCESS) == 2
+            assert served.count(Refusal.NO_ACCESS) == 3
 
     run(scenario())

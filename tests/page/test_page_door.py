@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
@@ -14,9 +15,11 @@ import pytest
 from yarl import URL
 
 from paxosblock.api.namenode import CREATE, MKDIRS, MakeDirectories
+from paxosblock.api.user_tokens import ISSUE_TOKEN, IssueToken, TokenRight
 from paxosblock.config import NameNodeConfig, PageFor
 from paxosblock.host.user import claimed_user
 from paxosblock.namenode import namenode_server
+from paxosblock.net.calls import control
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port import page_door
 from paxosblock.net.port.access import Access, make_secret
@@ -126,20 +129,29 @@ def test_this_machine_is_loopback(remote: str | None, *, here: bool) -> None:
     assert page_door._is_here(remote) is here
 
 
+def issued(url: str, access: Access, rights: TokenRight) -> str:
+    address = url.removeprefix("http://")
+    request = IssueToken(60, int(rights))
+    return control.call(address, ISSUE_TOKEN, request, 10.0, access).token
+
+
 async def test_with_a_secret_a_token_for_the_page_opens_it(tmp_path: Path) -> None:
     make_secret(tmp_path / "secret")
     access, soon = Access.of(str(tmp_path / "secret")), int(time.time()) + 60
+    proof = access.request_proof("page", soon, "")
     async with served(tmp_path, access_file=str(tmp_path / "secret")) as (url, browser):
         status, said = await text(browser, f"{url}/files")
         assert (status, 'name="token"' in said, "mine" in said) == (403, True, False)
         assert (await text(browser, f"{url}/page.json"))[0] == 403
-        for wrong in ("", "nonsense", access.token("rpc", soon), access.token("page", soon - 99)):
+        own = await asyncio.to_thread(issued, url, access, TokenRight.READ)
+        blind = await asyncio.to_thread(issued, url, access, TokenRight.WRITE)
+        for wrong in ("", "nonsense", proof, blind, own[:-9]):
             form = {"token": wrong, "user": "me"}
             async with browser.post(f"{url}/login", data=form, allow_redirects=False) as answer:
                 assert (answer.status, "Set-Cookie" in answer.headers) == (403, False)
-        bearer = {"Authorization": f"Bearer {access.token('page', soon)}"}
+        bearer = {"Authorization": f"Bearer {own}"}
         assert (await text(browser, f"{url}/page.json", headers=bearer))[0] == 200
-        form = {"token": access.token("page", soon), "user": claimed_user()}
+        form = {"token": own, "user": claimed_user()}
         async with browser.post(f"{url}/login", data=form, allow_redirects=False) as answer:
             assert answer.status == 303
         status, said = await text(browser, f"{url}/files?path=/closed")

@@ -21,14 +21,8 @@ from paxosblock.api.namenode import RENEW_LEASES
 from paxosblock.base.units import KIB, MIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
-from paxosblock.net.port.access import (
-    LONGEST_TOKEN_S,
-    OWN_TOKEN_S,
-    TOKEN_SCHEME,
-    Access,
-    dialled,
-    make_secret,
-)
+from paxosblock.net.port.access import PROOF_S, Access, dialled, make_secret
+from paxosblock.net.port.bearer import SCHEME
 from paxosblock.net.port.upgrade import STREAM, head, split_address
 from tests.children import memory_bytes
 from tests.net.test_stuck_peers import BAD
@@ -192,33 +186,26 @@ def test_tokens_that_are_no_text_are_refused_and_fill_no_log(
     assert "Traceback" not in node.log.read_text()
 
 
-def test_a_token_for_longer_than_a_week_or_for_something_else_is_refused(
+def test_the_proof_of_another_time_or_node_is_refused(
     cluster: LocalCluster, fs: Client, access: Access
 ) -> None:
-    week_s = LONGEST_TOKEN_S + OWN_TOKEN_S
-    for purpose, for_s, why in (
-        ("rpc", week_s + 600, b"for more than seven days"),
-        ("rpc", -1, b"has ended"),
-        ("backup", 600, b"not for this"),
-    ):
-        token = f"{TOKEN_SCHEME}{access.token(purpose, int(time.time()) + for_s)}".encode()
-        refused = ask(cluster.namenode, "stat", b"\x81\xa4path\xa1/", token)
+    """It is an older kind of token, which was good at each node, and for as long as it said."""
+    for for_s, meant in ((2 * PROOF_S + 600, ""), (600, ""), (600, "nn9:9870 10.0.0.9:9870")):
+        proof = access.request_proof("rpc", int(time.time()) + for_s, meant)
+        refused = ask(cluster.namenode, "stat", b"\x81\xa4path\xa1/", f"{SCHEME}{proof}".encode())
         assert refused.startswith(b"HTTP/1.1 403 ")
-        assert why in refused
     works(fs)
 
 
-def own_token(access: Access) -> bytes:
-    return (TOKEN_SCHEME + access.token("rpc", int(time.time()) + 600)).encode()
+def own_token(fs: Client) -> bytes:
+    return f"{SCHEME}{fs.issue_token(600).token}".encode()
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
-def test_what_nobody_could_read_is_answered(
-    cluster: LocalCluster, fs: Client, access: Access, body: bytes
-) -> None:
+def test_what_nobody_could_read_is_answered(cluster: LocalCluster, fs: Client, body: bytes) -> None:
     for node in cluster.nodes:
         method = "stat" if node is cluster.namenode else "acceptor"
-        answered = ask(node, method, body, own_token(access))
+        answered = ask(node, method, body, own_token(fs))
         assert answered.startswith(b"HTTP/1.1 400 ")
         assert b"malformed request" in answered
         assert "Traceback" not in node.log.read_text()
@@ -226,14 +213,14 @@ def test_what_nobody_could_read_is_answered(
 
 
 def test_a_request_of_64_mib_of_empty_names_costs_little_more_than_its_bytes(
-    cluster: LocalCluster, fs: Client, access: Access
+    cluster: LocalCluster, fs: Client
 ) -> None:
     node = cluster.namenode
     assert node.pid is not None
     count = 63 * MIB
     body = b"\x81\xa7writers\xdd" + count.to_bytes(4, "big") + b"\xa0" * count
     before_bytes = memory_bytes(node.pid, "VmHWM")
-    answered = ask(node, RENEW_LEASES.name, body, own_token(access))
+    answered = ask(node, RENEW_LEASES.name, body, own_token(fs))
     grown_bytes = memory_bytes(node.pid, "VmHWM") - before_bytes
     assert b"at most" in answered
     assert grown_bytes < 250 * MIB

@@ -5,12 +5,13 @@ Made by `make generate` from the asynchronous classes: change those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.subtree import ContentSummary, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
+from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath
 from paxosblock.base.replacement import WriteOptions
@@ -410,6 +411,59 @@ class Client(ClientBase):
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.set_times, path, modified_s)
+
+    # -- tokens of users ------------------------------------------------------------------------
+
+    def issue_token(
+        self,
+        for_s: float,
+        rights: TokenRight = TokenRight.READ | TokenRight.WRITE,
+        *,
+        purpose: str = "",
+        user: str = "",
+        groups: Iterable[str] = (),
+        again: bool = False,
+    ) -> TokenIssued:
+        """Make a token: who brings it is this client's user, with no more than these rights.
+
+        A client that came with a token itself gets one that ends no later. One whose answer is lost
+        is made again; the first stays in the list until it ends.
+
+        Args:
+            for_s: seconds for which it is good, at most seven days.
+            purpose: what it is for, for the list.
+            user: another user, if this one is a superuser.
+            groups: those of the user's groups that it has; none: all.
+            again: return one that was issued before, for the same purpose and with the same rights
+                and groups, if it is good for at least half of that time.
+
+        Raises:
+            AccessDeniedError: the client came with a token that has fewer rights.
+            PermissionDeniedError: another user, or a group that the user is not in.
+            InvalidRequestError: a time or right that there cannot be, or too many tokens.
+        """
+        return self._run(
+            self._async.issue_token,
+            for_s,
+            rights,
+            purpose=purpose,
+            user=user,
+            groups=groups,
+            again=again,
+        )
+
+    def tokens(self) -> tuple[ListedToken, ...]:
+        """Return the user's tokens that have not ended; for a superuser those of all users."""
+        return self._run(self._async.tokens)
+
+    def revoke_token(self, serial: int) -> None:
+        """Let no node believe a token any more.
+
+        Raises:
+            NotFoundError: there is none of this user's with that serial that has not ended.
+            AccessDeniedError: the client came with another token, without the right `ADMIN`.
+        """
+        return self._run(self._async.revoke_token, serial)
 
     # -- transactions ---------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ from paxosblock.client.fsspec.open_files import (
 )
 from paxosblock.client.fsspec.shared_client import Connection
 from paxosblock.client.fsspec.staging import Publish, StagedFile, StagingArea, discard, publish
-from paxosblock.client.fsspec.storage_options import config_of, options_of_url, path_of_url
+from paxosblock.client.fsspec.storage_options import TOKEN, config_of, options_of_url, path_of_url
 from paxosblock.client.names.own_hosts import OwnHosts, is_url
 from paxosblock.client.names.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
 from paxosblock.client.names.walk import base_name, join
@@ -175,7 +175,7 @@ class PaxosBlockFileSystem(AsyncFileSystem):
             staging_ttl: how long unpublished files stay after a program was killed.
             asynchronous, loop, batch_size: as for any asynchronous file system of fsspec.
             settings: of the client, as `Client` takes them: `replication`, `block_size`,
-                `durability`, `chunk_size`, `window`, `retry_for_s`, ...
+                `durability`, `chunk_size`, `window`, `retry_for_s`, `token`, ...
 
         Raises:
             ConfigError: no cluster is named, an option is unknown, or a value makes no sense.
@@ -193,6 +193,12 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         """
         options = {**self.storage_options, "namenodes": ",".join(self.namenodes)}
         return make_instance, (type(self), (), options)
+
+    def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
+        """Return it as JSON shows it, without a token: who makes another one of that brings a
+        `token_file`, or the token, by themselves."""
+        shown = super().to_dict(include_password=include_password)
+        return {name: value for name, value in shown.items() if name != TOKEN}
 
     def __eq__(self, other: object) -> bool:
         """True if both reach the same cluster with the same options, however it was named."""

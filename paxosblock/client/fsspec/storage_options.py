@@ -13,6 +13,7 @@ from paxosblock.errors import ConfigError
 
 NAMENODES: Final = "namenodes"
 STAGING_TTL: Final = "staging_ttl"
+TOKEN: Final = "token"
 
 _OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "max_paths"})
 """fsspec's own, for file systems that remember listings. Ours does not, so they mean nothing here.

@@ -1,4 +1,5 @@
-"""The keys that capabilities are signed with (`api/capability.py`): three, which are replaced.
+"""The keys that capabilities (`api/capability.py`) are signed with, and those of tokens of users
+(`api/user_tokens.py`): three of each, which are replaced.
 
 The newest is known to DataNodes before it signs, and the oldest while what it signed is good: the
 one between them signs. A new leader finds them here and goes on.
@@ -20,9 +21,9 @@ KEY_BYTES: Final = 32
 NO_KEYS: Final = BlockKeys((), 0)
 
 
-def find(reads: Reads) -> BlockKeys:
+def find(reads: Reads, place: bytes = keys.BLOCK_KEYS) -> BlockKeys:
     """Return the keys; none before the first leader that signs."""
-    found = reads.get(keys.BLOCK_KEYS)
+    found = reads.get(place)
     return decode_block_keys(found.value) if found.exists else NO_KEYS
 
 
@@ -35,9 +36,9 @@ def are_due(found: BlockKeys, now_ms: int, interval_ms: int) -> bool:
     return not found.keys or not 0 < found.next_ms - now_ms <= 2 * interval_ms
 
 
-def roll(draft: Draft, now_ms: int, interval_ms: int) -> BlockKeys:
+def roll(draft: Draft, now_ms: int, interval_ms: int, place: bytes = keys.BLOCK_KEYS) -> BlockKeys:
     """Make another key, once the newest one is due; return the keys from now on."""
-    found = find(draft)
+    found = find(draft, place)
     if not are_due(found, now_ms, interval_ms):
         return found
     made = found.keys
@@ -47,5 +48,5 @@ def roll(draft: Draft, now_ms: int, interval_ms: int) -> BlockKeys:
         number = max(newest + 1, now_ms // 1000)
         made = (*made, BlockKey(number, secrets.token_bytes(KEY_BYTES)))
     rolled = BlockKeys(made[-KEPT:], now_ms + interval_ms)
-    draft.put(keys.BLOCK_KEYS, encode(rolled))
+    draft.put(place, encode(rolled))
     return rolled

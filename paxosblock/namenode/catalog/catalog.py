@@ -16,6 +16,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.file_pages import PAGE_BLOCKS, GetFile
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
@@ -31,6 +32,7 @@ from paxosblock.api.namenode import (
     ReopenBlock,
 )
 from paxosblock.api.reports import Timeline
+from paxosblock.api.user_tokens import TokenNote
 from paxosblock.namenode.catalog import (
     block_keys,
     blocks,
@@ -43,6 +45,7 @@ from paxosblock.namenode.catalog import (
     processes,
     reopening,
     timelines,
+    token_records,
     tree,
     without_file,
 )
@@ -427,6 +430,22 @@ class Catalog:
             return found
         now_ms = self._clock_ms()
         return await self._change(lambda draft: block_keys.roll(draft, now_ms, interval_ms))
+
+    # --- tokens of users -------------------------------------------------------------------------
+
+    @property
+    def applied(self) -> View:
+        """The state as applied here, valid until the next await."""
+        return self._store.view()
+
+    async def issue_token(self, note: TokenNote) -> tuple[TokenNote, BlockKey]:
+        """Remember a token; return it with the key that signs it (`token_records.issue`)."""
+        return await self._change(lambda draft: token_records.issue(draft, note))
+
+    async def revoke_token(self, serial: int, user: str | None) -> TokenNote:
+        """Let no node believe a token any more (`token_records.revoke`)."""
+        now_s = self._clock_ms() // 1000
+        return await self._change(lambda draft: token_records.revoke(draft, serial, now_s, user))
 
     # --- safe mode -------------------------------------------------------------------------------
 

@@ -21,6 +21,10 @@
     p + name                   ProcessRecord: the process that answers for a DataNode
     v + storage                the timeline that a storage is known in, once it had a snapshot
     k                          BlockKeys: the keys that capabilities are signed with
+    l                          BlockKeys: the keys that tokens of users are signed with
+    j + end + serial           TokenNote: a token that was issued, with the second of its end
+    q + serial                 the token was revoked (empty value)
+    w                          the number of what DataNodes are told of tokens (8 bytes)
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -38,6 +42,8 @@ CLUSTER = b"c"
 SAFE_MODE = b"m"
 RESTORED = b"r"
 BLOCK_KEYS = b"k"
+TOKEN_KEYS = b"l"
+TOKENS_AT = b"w"
 FILE_COUNTER = b"nfile"
 BLOCK_COUNTER = b"nblock"
 ENTRIES: Range = prefix_range(b"e")
@@ -48,6 +54,8 @@ GARBAGE: Range = prefix_range(b"g")
 NODES: Range = prefix_range(b"d")
 PROCESSES: Range = prefix_range(b"p")
 DEADLINES: Range = prefix_range(b"x")
+TOKENS: Range = prefix_range(b"j")
+REVOKED: Range = prefix_range(b"q")
 
 _APPLICATION = b"a"
 _SESSION = b"s"
@@ -165,6 +173,16 @@ def deadline_subject(key: bytes) -> bytes:
     return key[_KEY.size :]
 
 
+def token(until_s: int, serial: int) -> bytes:
+    """Key of what is known of a token that was issued."""
+    return _key(b"j", until_s) + _NUMBER.pack(serial)
+
+
+def revoked_token(serial: int) -> bytes:
+    """Key that says that a token was revoked."""
+    return _key(b"q", serial)
+
+
 def application(app_id: str) -> bytes:
     """Key of what is known of the transactions of an application."""
     return _APPLICATION + app_id.encode()
@@ -211,6 +229,7 @@ def node_name(key: bytes) -> str:
 
 
 def number_of(key: bytes) -> int:
-    """Id in a key of an inode, a block, an open file or a piece of garbage; time of a deadline."""
+    """Id in a key of an inode, a block, an open file, a piece of garbage or a revoked token; the
+    time of a deadline."""
     number: int = _KEY.unpack_from(key)[1]
     return number

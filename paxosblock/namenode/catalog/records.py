@@ -11,6 +11,7 @@ import msgspec
 from paxosblock.api.capability import BlockKey
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE
+from paxosblock.api.user_tokens import TokenNote
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
@@ -157,7 +158,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BlockKeys(msgspec.Struct, frozen=True):
-    """The keys for capabilities, oldest first; the newest one signs from `next_ms` on."""
+    """The keys for capabilities or tokens, oldest first; the newest one signs from `next_ms` on."""
 
     keys: tuple[BlockKey, ...]
     next_ms: int
@@ -175,6 +176,7 @@ Record = (
     | NodeRecord
     | ProcessRecord
     | BlockKeys
+    | TokenNote
 )
 
 
@@ -214,6 +216,8 @@ decode_process: Callable[[bytes], ProcessRecord] = _decoder(ProcessRecord, "Data
 """Decode the process that answers for a DataNode."""
 decode_block_keys: Callable[[bytes], BlockKeys] = _decoder(BlockKeys, "block key")
 """Decode the keys that capabilities are signed with."""
+decode_token: Callable[[bytes], TokenNote] = _decoder(TokenNote, "token")
+"""Decode what is known of a token."""
 _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 

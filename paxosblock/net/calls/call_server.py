@@ -177,8 +177,9 @@ def add_calls(
         if not upgrade_server.asks_for(CALLS, request):
             return upgrade_server.unknown_protocol(CALLS)
         try:
-            caller = upgrade_server.connected_caller_of(request, access)
-            doorkeeper = Doorkeeper.of(access, request, bounds.refusals)
+            caller = await upgrade_server.connected_caller_of(request, access, bounds.refusals)
+            has_token = caller.token is not None
+            doorkeeper = Doorkeeper.of(access, request, bounds.refusals, has_token=has_token)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)
         transport = request.transport
@@ -205,13 +206,13 @@ def add_http_calls(
 ) -> None:
     """Let `app` answer the calls of `router` for people: `POST /rpc/<method>` with msgpack in both
     directions. `request_bodies` reads what they send. `Access-User` names the user who asks, unless
-    a certificate does that `access` believes.
+    a token or certificate does that `access` believes.
 
     A request has the `Content-Type` of msgpack, with which a browser sends nothing for a page of
     another site without asking the node before. A 200 carries the answer; every other status
     carries the msgpack of a `PaxosBlockError`. The header `X-Request-Id` names a call in the logs.
     """
-    read = (request_bodies or RequestBodies()).read
+    bounds = request_bodies or RequestBodies()
 
     async def handle(request: web.Request) -> web.StreamResponse:
         name = request.headers.get(_NAME_HEADER) or new_name()
@@ -219,8 +220,8 @@ def add_http_calls(
             if request.content_type != ERROR_TYPE:
                 raise InvalidRequestError(f"a request here has Content-Type: {ERROR_TYPE}")
             call = router.find(request.match_info["method"])
-            caller, sent = upgrade_server.caller_of(request, access), await read(request)
-            body, status = await answer(call, name, sent, caller), 200
+            caller = await upgrade_server.caller_of(request, access, bounds.refusals)
+            body, status = await answer(call, name, await bounds.read(request), caller), 200
         except PaxosBlockError as error:
             body, status = encode_error(error), error.http_status
         return web.Response(status=status, body=body, content_type=ERROR_TYPE)

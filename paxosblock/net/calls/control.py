@@ -39,6 +39,7 @@ from paxosblock.net.port.upgrade import (
     answer,
     dial,
     head,
+    is_hidden,
     split_address,
     unreachable,
 )
@@ -134,7 +135,8 @@ class Line:
         address, until_s = self._address, time.monotonic() + timeout_s
         try:
             to = dialled(*split_address(address), self._socket.getpeername())
-            introduction = access.introduction(CALLS.path, to)
+            hidden = is_hidden(self._socket)
+            introduction = access.introduction(CALLS.path, to, hidden=hidden)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.sendall(head(address, CALLS, introduction.headers))
             headers = self._read_answer(answer(address, CALLS), until_s)

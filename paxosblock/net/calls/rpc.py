@@ -90,6 +90,8 @@ class CallLink(asyncio.Protocol):
     def __init__(self, address: str, on_lost: Callable[[CallLink], None]) -> None:
         """To the node at `address` (host:port); `on_lost` is called when the connection is gone."""
         self.address = address
+        self.word = ""
+        """The token with which it was opened."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -315,7 +317,10 @@ class RpcClient:
         question = OutgoingCall(method, name, body, msgpack_decoder(response_type), timeout_s)
         link = self._links.get(address)
         if link is not None and link.takes_calls(IDLE_S):
-            return link.send(question)
+            own = self.access.token
+            # A link that was opened with a token is replaced once the token is.
+            if own is None or link.word == own.word:
+                return link.send(question)
         return asyncio.ensure_future(self._connect_and_send(address, question))
 
     async def _connect_and_send(self, address: str, question: OutgoingCall) -> Any:
@@ -352,6 +357,8 @@ class RpcClient:
                 before.retire()
 
     async def _connect(self, address: str, timeout_s: float) -> CallLink:
+        word = self.access.word
         link = await open_link(address, timeout_s, self._open.discard, self.access)
+        link.word = word
         self._open.add(link)
         return link

@@ -13,10 +13,12 @@ one calls only nodes that know it. On a connection that begins with an Upgrade (
 
 This takes no further round trip, and no proof is good for a second connection (`handshake.py`), or
 at another node: both cover `Access-To`, by which the node sees that it was meant (`own_names.py`).
-A request without an Upgrade (`POST /rpc`, `GET /backup`) brings a token instead,
-`Authorization: Bearer END.PROOF`, which is good until END by the clock of the node, at most seven
-days, for paths that begin with the one name that it was made for. A token that a program of ours
-sends is good at the one node that it dialled, which proves itself in the headers of its answer.
+A request without an Upgrade (`GET /backup`) of a program that has the secret brings a proof of its
+own, `Authorization: Bearer END.PROOF`, which is good until END by the clock of the node, for paths
+that begin with the one name that it was made for, at the one node that was dialled, which proves
+itself in the headers of its answer.
+
+Who brings the token of a user (`bearer.py`) need not know the secret.
 
 Where nodes have a second secret (setting `node_file`), a node that calls says `Access-As: node`:
 both ends then prove that one instead, and who knows the first alone is no node.
@@ -33,12 +35,13 @@ import contextlib
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError
+from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME, OwnToken, TokenDoor
 from paxosblock.net.port.caller import claim
 from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 from paxosblock.net.port.handshake import (
@@ -59,21 +62,18 @@ PROOF: Final = "Access-Proof"
 AS: Final = "Access-As"
 AS_NODE: Final = "node"
 """Header of an Upgrade by which a caller says that it proves the secret of nodes, and its value."""
-TOKEN_SCHEME: Final = "Bearer "
 SECRET_BYTES: Final = 32
 """Bytes of a secret. They are random: an attacker who heard a handshake could try many phrases at
 home."""
-OWN_TOKEN_S: Final = 15 * 60
-"""Seconds for which a token of our own requests is good: clocks may differ by so much."""
-LONGEST_TOKEN_S: Final = 7 * 24 * 3600
-"""Seconds for which a token may be good: it cannot be taken back, but by another secret."""
+PROOF_S: Final = 15 * 60
+"""Seconds for which the proof of a request is good: clocks may differ by so much."""
 
 SocketName = tuple[Any, ...]
 """The result of `getpeername` or `getsockname`: a host, a port, and more for IPv6."""
 
 _OF_NODE: Final = b"access of node"
 _OF_CALLER: Final = b"access of caller"
-_OF_TOKEN: Final = b"access token "
+_OF_REQUEST: Final = b"access token "
 
 
 def address_of(host: str, port: int) -> str:
@@ -92,7 +92,7 @@ def dialled(host: str, port: int, peer: SocketName) -> str:
 class Access:
     """The secrets and the certificate of one process; with neither it serves and calls everybody.
 
-    The first one is for tokens. There are several while the secret is changed: any of them is good.
+    There are several secrets while one takes the place of another: any of them is good.
     """
 
     secrets: tuple[bytes, ...] = ()
@@ -106,6 +106,10 @@ class Access:
     node_secrets: tuple[bytes, ...] = ()
     """Those by which nodes know each other. One of `secrets` is among them while a cluster that
     runs is given its first: then nothing is proven by them."""
+    token: OwnToken | None = None
+    """The token that it sends as a caller."""
+    door: TokenDoor = field(default_factory=TokenDoor, compare=False)
+    """The check of the tokens that its callers bring."""
 
     @classmethod
     def of_client(cls, config: ClientConfig) -> Access:
@@ -114,7 +118,12 @@ class Access:
         Raises:
             ConfigError: a file with a secret or a certificate is not as it should be.
         """
-        return replace(cls.of(config.access_file, user=config.user), tls=_tls_of(config))
+        token = None
+        if config.token or config.token_file:
+            file, over_plain = config.token_file, config.token_over_plain
+            token = OwnToken(file, config.token, over_plain=over_plain)
+        known = cls.of(config.access_file, user=config.user)
+        return replace(known, tls=_tls_of(config), token=token)
 
     @classmethod
     def of_node(cls, config: NodeConfig, *, serves: bool = True) -> Access:
@@ -171,17 +180,22 @@ class Access:
         """True if the other end must prove itself, which `offered` to do so or did not."""
         return bool(self.secrets) and (self.required or offered)
 
+    @property
+    def word(self) -> str:
+        """The token that it sends now; "" without one."""
+        return "" if self.token is None else self.token.word
+
     def check_certified(self, names: tuple[CertifiedName, ...], *, offered: bool) -> None:
-        """Check, as the node, that a caller has shown a certificate which has these `names`, if it
-        need not prove the secret, which it `offered` to do or did not.
+        """Check, as the node, that a caller without a token has shown a certificate which has these
+        `names`, if it need not prove the secret, which it `offered` to do or did not.
 
         Raises:
             AccessDeniedError: it has not.
         """
         if self.wants_certificates and not names and not self.demands(offered=offered):
             raise AccessDeniedError(
-                "the node serves those only who show a certificate of this cluster: name the file "
-                "of yours with PAXOSBLOCK_TLS_CERT"
+                "the node serves those only who show a certificate of this cluster, or bring a "
+                "token: name the file of yours with PAXOSBLOCK_TLS_CERT or PAXOSBLOCK_TOKEN_FILE"
             )
 
     def __repr__(self) -> str:
@@ -194,10 +208,10 @@ class Access:
         """Return the secrets that count at a node which this process calls: it must know one."""
         return self.node_secrets or self.secrets
 
-    def introduction(self, path: str, dialled: str) -> Introduction:
+    def introduction(self, path: str, dialled: str, *, hidden: bool = False) -> Introduction:
         """Begin, as the caller, the handshake of a connection to the `path` of the node that was
-        `dialled` (what `dialled` returns)."""
-        return Introduction(self, path, dialled, os.urandom(NONCE_BYTES))
+        `dialled` (what `dialled` returns); `hidden`: with TLS."""
+        return Introduction(self, path, dialled, os.urandom(NONCE_BYTES), hidden)
 
     def challenge(
         self, path: str, asked: Mapping[str, str], is_own: Callable[[str], bool]
@@ -233,40 +247,38 @@ class Access:
 
     # -- a request without ------------------------------------------------------------------------
 
-    def token(self, purpose: str, until_s: int, meant: str = "") -> str:
-        """Return a token for `purpose` that is good until that time, in seconds since 1970; at the
-        node alone that was dialled so, if `meant` says it (what `dialled` returns)."""
-        assert self.secrets, "a token is made with a secret"
-        return f"{until_s}.{_of_token(self.secrets[0], f'{purpose} {meant}', until_s)}"
+    def request_proof(self, purpose: str, until_s: int, meant: str) -> str:
+        """Return a proof for requests of `purpose` that is good until that time, in seconds since
+        1970, at the node that was dialled so (what `dialled` returns)."""
+        assert self.secrets, "a proof is made with a secret"
+        return f"{until_s}.{_of_request(self.secrets[0], f'{purpose} {meant}', until_s)}"
 
-    def check_token(self, authorization: str, now_s: float, purpose: str, meant: str = "") -> None:
+    def check_request(self, authorization: str, now_s: float, purpose: str, meant: str) -> None:
         """Check the header `Authorization` of a request for `purpose`. `meant` is how the caller
         dialled this node, "" if it does not say or means another one.
 
         Raises:
-            AccessDeniedError: a token is wanted, and this is none, or one that has ended or is good
+            AccessDeniedError: a proof is wanted, and this is none, or one that has ended or is good
                 for another purpose.
         """
         if not self.demands(offered=bool(authorization)):
             return
-        if not authorization.startswith(TOKEN_SCHEME):
+        if not (authorization.startswith(SCHEME) and meant):
             raise _not_offered()
-        end, _, proof = authorization.removeprefix(TOKEN_SCHEME).strip().partition(".")
+        end, _, proof = authorization.removeprefix(SCHEME).strip().partition(".")
         until_s = int(end) if end.isascii() and end.isdecimal() and len(end) < NONCE_BYTES else 0
         proofs = (
-            _of_token(secret, f"{purpose} {at}", until_s)
-            for secret in self.secrets
-            for at in {"", meant}
+            _of_request(secret, f"{purpose} {meant}", until_s).encode() for secret in self.secrets
         )
-        if not any(hmac.compare_digest(header_bytes(proof), each.encode()) for each in proofs):
+        if not any(hmac.compare_digest(header_bytes(proof), each) for each in proofs):
             raise AccessDeniedError(
-                "the token was not made with the access secret of this cluster, or not for this: "
-                f"`paxosblock admin token --to {purpose}` makes one"
+                "the proof was not made with the access secret of this cluster, or not for this"
             )
-        if until_s <= now_s:
-            raise AccessDeniedError("the token has ended: make another one")
-        if until_s > now_s + LONGEST_TOKEN_S + OWN_TOKEN_S:
-            raise AccessDeniedError("the token is for more than seven days: make another one")
+        if not now_s < until_s <= now_s + 2 * PROOF_S:
+            raise AccessDeniedError(
+                "the proof has ended, or begins later: the clocks of caller and node differ by more"
+                f" than {PROOF_S // 60} minutes"
+            )
 
 
 OPEN: Final = Access()
@@ -281,19 +293,24 @@ class Introduction:
     path: str
     dialled: str
     nonce: bytes
+    hidden: bool = False
 
-    def token_header(self, purpose: str, now_s: float) -> dict[str, str]:
-        """Return the header with a token for a request without an Upgrade, which is made now; none
-        without a secret. A process that answers in the place of that node cannot use it."""
-        if not self.access.secrets:
+    def proof_header(self, purpose: str, now_s: float) -> dict[str, str]:
+        """Return the header with a proof for a request without an Upgrade, which is made now; none
+        without a secret, or where a token takes its place. A process that answers in the place of
+        that node cannot use it."""
+        if not self.access.secrets or self.access.token is not None:
             return {}
-        token = self.access.token(purpose, int(now_s) + OWN_TOKEN_S, self.dialled)
-        return {"Authorization": TOKEN_SCHEME + token}
+        proof = self.access.request_proof(purpose, int(now_s) + PROOF_S, self.dialled)
+        return {AUTHORIZATION: SCHEME + proof}
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of the request. Raises as `claim`."""
+        """Return the headers of the request. Raises as `claim` and `OwnToken.header`."""
         headers = claim(self.access.user)
+        if self.access.token is not None:
+            peer = self.dialled.rpartition(" ")[2].rpartition(":")[0].strip("[]")
+            headers |= self.access.token.header(peer, hidden=self.hidden)
         if self.access.node_secrets:
             headers[AS] = AS_NODE
         if self.access.own_secrets:
@@ -426,10 +443,10 @@ def _secret(line: bytes) -> bytes | None:
 def _not_offered() -> AccessDeniedError:
     return AccessDeniedError(
         "the node serves those only who know the cluster's access secret: name its file with "
-        "PAXOSBLOCK_ACCESS_FILE, over HTTP send a token (`paxosblock admin token`)"
+        "PAXOSBLOCK_ACCESS_FILE, or bring a token (`paxosblock admin token issue`)"
     )
 
 
-def _of_token(secret: bytes, purpose: str, until_s: int) -> str:
+def _of_request(secret: bytes, purpose: str, until_s: int) -> str:
     text = f"{until_s} {purpose}".encode(errors="surrogateescape")
-    return hmac.digest(secret, _OF_TOKEN + text, "sha256").hex()
+    return hmac.digest(secret, _OF_REQUEST + text, "sha256").hex()

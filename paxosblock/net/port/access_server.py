@@ -1,5 +1,6 @@
-"""The demands of a node over HTTP: a token if it has an access secret (`access.py`), and that no
-page in a browser asks, as such a page may come from any site."""
+"""The demands of a node over HTTP: a token of a user (`bearer.py`), or else a proof where it has an
+access secret (`access.py`) and a certificate where it has one; and that no page in a browser asks,
+as such a page may come from any site."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from paxosblock.errors import AccessDeniedError, UnavailableError
+from paxosblock.errors import AccessDeniedError, PaxosBlockError, UnavailableError
 from paxosblock.net.port.access import NONCE, TO, Access
+from paxosblock.net.port.bearer import AUTHORIZATION
 from paxosblock.net.port.doorkeeper import certified
 from paxosblock.net.port.http_server import slot_of
 from paxosblock.net.port.own_names import OWN_NAMES, is_own
@@ -39,15 +41,21 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
     async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in request.app.get(_WITHOUT_TOKEN, ()):
             return await handler(request)
-        token, why = request.headers.get("Authorization", ""), Refusal.WEB_PAGE
+        brought, why = request.headers.get(AUTHORIZATION, ""), Refusal.WEB_PAGE
         try:
             names = certified(access, request)
-            _check_no_page(request, named=not names and not access.demands(offered=bool(token)))
+            _check_no_page(request, named=not names and not access.demands(offered=bool(brought)))
             why = Refusal.NO_ACCESS
-            access.check_certified(names, offered=bool(token))
-            _check_token(access, token, request)
+            has_token = await access.door.shown(request.headers) is not None
+            if not has_token:
+                access.check_certified(names, offered=bool(brought))
+            meant = _prepare_proof(access, request)
+            if not has_token:
+                access.check_request(brought, time.time(), request.path.split("/")[1], meant)
         except AccessDeniedError as error:
             refusals.count(why, request.remote or "")
+            return refusal(error)
+        except PaxosBlockError as error:
             return refusal(error)
         slot = slot_of(request)
         # Where callers prove no secret, a request must be whole to count: `read` sees its end.
@@ -64,19 +72,19 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
     return demand
 
 
-def _check_token(access: Access, token: str, request: web.Request) -> None:
-    """Check the token of a request, and prepare the proof of this node where one is asked for.
+def _prepare_proof(access: Access, request: web.Request) -> str:
+    """Prepare the proof of this node where one is asked for; return how the caller dialled it, ""
+    if it does not say.
 
     Raises:
-        AccessDeniedError: it has none that is good here, or wants another node.
+        AccessDeniedError: it wants another node.
     """
-    meant = ""
     if NONCE in request.headers:
         challenge = access.challenge(request.path, request.headers, is_own(request))
         if challenge is not None:
             request[PROOF_HEADERS] = challenge.headers
-            meant = request.headers[TO]
-    access.check_token(token, time.time(), request.path.split("/")[1], meant)
+            return request.headers[TO]
+    return ""
 
 
 def _check_no_page(request: web.Request, *, named: bool) -> None:

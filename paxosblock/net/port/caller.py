@@ -3,7 +3,8 @@
 Where the caller has proven nothing about itself, it is the user that it claims to be, by the header
 `Access-User` of its Upgrade, or of its request if it sends none. That is HDFS's simple mode: it
 keeps honest people from each other's files by mistake, and stops no program that lies. Who has
-shown a certificate is whom that names.
+shown a certificate is whom that names, and who has brought a token is its user, whatever else the
+caller has shown.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, Self
 
 import msgspec
 
+from paxosblock.api.user_tokens import UserToken
 from paxosblock.base.user_names import NAME_EXPECTED, is_user
 from paxosblock.errors import InvalidRequestError
 from paxosblock.host.user import claimed_user
@@ -47,6 +49,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Those that came with a proof; without one the node looks up the user's groups."""
     address: str = ""
     """The host at which the connection begins."""
+    token: UserToken | None = None
+    """The token that the caller brought, which bounds what they may do."""
 
     @classmethod
     def claiming(cls, user: str | None, address: str) -> Self:
@@ -63,7 +67,14 @@ class Caller(msgspec.Struct, frozen=True):
         user = checked(name.name) if name.kind is CertifiedKind.USER else name.name
         return cls(CallerRole(name.kind.value), user, name.groups, address)
 
+    @classmethod
+    def with_token(cls, token: UserToken, address: str) -> Self:
+        """Make the one who has brought a token that was checked."""
+        return cls(CallerRole.USER, token.user, token.groups, address, token)
 
+
+NODES: Final = (CallerRole.NODE, CallerRole.DATANODE, CallerRole.NAMENODE)
+"""The roles of nodes."""
 HERE: Final = Caller(CallerRole.NAMENODE, "")
 """This process itself, which may do everything."""
 UNTOLD: Final = Caller(CallerRole.CLAIMED, NOBODY)

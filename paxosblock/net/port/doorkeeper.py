@@ -47,19 +47,28 @@ class Doorkeeper(asyncio.BufferedProtocol):
 
     @classmethod
     def of(
-        cls, access: Access, request: web.Request, refusals: Refusals, *, stays: bool = False
+        cls,
+        access: Access,
+        request: web.Request,
+        refusals: Refusals,
+        *,
+        stays: bool = False,
+        has_token: bool = False,
     ) -> Self | None:
         """Make the one for a caller that sent this `request`; None: everybody has access, and by
-        its request it has proven enough. `stays`: one call is of no use to it.
+        its request it has proven enough, or it has a token. `stays`: one call is of no use to it.
 
         Raises:
             AccessDeniedError: the caller offers no proof, and shows no certificate where that is
                 demanded instead, or wants another node.
             UnavailableError: everybody has access, and the node has no place left.
         """
+        challenge, offered = None, NONCE in request.headers
         try:
-            access.check_certified(certified(access, request), offered=NONCE in request.headers)
-            challenge = access.challenge(request.path, request.headers, is_own(request))
+            if not has_token:
+                access.check_certified(certified(access, request), offered=offered)
+            if not has_token or offered:
+                challenge = access.challenge(request.path, request.headers, is_own(request))
         except AccessDeniedError:
             refusals.count(Refusal.NO_ACCESS, request.remote or "")
             raise

@@ -16,16 +16,18 @@ from urllib.parse import quote, unquote
 
 from aiohttp import web
 
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.config import PageFor
 from paxosblock.errors import AccessDeniedError, InvalidRequestError, PaxosBlockError
-from paxosblock.net.port.access import TOKEN_SCHEME, Access
+from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
+from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME
 from paxosblock.net.port.caller import CALLER, NOBODY, USER, Caller
 from paxosblock.net.port.doorkeeper import certified
 from paxosblock.net.port.own_names import OWN_NAMES
 
 PURPOSE: Final = "page"
-"""The purpose of a token for the page."""
+"""The purpose for which a proof would be shown; there is none for pages, only tokens."""
 COOKIE: Final = "paxosblock-page"
 LOGIN: Final = "/login"
 FORM_BYTES_MAX: Final = 8192
@@ -108,7 +110,7 @@ class _Door:
         except AccessDeniedError as error:
             return _sent(await self._pages.refusal(error))
         try:
-            caller = self._caller(request)
+            caller = await self._caller(request)
         except PaxosBlockError as error:
             if request.path.endswith(".json"):
                 return _sent(await self._pages.refusal(error))
@@ -132,7 +134,7 @@ class _Door:
             form = await _form_of(request)
             token, user = form.get("token", "").strip(), form.get("user", "").strip()
             try:
-                self._claimed(request, token, user)
+                await self._proven(request, token, user)
             except PaxosBlockError as error:
                 return await self._form(why=str(error))
             answer = web.Response(status=303, headers=PAGE_HEADERS | {"Location": "/"})
@@ -161,7 +163,7 @@ class _Door:
             return _sent(await self._pages.refusal(error))
 
     async def _form(self, *, why: str = "", status: int = 0) -> web.Response:
-        with_token = bool(self._access.secrets)
+        with_token = not self._access.is_open
         answer = _sent(await self._pages.login("", with_token=with_token, why=why))
         if status:
             answer.set_status(status)
@@ -184,26 +186,31 @@ class _Door:
                 "its --listen or --advertise"
             )
 
-    def _caller(self, request: web.Request) -> Caller:
+    async def _caller(self, request: web.Request) -> Caller:
         """Return who asks.
 
         Raises:
             AccessDeniedError: they prove less than is demanded.
             InvalidRequestError: no user can have that name.
         """
-        for name in certified(self._access, request):
-            return Caller.certified(name, request.remote or "")
         token, _, user = request.cookies.get(COOKIE, "").partition("/")
-        offered = request.headers.get("Authorization", "")
+        offered = request.headers.get(AUTHORIZATION, "")
         if offered or USER in request.headers:
-            token, user = offered.removeprefix(TOKEN_SCHEME), request.headers.get(USER, "")
-        return self._claimed(request, unquote(token), unquote(user))
+            token, user = offered.removeprefix(SCHEME), request.headers.get(USER, "")
+        return await self._proven(request, unquote(token), unquote(user))
 
-    def _claimed(self, request: web.Request, token: str, user: str) -> Caller:
-        """Return the one who has this token and claims to be `user`. Raises as `_caller`."""
-        access, shown = self._access, TOKEN_SCHEME + token if token else ""
+    async def _proven(self, request: web.Request, word: str, user: str) -> Caller:
+        """Return the user of the token `word`, or else the holder of the certificate that is shown,
+        or else the one who claims to be `user`. Raises as `_caller`."""
+        access, shown = self._access, SCHEME + word if word else ""
+        token = await access.door.shown({AUTHORIZATION: shown})
+        if token is not None:
+            token.demand(TokenRight.READ, "the page")
+            return Caller.with_token(token, request.remote or "")
+        for name in certified(access, request):
+            return Caller.certified(name, request.remote or "")
         access.check_certified((), offered=bool(shown))
-        access.check_token(shown, time.time(), PURPOSE)
+        access.check_request(shown, time.time(), PURPOSE, "")
         return Caller.claiming(user or NOBODY, request.remote or "")
 
 

@@ -128,7 +128,8 @@ async def connect(
             asking = await _reach(host, port, spoken, tune, access.tls, kind=kind)
             try:
                 to = dialled(host, port, asking.transport.get_extra_info("peername"))
-                introduction = access.introduction(spoken.path + about, to)
+                hidden = asking.transport.get_extra_info("ssl_object") is not None
+                introduction = access.introduction(spoken.path + about, to, hidden=hidden)
                 own = {**(headers or {}), **introduction.headers}
                 asking.transport.write(head(peer, spoken, own))
                 answered = await asking.answered
@@ -188,6 +189,11 @@ def dial(address: str, timeout_s: float, tls: Tls | None = None) -> socket.socke
         secured.close()
         raise
     return secured
+
+
+def is_hidden(connected: socket.socket) -> bool:
+    """True if `dial` came to speak TLS on this socket."""
+    return hasattr(connected, "getpeercert")  # without the import of ssl: a command starts fast
 
 
 def unreachable(address: str, error: OSError, tls: Tls | None = None) -> PaxosBlockError:

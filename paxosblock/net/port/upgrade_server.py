@@ -6,12 +6,13 @@ import asyncio
 
 from aiohttp import web
 
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import AccessDeniedError, PaxosBlockError
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.caller import USER, Caller, CallerRole
 from paxosblock.net.port.doorkeeper import Doorkeeper, certified
 from paxosblock.net.port.http_server import HttpConnection
+from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.port.upgrade import ERROR_TYPE, Spoken
 from paxosblock.net.wire import encode_error
 
@@ -68,22 +69,32 @@ def take_over(
     return slot
 
 
-def connected_caller_of(request: web.Request, access: Access) -> Caller:
+async def connected_caller_of(request: web.Request, access: Access, refusals: Refusals) -> Caller:
     """Return who asks for an Upgrade: as `caller_of`, or else a node, which proves that to the
     doorkeeper before anything is heard of it. Raises as `caller_of`."""
-    caller = caller_of(request, access)
+    caller = await caller_of(request, access, refusals)
     if caller.role is CallerRole.CLAIMED and access.is_node(request.headers):
         return Caller(CallerRole.NODE, "", (), caller.address)
     return caller
 
 
-def caller_of(request: web.Request, access: Access) -> Caller:
-    """Return who sent this, which holds for the whole connection after an Upgrade: the holder of
-    the certificate that it has shown, or else the user that it claims to be.
+async def caller_of(request: web.Request, access: Access, refusals: Refusals) -> Caller:
+    """Return who sent this, which holds for the whole connection after an Upgrade: the user of the
+    token that it has brought, or else the holder of the certificate that it has shown, or else the
+    user that it claims to be.
 
     Raises:
         InvalidRequestError: no user can have that name.
+        AccessDeniedError: the token is not good; that is counted in `refusals`.
+        PaxosBlockError: the node cannot tell whether it is.
     """
+    try:
+        token = await access.door.shown(request.headers)
+    except AccessDeniedError:
+        refusals.count(Refusal.NO_ACCESS, request.remote or "")
+        raise
+    if token is not None:
+        return Caller.with_token(token, request.remote or "")
     for name in certified(access, request):
         return Caller.certified(name, request.remote or "")
     return Caller.claiming(request.headers.get(USER), request.remote or "")

@@ -51,8 +51,10 @@ def upgrade_handler(
         if not upgrade_server.asks_for(STREAM, request):
             return upgrade_server.unknown_protocol(STREAM)
         try:
-            CALLER.set(upgrade_server.connected_caller_of(request, access))
-            doorkeeper = Doorkeeper.of(access, request, refused, stays=True)
+            caller = await upgrade_server.connected_caller_of(request, access, refused)
+            CALLER.set(caller)
+            has_token = caller.token is not None
+            doorkeeper = Doorkeeper.of(access, request, refused, stays=True, has_token=has_token)
             handler = make_handler(request)
         except PaxosBlockError as error:
             return upgrade_server.refusal(error)

@@ -1,0 +1,149 @@
+"""Tokens of users (`api/user_tokens.py`) on their way: a program reads its own from a file, and a
+node finds those of its callers in the header `Authorization: Bearer` of an Upgrade, or of a request
+that is none.
+
+A token that is heard on the way can be used until it ends. So a program sends its own where the
+connection has TLS or stays on this machine, or where it was told that the way there is safe.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+from paxosblock.api.user_tokens import TokenRight, UserToken, looks_like, unsealed
+from paxosblock.errors import AccessDeniedError, ConfigError
+
+AUTHORIZATION: Final = "Authorization"
+SCHEME: Final = "Bearer "
+LOOKS_EVERY_S: Final = 1.0
+"""A file is looked at again after so many seconds at the earliest."""
+
+
+class OwnToken:
+    """The token that a program sends, as its file has it now, or as it was given."""
+
+    def __init__(self, file: str = "", word: str = "", *, over_plain: bool = False) -> None:
+        """`over_plain`: send it where no TLS hides it, too.
+
+        Raises:
+            ConfigError: the file cannot be read, everybody may read it, or it holds no token; or
+                `word` is none.
+        """
+        self._file, self._over_plain = file, over_plain
+        self._stamp: tuple[int, ...] = ()
+        self._looked_s = monotonic()
+        self._word = word or self._read()
+        _check(f"token_file {file}" if file else "token", self._word)
+
+    def __repr__(self) -> str:
+        return f"<OwnToken of {self._file or 'this program'}>"
+
+    @property
+    def word(self) -> str:
+        """The token as it is now: a file that was replaced counts from then on."""
+        now_s = monotonic()
+        if self._file and now_s - self._looked_s >= LOOKS_EVERY_S:
+            self._looked_s = now_s
+            try:
+                if _stamp(self._file) != self._stamp:
+                    word = self._read()
+                    _check("", word)
+                    self._word = word
+            except (OSError, ConfigError):
+                pass  # it is being replaced; the one before may still be good
+        return self._word
+
+    def header(self, peer: str, *, hidden: bool) -> dict[str, str]:
+        """Return the header with it, for a connection to `peer`, an address; `hidden`: with TLS.
+
+        Raises:
+            AccessDeniedError: others on the way could hear it.
+        """
+        if not (hidden or self._over_plain or _is_here(peer)):
+            raise AccessDeniedError(
+                f"the token is not sent to {peer} without TLS, as others could hear it and use it:"
+                " name the cluster's authority with PAXOSBLOCK_TLS_CA, or set token_over_plain if"
+                " the way there is safe"
+            )
+        return {AUTHORIZATION: SCHEME + self.word}
+
+    def _read(self) -> str:
+        where = f"token_file {self._file}"
+        try:
+            for_everybody = Path(self._file).stat().st_mode & 0o007
+            self._stamp = _stamp(self._file)
+            text = Path(self._file).read_bytes().decode("ascii", "replace").strip()
+        except (OSError, ValueError) as error:
+            words = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"{where}: {words}") from error
+        if for_everybody:
+            raise ConfigError(f"{where}: everybody may read the token: chmod o= it")
+        return text
+
+
+def _check(where: str, word: str) -> None:
+    try:
+        unsealed(word)
+    except AccessDeniedError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _stamp(file: str) -> tuple[int, ...]:
+    seen = os.stat(file)
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+def _is_here(peer: str) -> bool:
+    """True if what is sent to an address stays on this machine."""
+    try:
+        return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+# -- at a node -------------------------------------------------------------------------------------
+
+
+class TokenChecks(Protocol):
+    """A node's check of the tokens that callers bring."""
+
+    async def check(self, word: str) -> UserToken:
+        """Return the token in this word.
+
+        Raises:
+            AccessDeniedError: it is none of this cluster, has ended, or was revoked.
+            PaxosBlockError: the node cannot tell.
+        """
+
+    def allow(self, token: UserToken, right: TokenRight, what: str) -> None:
+        """Check a request on a connection that began with a token.
+
+        Raises:
+            AccessDeniedError: it lacks this right, or was revoked.
+        """
+
+
+class TokenDoor:
+    """The place where a node's checks stand as soon as it has them."""
+
+    def __init__(self) -> None:
+        self.checks: TokenChecks | None = None
+
+    async def shown(self, headers: Mapping[str, str]) -> UserToken | None:
+        """Return the token in the headers of a request; None if they bring none.
+
+        Raises:
+            AccessDeniedError: it is no good one, or this node knows none.
+            PaxosBlockError: the node cannot tell.
+        """
+        word = headers.get(AUTHORIZATION, "").removeprefix(SCHEME).strip()
+        if not looks_like(word):
+            return None
+        if self.checks is None:
+            raise AccessDeniedError("this node takes no token of a user")
+        return await self.checks.check(word)
