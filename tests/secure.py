@@ -61,6 +61,7 @@ def begin(folder: Path) -> None:
         # Of nodes that a test starts by itself.
         "PAXOSBLOCK_NAMENODE_TLS_CERT": made.node(),
         "PAXOSBLOCK_NAMENODE_TLS_CA": made.ca,
+        "PAXOSBLOCK_NAMENODE_BLOCK_TOKENS": "true",
         "PAXOSBLOCK_DATANODE_TLS_CERT": made.node("datanode-0"),
         "PAXOSBLOCK_DATANODE_TLS_CA": made.ca,
     }
