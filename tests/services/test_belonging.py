@@ -220,7 +220,8 @@ def test_a_copy_that_is_the_first_to_come_to_a_namenode_that_started_is_nobody(
                 cluster.namenode.start()
                 assert f"another process of this name lives at {own.address}" in refused(copy, log)
             # One that serves nobody yet may note whoever comes; what counts is that of the last.
-            _, _, said = cluster.namenode.log.read_text().rpartition(" serves node=")
+            _, serves, said = cluster.namenode.log.read_text().rpartition(" serves\n")
+            assert serves
             taken = [each for each in said.splitlines() if "DataNode registered" in each]
             assert all(f"address={own.address}" in each for each in taken), taken
         with Client(cluster.url) as client:
