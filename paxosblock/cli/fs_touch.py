@@ -35,7 +35,7 @@ class StampType(click.ParamType[float]):
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Read what was written, as a time of this machine's time zone."""
-        if isinstance(value, float):
+        if not isinstance(value, str):
             return value
         try:
             return datetime.strptime(value, _STAMP).timestamp()
