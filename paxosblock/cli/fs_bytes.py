@@ -144,6 +144,10 @@ def put(
     put_all(invocation, sources, destination, **flags)
 
 
+_Done = Callable[[str, os.stat_result | None], None]
+_SAME_FILE: Final = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
+
+
 def put_all(
     invocation: Invocation,
     sources: tuple[str, ...],
@@ -156,10 +160,12 @@ def put_all(
     at_once: int = AT_ONCE,
     on_failure: str | None = None,
     replace_on_failure: str | None = None,
-    done: Callable[[str], None] = lambda _: None,
+    done: _Done = lambda *_: None,
     **how: Any,
 ) -> None:
-    """Do as `put` does; `done` hears of each file, and of each directory behind what is in it."""
+    """Do as `put` does; `done` hears of each file, and of each directory behind what is in it, with
+    the state of a file when it was opened.
+    """
     how.pop("_queue", None)
     how["options"] = WriteOptions(on_failure, replace_on_failure)
     if lazily:
@@ -183,7 +189,7 @@ def put_all(
             for folder in reversed(made):
                 if preserve:
                     invocation.client.transact(_local_attributes(folder.source, folder.target))
-                done(folder.source)
+                done(folder.source, None)
             return
         with progress_bar(base_name(wanted), _size_of(source), wanted=shown) as advance:
             copied = copy_file(CopyJob(source, wanted), advance)
@@ -200,7 +206,7 @@ def _putter(
     force: bool,
     directly: bool,
     preserve: bool,
-    done: Callable[[str], None],
+    done: _Done,
 ) -> CopyOne:
     """Return what puts one file."""
 
@@ -219,6 +225,7 @@ def _putter(
                 ),
             ) as out,
         ):
+            opened = None if job.source == STREAM else os.fstat(stream.fileno())
             for piece in _pieces(stream):
                 out.write(piece)
                 if directly and _pauses(stream):
@@ -226,7 +233,7 @@ def _putter(
                 advance(len(piece))
         has, asked = out.fewest_replicas, out.status.replication
         short = f"{shortfall(has, asked)}: {out.shortfall}" if has < asked else ""
-        done(job.source)
+        done(job.source, opened)
         return Copied(job, out.tell(), short)
 
     return copy_file
@@ -453,15 +460,14 @@ def moveFromLocal(
     """
     if STREAM in sources:
         raise click.UsageError("standard input cannot be moved; use put")
-    before = {source: os.stat(source) for source in sources if not os.path.isdir(source)}
 
-    def done(local: str) -> None:
-        if os.path.isdir(local) and not os.path.islink(local):
+    def done(local: str, opened: os.stat_result | None) -> None:
+        if opened is None:
             with contextlib.suppress(OSError):
                 os.rmdir(local)
             return
-        was, now = before.get(local), os.stat(local)
-        if was is not None and (was.st_mtime_ns, was.st_size) != (now.st_mtime_ns, now.st_size):
+        now = os.stat(local)
+        if any(getattr(opened, each) != getattr(now, each) for each in _SAME_FILE):
             raise UserError(local, "was changed while it was copied, and stays")
         os.unlink(local)
 

@@ -7,12 +7,15 @@ import hashlib
 import json
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from paxosblock import Client
 from paxosblock.base.checksum import crc32c
+from paxosblock.cli import fs_bytes
 from paxosblock.cli.fs import fs as group
 from paxosblock.cli.fs_bytes import COPYING
 from paxosblock.host.user import name_of_group, name_of_user
@@ -198,6 +201,25 @@ def test_move_from_local_keeps_what_was_not_copied(
     assert (tmp_path / "a").read_bytes() == b"new"
     assert names(client, folder) == ["/a"]
     assert fs("moveFromLocal", "-", folder).code == 2
+
+
+@pytest.mark.parametrize("named", ["d", "d/a"])
+def test_move_from_local_keeps_a_file_that_grew_while_it_was_copied(
+    fs: Paxosblock, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, named: str
+) -> None:
+    (tmp_path / "d").mkdir()
+    file = tmp_path / "d" / "a"
+    file.write_bytes(b"hello")
+
+    def pieces(stream: BinaryIO) -> Iterator[bytes]:
+        yield stream.read()
+        with file.open("ab") as out:
+            out.write(b", world")
+
+    monkeypatch.setattr(fs_bytes, "_pieces", pieces)
+    result = fs("moveFromLocal", tmp_path / named, folder)
+    assert (result.code, file.read_bytes()) == (1, b"hello, world")
+    assert result.err.endswith("was changed while it was copied, and stays\n")
 
 
 def test_move_to_local_is_not_there_as_in_hdfs(
