@@ -371,7 +371,7 @@ class TransactMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_attribute_outlives_what_it_is_of(self) -> None:
-        counts = Counter(keys.number_of(key) for key, _ in self.store.machine.scan(b"p", b"q"))
+        counts = Counter(keys.number_of(key) for key, _ in self.store.machine.scan(b"y", b"z"))
         for number, count in counts.items():
             inode = inode_of(self.store.view(), number)
             assert inode is not None

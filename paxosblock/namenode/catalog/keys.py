@@ -6,7 +6,7 @@
     n + name                   next number that was not reserved yet (8 bytes): "file", "block"
     e + directory + name       entry of a directory: kind and id of a file or directory (9 bytes)
     i + id                     Inode: FileInode or DirectoryInode
-    p + id + name              an attribute of a file or directory: its value
+    y + id + name              an attribute of a file or directory: its value
     t + directory              when an entry of the directory last changed (8 bytes, ms)
     f + file + sequence        Place: the file's block at that place, and where it begins
     b + block                  BlockEntry
@@ -109,12 +109,12 @@ def inode(number: int) -> bytes:
 
 def attribute(number: int, name: str) -> bytes:
     """Key of an attribute of a file or directory that is known to exist."""
-    return _KEY.pack(b"p", number) + name.encode()
+    return _KEY.pack(b"y", number) + name.encode()
 
 
 def attributes(number: int) -> Range:
     """Range of the attributes of a file or directory."""
-    return prefix_range(_key(b"p", number))
+    return prefix_range(_key(b"y", number))
 
 
 def attribute_name(key: bytes) -> str:
