@@ -20,6 +20,7 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Kind, Listing
+    from paxosblock.api.ownership import AclStatus
     from paxosblock.api.reports import StorageReport
     from paxosblock.api.status import (
         ClusterStatus,
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     )
     from paxosblock.api.subtree import ContentSummary, Summed
     from paxosblock.api.transaction import (
+        AclChange,
         AssertAbsent,
         AssertFile,
+        ChangeAcl,
         Concat,
         Delete,
         MakeDirectory,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         Truncate,
     )
     from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenNote, TokenRight
+    from paxosblock.base.acl_entries import AclEntry, AclType
     from paxosblock.base.checksum import Buffer
     from paxosblock.base.paths import AnyPath
     from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
@@ -109,6 +113,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDeniedError",
+    "AclChange",
+    "AclEntry",
+    "AclStatus",
+    "AclType",
     "AnyPath",
     "AssertAbsent",
     "AssertFile",
@@ -127,6 +135,7 @@ __all__ = [
     "BlockVerbs",
     "BlockView",
     "Buffer",
+    "ChangeAcl",
     "ChunkIndex",
     "ChunkName",
     "Client",
@@ -212,6 +221,10 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AccessDeniedError": "paxosblock.errors",
+        "AclChange": "paxosblock.api.transaction",
+        "AclEntry": "paxosblock.base.acl_entries",
+        "AclStatus": "paxosblock.api.ownership",
+        "AclType": "paxosblock.base.acl_entries",
         "AnyPath": "paxosblock.base.paths",
         "AssertAbsent": "paxosblock.api.transaction",
         "AssertFile": "paxosblock.api.transaction",
@@ -230,6 +243,7 @@ __getattr__, __dir__ = lazy_names(
         "BlockVerbs": "paxosblock.client.blocking.sync",
         "BlockView": "paxosblock.api.namenode",
         "Buffer": "paxosblock.base.checksum",
+        "ChangeAcl": "paxosblock.api.transaction",
         "ChunkIndex": "paxosblock.protocol.types",
         "ChunkName": "paxosblock.protocol.types",
         "Client": "paxosblock.client.blocking.sync",

@@ -44,7 +44,8 @@ class FileStatus(msgspec.Struct, frozen=True):
     While a file is `open` (being written), `size` counts the bytes of its finalized blocks only; a
     reader learns the rest from the DataNodes. Times are seconds since the epoch. A directory and
     all below it are deleted at `expires_s`, 0 for never. `truncations` counts how often the file
-    was truncated: while it stays the same, bytes that were read once do not change.
+    was truncated: while it stays the same, bytes that were read once do not change. With `has_acl`
+    there are entries that the permission does not tell (`Client.get_acl_status`).
     """
 
     path: str
@@ -62,6 +63,7 @@ class FileStatus(msgspec.Struct, frozen=True):
     permission: int
     expires_s: float = 0
     truncations: int = 0
+    has_acl: bool = False
 
     def __post_init__(self) -> None:
         # Programs make names of local files of these, and a NameNode may be a stranger's.

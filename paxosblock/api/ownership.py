@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from paxosblock.api.methods import Done, Method, Once
-from paxosblock.api.namenode import FileStatus
+from paxosblock.api.namenode import FileStatus, PathRequest
+from paxosblock.api.transaction import AclChange
+from paxosblock.base.acl_entries import AclEntry, full_acl
 
 
 class SetPathPermission(msgspec.Struct, frozen=True):
@@ -41,7 +43,36 @@ class CheckAccess(msgspec.Struct, frozen=True):
     write: bool = False
 
 
+class ChangePathAcl(msgspec.Struct, frozen=True):
+    """Change the access control list of a file or directory; `entries` as the change needs them."""
+
+    path: str
+    change: AclChange
+    entries: tuple[AclEntry, ...] = ()
+    once: Once | None = None
+
+
+class AclStatus(msgspec.Struct, frozen=True):
+    """The access control list of a file or directory, as HDFS's `getAclStatus` shows it.
+
+    `entries` are those that the `permission` does not tell; while some of them are no default
+    entries, its bits of the group are the mask.
+    """
+
+    owner: str
+    group: str
+    permission: int
+    entries: tuple[AclEntry, ...] = ()
+
+    @property
+    def acl(self) -> tuple[AclEntry, ...]:
+        """All entries, in order."""
+        return full_acl(self.permission, self.entries)
+
+
 SET_PERMISSION = Method("set_permission", SetPathPermission, FileStatus)
 SET_OWNER = Method("set_owner", SetPathOwner, FileStatus)
 SET_TIMES = Method("set_times", SetPathTimes, FileStatus)
 CHECK_ACCESS = Method("check_access", CheckAccess, Done, any_namenode=True)
+CHANGE_ACL = Method("change_acl", ChangePathAcl, FileStatus)
+GET_ACL_STATUS = Method("get_acl_status", PathRequest, AclStatus, any_namenode=True)

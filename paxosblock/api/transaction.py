@@ -16,12 +16,14 @@ Each operation sees the effects of those before it in the list.
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from paxosblock.base.acl_entries import AclEntry, acl_of
 from paxosblock.base.paths import AnyPath, text_of
 
 OPERATIONS_MAX = 4096
@@ -89,17 +91,24 @@ class MakeDirectory(_Operation, frozen=True, tag=True):
 class Rename(_Operation, frozen=True, tag=True):
     """Move a closed file, or a directory; `overwrite` replaces a file that is there.
 
-    To replace a directory, delete it in the operation before.
+    To replace a directory, delete it in the operation before. A file of the caller's that is moved
+    `as_new` gets the group of its directory and what its default entries give, as if it had been
+    made there.
     """
 
     source: str
     destination: str
     overwrite: bool = False
+    as_new: bool = False
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, source: AnyPath, destination: AnyPath, overwrite: bool = False
+            self,
+            source: AnyPath,
+            destination: AnyPath,
+            overwrite: bool = False,
+            as_new: bool = False,
         ) -> None: ...
 
 
@@ -213,6 +222,43 @@ class SetTimes(_Operation, frozen=True, tag=True):
         def __init__(self, path: AnyPath, modified_s: float) -> None: ...
 
 
+class AclChange(enum.Enum):
+    """A change of an access control list, by HDFS's name for it.
+
+    Entries that give access and default entries are told apart: a change of the ones leaves the
+    others as they are. The mask is worked out from the entries, unless it is named.
+    """
+
+    SET = "setAcl"
+    """Replace all entries by those that are given."""
+    MODIFY = "modifyAclEntries"
+    """Add the entries that are given, or replace those for the same user or group."""
+    REMOVE_ENTRIES = "removeAclEntries"
+    """Remove the entries that are named."""
+    REMOVE_DEFAULT = "removeDefaultAcl"
+    """Remove all default entries of a directory."""
+    REMOVE = "removeAcl"
+    """Remove all entries, so that the permission bits alone count."""
+
+
+class ChangeAcl(_Operation, frozen=True, tag=True):
+    """Change the access control list of a file or directory; a text is read by `parse_acl`."""
+
+    path: str
+    change: AclChange
+    entries: tuple[AclEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        msgspec.structs.force_setattr(self, "entries", acl_of(self.entries))
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, path: AnyPath, change: AclChange, entries: str | Iterable[AclEntry] = ()
+        ) -> None: ...
+
+
 Operation = (
     AssertAbsent
     | AssertFile
@@ -226,6 +272,7 @@ Operation = (
     | SetOwner
     | SetAttributes
     | SetTimes
+    | ChangeAcl
 )
 """One step of a transaction."""
 

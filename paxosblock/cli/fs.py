@@ -8,6 +8,7 @@ _NAMES = "paxosblock.cli.fs_names"
 _BYTES = "paxosblock.cli.fs_bytes"
 _OWNERS = "paxosblock.cli.fs_owners"
 _ATTRIBUTES = "paxosblock.cli.fs_attributes"
+_ACLS = "paxosblock.cli.fs_acls"
 _COPY = "paxosblock.cli.fs_copy"
 _HELP = "paxosblock.cli.fs_help"
 _SUMS = "paxosblock.cli.fs_sums"
@@ -46,6 +47,8 @@ paxosblock://host:9870/logs. A failure is one line on standard error,
         "chgrp": CommandEntry(_OWNERS, "Change groups."),
         "getfattr": CommandEntry(_ATTRIBUTES, "Show attributes."),
         "setfattr": CommandEntry(_ATTRIBUTES, "Set or remove an attribute."),
+        "getfacl": CommandEntry(_ACLS, "Show access control lists."),
+        "setfacl": CommandEntry(_ACLS, "Change access control lists."),
         "stat": CommandEntry(_NAMES, "Show facts about a file or directory."),
         "du": CommandEntry(_SUMS, "Show how many bytes files have, and their replicas."),
         "df": CommandEntry(_SUMS, "Show the room of the cluster."),

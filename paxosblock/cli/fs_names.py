@@ -214,7 +214,7 @@ def listing(entries: list[FileStatus], human: bool) -> list[str]:
     """Lines as `hdfs dfs -ls` prints them: columns as wide as their longest value."""
     rows = [
         (
-            mode(entry) + " ",
+            mode(entry) + ("+" if entry.has_acl else " "),
             str(entry.replication) if entry.kind is Kind.FILE else "-",
             entry.owner or "-",
             entry.group or "-",

@@ -51,11 +51,24 @@ def changed_each(
         if after is not None:
             invocation.tell(after)
 
+    for_each_below(invocation, paths, recursive, one)
+
+
+def for_each_below(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    recursive: bool,
+    action: Callable[[FileStatus], None],
+) -> None:
+    """Do it for what each path names, and with `recursive` for all that is below it, the directory
+    first.
+    """
+
     def named(path: str) -> None:
         status = status_of(invocation, path)
-        invocation.for_each((status,), one)
+        invocation.for_each((status,), action)
         if recursive and status.kind is Kind.DIRECTORY:
-            invocation.for_each(walked(invocation, path), one)
+            invocation.for_each(walked(invocation, path), action)
 
     for_each_path(invocation, paths, named)
 

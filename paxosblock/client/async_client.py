@@ -36,9 +36,13 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.api.ownership import (
+    CHANGE_ACL,
+    GET_ACL_STATUS,
     SET_OWNER,
     SET_PERMISSION,
     SET_TIMES,
+    AclStatus,
+    ChangePathAcl,
     SetPathOwner,
     SetPathPermission,
     SetPathTimes,
@@ -59,7 +63,7 @@ from paxosblock.api.subtree import (
     Summed,
     SumSubtree,
 )
-from paxosblock.api.transaction import Operation, TransactionOutcome, Truncate
+from paxosblock.api.transaction import AclChange, Operation, TransactionOutcome, Truncate
 from paxosblock.api.user_tokens import (
     ISSUE_TOKEN,
     LIST_TOKENS,
@@ -71,6 +75,7 @@ from paxosblock.api.user_tokens import (
     TokenIssued,
     TokenRight,
 )
+from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
@@ -635,6 +640,63 @@ class AsyncClient:
             AccessDeniedError: the client came with another token, without the right `ADMIN`.
         """
         await self._session.namenodes.call(REVOKE_TOKEN, RevokeToken(serial))
+
+    # -- access control lists -------------------------------------------------------------------
+
+    async def get_acl_status(self, path: AnyPath) -> AclStatus:
+        """Return who may do what with a file or directory. Raises NotFoundError."""
+        request = PathRequest(text_of(path))
+        return await self._session.namenodes.call(GET_ACL_STATUS, request)
+
+    async def set_acl(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
+        """Replace the access control list of a file or directory; return what it is then.
+
+        Args:
+            entries: as HDFS's `setfacl` reads them, such as
+                "user::rwx,user:bob:r-x,group::r-x,other::---,default:group:dev:rwx". If all are
+                default entries, or none, the list of the other kind stays. Entries of the owner,
+                the group and others must be there; default ones are taken from these.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: HDFS takes no such list: more than 32 entries of a kind, two for
+                the same, default ones of a file.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return await self._change_acl(path, AclChange.SET, acl_of(entries))
+
+    async def modify_acl_entries(
+        self, path: AnyPath, entries: str | Iterable[AclEntry]
+    ) -> FileStatus:
+        """Add entries to an access control list, or replace those for the same users.
+
+        The mask becomes what all these users may do together, unless an entry says what it is.
+        Arguments and errors are those of `set_acl`.
+        """
+        return await self._change_acl(path, AclChange.MODIFY, acl_of(entries))
+
+    async def remove_acl_entries(
+        self, path: AnyPath, entries: str | Iterable[AclEntry]
+    ) -> FileStatus:
+        """Remove entries of an access control list, which a text names without permissions:
+        "user:bob,default:group:dev". Errors are those of `set_acl`.
+        """
+        named = parse_acl(entries, permissions=False) if isinstance(entries, str) else entries
+        return await self._change_acl(path, AclChange.REMOVE_ENTRIES, tuple(named))
+
+    async def remove_default_acl(self, path: AnyPath) -> FileStatus:
+        """Remove all default entries of a directory. Errors are those of `set_acl`."""
+        return await self._change_acl(path, AclChange.REMOVE_DEFAULT)
+
+    async def remove_acl(self, path: AnyPath) -> FileStatus:
+        """Remove an access control list, so that the permission bits alone count. Errors are those
+        of `set_acl`.
+        """
+        return await self._change_acl(path, AclChange.REMOVE)
+
+    async def _change_acl(self, path: AnyPath, change: AclChange, entries: Acl = ()) -> FileStatus:
+        request = ChangePathAcl(text_of(path), change, entries)
+        return await self._session.namenodes.call_once(CHANGE_ACL, request)
 
     # -- transactions ---------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import (
     AssertAbsent,
     AssertFile,
+    ChangeAcl,
     Concat,
     Delete,
     MakeDirectory,
@@ -109,6 +110,8 @@ def deed_of(operation: Operation) -> Deed | None:
             return Deed("setXAttr", path)
         case SetTimes(path):
             return Deed("setTimes", path)
+        case ChangeAcl(path, change):
+            return Deed(change.value, path)
 
 
 def _transacted(request: api.Transact) -> Deeds:
@@ -143,6 +146,7 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     ownership.SET_OWNER.name: _of_path("setOwner"),
     path_attributes.SET_ATTRIBUTES.name: _of_path("setXAttr"),
     ownership.SET_TIMES.name: _of_path("setTimes"),
+    ownership.CHANGE_ACL.name: lambda request: (Deed(request.change.value, request.path),),
     api.TRANSACT.name: _transacted,
     api.TAKE_OVER.name: _of_path("takeOver"),
     lease_call.RECOVER_LEASE.name: _of_path("recoverLease"),

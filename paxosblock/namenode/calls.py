@@ -32,7 +32,14 @@ from paxosblock.api import (
 )
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
-from paxosblock.api.ownership import CHECK_ACCESS, SET_OWNER, SET_PERMISSION, SET_TIMES
+from paxosblock.api.ownership import (
+    CHANGE_ACL,
+    CHECK_ACCESS,
+    GET_ACL_STATUS,
+    SET_OWNER,
+    SET_PERMISSION,
+    SET_TIMES,
+)
 from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.subtree import LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
@@ -450,6 +457,20 @@ CALLS: Final = (
     shown(CHECK_ACCESS, owners.check_access),
     handled(SUM_SUBTREE, subtrees.sum_subtree, check=checks.check_subtree, right=TokenRight.READ),
     handled(LIST_SUBTREE, subtrees.list_subtree, check=checks.check_subtree, right=TokenRight.READ),
+    decided(
+        CHANGE_ACL,
+        in_one(owners.change_path_acl),
+        check=checks.check_acl,
+        log=lambda request, _: facts(
+            path=request.path,
+            change=request.change.value,
+            entries=",".join(map(str, request.entries)),
+        ),
+    ),
+    shown(
+        GET_ACL_STATUS,
+        lambda view, request, actor: owners.acl_status(view, request.path, actor),
+    ),
     handled(
         api.TRANSACT,
         handlers.transact,

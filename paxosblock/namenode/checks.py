@@ -23,7 +23,12 @@ from paxosblock.api.namenode import (
     ReopenBlock,
     Transact,
 )
-from paxosblock.api.ownership import SetPathOwner, SetPathPermission, SetPathTimes
+from paxosblock.api.ownership import (
+    ChangePathAcl,
+    SetPathOwner,
+    SetPathPermission,
+    SetPathTimes,
+)
 from paxosblock.api.path_attributes import (
     ATTRIBUTE_NAME_BYTES_MAX,
     VALUE_BYTES_MAX,
@@ -36,6 +41,8 @@ from paxosblock.api.subtree import ListSubtree, SumSubtree
 from paxosblock.api.transaction import (
     NAMES_MADE_MAX,
     OPERATIONS_MAX,
+    AclChange,
+    ChangeAcl,
     SetAttributes,
     SetOwner,
     SetPermission,
@@ -61,6 +68,8 @@ from paxosblock.protocol.types import WriterId
 
 WINDOW_MAX = 1024
 WRITER_CHARACTERS_MAX = 128
+BITS_MAX = 7
+"""Read, write and execute."""
 NODE_CHARACTERS_MAX = 8192
 """A DataNode may be called after its machine and folder."""
 APPLICATION_CHARACTERS_MAX = 255
@@ -119,6 +128,8 @@ def check_transact(request: Transact) -> None:
             check_set_attributes(operation)
         elif isinstance(operation, SetTimes):
             check_set_times(operation)
+        elif isinstance(operation, ChangeAcl):
+            check_acl(operation)
 
 
 def check_set_permission(request: SetPathPermission) -> None:
@@ -188,6 +199,22 @@ def check_subtree(request: SumSubtree | ListSubtree) -> None:
         not request.after or paths.split(request.after)[: len(names)] == names,
         f"{paths.shown(request.path)}: cannot go on behind {paths.shown(request.after)}",
     )
+
+
+def check_acl(request: ChangePathAcl | ChangeAcl) -> None:
+    """Raise InvalidRequestError for entries that no user or group has, and where none is asked for
+    or all are missing."""
+    where = paths.shown(request.path)
+    none = request.change in (AclChange.REMOVE, AclChange.REMOVE_DEFAULT)
+    _demand(
+        bool(request.entries) is not none, f"{where}: {'an' if none else 'no'} <acl_spec> entry"
+    )
+    for entry in request.entries:
+        _demand(0 <= entry.permission <= BITS_MAX, f"{where}: {entry.permission} is no permission")
+        _demand(
+            not entry.name or is_user(entry.name),
+            f"{where}: {entry.name[:40]!r} is no owner or group: {NAME_EXPECTED}",
+        )
 
 
 def check_application(request: ApplicationRequest) -> None:

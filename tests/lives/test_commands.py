@@ -21,11 +21,13 @@ from tests.lives.life import Kind, live
 SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
+    "change_acl": "of who may do what: tests/namenode/test_acls.py, test_permissions.py",
     "check_access": "shows what a user may do, and changes nothing",
     "issue_token": "of a user, and of no file: tests/services/test_tokens.py",
     "list_tokens": "shows tokens: tests/services/test_tokens.py",
     "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
+    "get_acl_status": "shows who may do what, and changes nothing",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
     "list_subtree": "shows names, and changes nothing: tests/namenode/test_subtrees.py",
@@ -63,6 +65,7 @@ CHANGES: Final = {
     "fs recover-lease": "recover_lease",
     "fs rm": "delete",
     "fs rmdir": "delete",
+    "fs setfacl": "change_acl",
     "fs setfattr": "set_attributes",
     "fs setrep": "set_replication",
     "fs touch": "set_times",
@@ -89,6 +92,7 @@ SHOWS: Final = frozenset(
         "explain",
         "fs cat",
         "fs get",
+        "fs getfacl",
         "fs getfattr",
         "fs head",
         "fs ls",

@@ -27,10 +27,17 @@ from paxosblock.api.namenode import (
     RenamePath,
     Transact,
 )
-from paxosblock.api.ownership import SET_PERMISSION, SetPathPermission
+from paxosblock.api.ownership import (
+    CHANGE_ACL,
+    SET_PERMISSION,
+    ChangePathAcl,
+    SetPathPermission,
+)
 from paxosblock.api.transaction import (
+    AclChange,
     AssertAbsent,
     AssertFile,
+    ChangeAcl,
     Concat,
     Delete,
     MakeDirectory,
@@ -64,6 +71,7 @@ SHOWS = {
     "check_files",
     "cluster_status",
     "explain",
+    "get_acl_status",
     "get_attributes",
     "get_block",
     "get_file",
@@ -100,6 +108,7 @@ OPERATIONS: dict[type, Operation] = {
     SetTimes: SetTimes("/a", 1.0),
     SetOwner: SetOwner("/a", "ann"),
     SetAttributes: SetAttributes("/a", {"user.a": b"1"}),
+    ChangeAcl: ChangeAcl("/a", AclChange.MODIFY, "user:ann:rwx"),
 }
 
 
@@ -245,6 +254,10 @@ async def one_change(scene: Scene, rng: random.Random) -> list[tuple[str, str, s
             gone = await call(DELETE, DeletePath(path, rng.random() < 0.5))
             return [("delete", path, "null")] if gone.existed else []
         case 3:
+            if rng.random() < 0.5:
+                how = rng.choice((AclChange.REMOVE, AclChange.REMOVE_DEFAULT))
+                await call(CHANGE_ACL, ChangePathAcl(path, how))
+                return [(how.value, path, "null")]
             await call(SET_PERMISSION, SetPathPermission(path, rng.choice((0o700, 0o755))))
             return [("setPermission", path, "null")]
         case 4:

@@ -31,8 +31,11 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     RenamePath,
 )
+from paxosblock.api.ownership import AclStatus
 from paxosblock.api.transaction import (
+    AclChange,
     AssertFile,
+    ChangeAcl,
     Concat,
     Delete,
     MakeDirectory,
@@ -43,12 +46,15 @@ from paxosblock.api.transaction import (
     SetTimes,
     Truncate,
 )
+from paxosblock.base.acl_entries import parse_acl
 from paxosblock.errors import PaxosBlockError, PermissionDeniedError
-from paxosblock.namenode.catalog import namespace, tree
+from paxosblock.namenode.catalog import namespace, owners, tree
 from paxosblock.namenode.catalog.draft import Draft, in_one
 from paxosblock.namenode.catalog.permissions import ACTOR, ITSELF, Actor
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.protocol.types import WriterId
+from tests.namenode import acl_model
+from tests.namenode.acl_model import Texts
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     NamedCatalog,
@@ -83,6 +89,16 @@ MODES = (
     0o722,
 )
 FILES = (0o666, 0o666, 0o644, 0o640, 0o040, 0o004, 0o222, 0o200)
+ACLS = (
+    "user::rwx,group::---,other::rwx,user:ann:r-x",
+    "user::rwx,group::rwx,other::---,user:bob:rwx,mask::r-x",
+    "user::rwx,group::r-x,other::rwx,group:ops:rwx,group:dev:---",
+    "user::rwx,group::---,other::rwx,group:dev:-wx,group:ops:r--,mask::rwx",
+    "user::rw-,group::rwx,other::---,user:cy:rwx,default:user:ann:rwx",
+    "default:user:cy:rwx,default:group:dev:---,default:other::rwx",
+    "user::rwx,group::rwx,mask::---,other::rwx",
+)
+"""Lists that let some users in, and keep others out whom the mode would let in."""
 PATHS = tuple(
     f"/{a}" + (f"/{b}" if b else "") + (f"/{c}" if c and b else "")
     for a in "ab"
@@ -94,14 +110,17 @@ PATHS = tuple(
 class HdfsModel:
     """The rules of HDFS, for a tree as it is shown."""
 
-    def __init__(self, shown: dict[str, FileStatus], actor: Actor) -> None:
-        self.shown, self.actor = shown, actor
+    def __init__(self, shown: dict[str, FileStatus], acls: dict[str, Texts], actor: Actor) -> None:
+        self.shown, self.acls, self.actor = shown, acls, actor
 
     def may(self, path: str, bits: int) -> bool:
-        """The class of the user at a path decides: owner, else group, else others."""
+        """The class of the user at a path decides: owner, else group, else others; or the list of
+        entries, where there is one."""
         at, actor = self.shown.get(path), self.actor
         if at is None or actor.superuser:
             return True
+        if at.has_acl:
+            return acl_model.may(self.acls[path], at, actor, bits)
         by_class = (
             at.permission >> 6
             if at.owner == actor.user
@@ -214,6 +233,20 @@ def moves(source: str, to: str, overwrite: bool) -> Callable[[HdfsModel], bool]:
     return allows
 
 
+def publishes(source: str, to: str, overwrite: bool) -> Callable[[HdfsModel], bool]:
+    moved = moves(source, to, overwrite)
+    return lambda model: (
+        moved(model)
+        and (
+            source == to
+            or source not in model.shown
+            or model.is_directory(source)
+            or model.actor.superuser
+            or model.shown[source].owner == model.actor.user
+        )
+    )
+
+
 def deletes(path: str, recursive: bool) -> Callable[[HdfsModel], bool]:
     return lambda model: model.taken_away(path) and (not recursive or model.subtree(path))
 
@@ -239,6 +272,8 @@ def cases(path: str, other: str, flag: bool, mode: int) -> Iterator[Case]:
     move = RenamePath(path, other, flag)
     yield Case(lambda c: c.rename(move), moves(path, other, flag), f"rename {flag}")
     yield Case(transacted(Rename(path, other, flag)), moves(path, other, flag), "transact rename")
+    publish = Rename(path, other, flag, as_new=True)
+    yield Case(transacted(publish), publishes(path, other, flag), "publish")
     yield Case(lambda c: c.delete(DeletePath(path, flag)), deletes(path, flag), f"delete {flag}")
     yield Case(transacted(Delete(path, flag)), deletes(path, flag), f"transact delete {flag}")
     yield Case(lambda c: c.concat(ConcatFiles(path, (other,))), joins(path, other), "concat")
@@ -264,6 +299,13 @@ def cases(path: str, other: str, flag: bool, mode: int) -> Iterator[Case]:
     yield Case(transacted(chmod), owned, "chmod")
     yield Case(transacted(chown), given, "chown")
     yield Case(transacted(SetTimes(path, 1.0)), at(W), "touch")
+
+    for how in AclChange:
+        bare = how in (AclChange.REMOVE, AclChange.REMOVE_DEFAULT)
+        acl = ACLS[mode % len(ACLS)]
+        change_acl = ChangeAcl(path, how, () if bare else parse_acl(acl))
+        yield Case(transacted(change_acl), owned, how.value)
+    yield Case(lambda c: acl_status(c, path), at(0), "getfacl")
 
     def listed(model: HdfsModel) -> bool:
         return model.traversed(path) and (not model.is_directory(path) or model.may(path, R | X))
@@ -294,6 +336,19 @@ async def shown(catalog: NamedCatalog) -> dict[str, FileStatus]:
     return found
 
 
+async def acl_status(catalog: NamedCatalog, path: str) -> AclStatus:
+    return owners.acl_status(await catalog.view(), path, ACTOR.get())
+
+
+async def acls_of(catalog: NamedCatalog, shown: dict[str, FileStatus]) -> dict[str, Texts]:
+    """All entries of what has more than a mode, by path."""
+    return {
+        path: acl_model.texts((await acl_status(catalog, path)).acl)
+        for path, status in shown.items()
+        if status.has_acl
+    }
+
+
 async def change(store: MemoryStore, path: str, owner: str, group: str, mode: int) -> None:
     """chown and chmod by a superuser."""
     draft = Draft(store.view())
@@ -322,6 +377,7 @@ def inodes(modes: tuple[int, ...]) -> st.SearchStrategy[tuple[str, str, int]]:
     return st.tuples(st.sampled_from(NAMES), st.sampled_from(GROUPS), st.sampled_from(modes))
 
 
+BEGUN_ACLS = st.tuples(*(st.sampled_from((None, None, *ACLS)) for _ in TREE))
 BEGUN = st.tuples(*(inodes(MODES if directory else FILES) for directory in TREE.values()))
 STEP = st.tuples(
     st.sampled_from(("ann", "bob", "cy", "cy", "root")),
@@ -334,13 +390,15 @@ STEP = st.tuples(
 
 
 @settings(max_examples=150, deadline=None)
-@given(begun=BEGUN, steps=st.lists(STEP, min_size=20, max_size=20))
-def test_what_users_do_is_refused_where_hdfs_refuses_it(begun: Any, steps: list[Any]) -> None:
+@given(begun=BEGUN, acls=BEGUN_ACLS, steps=st.lists(STEP, min_size=20, max_size=20))
+def test_what_users_do_is_refused_where_hdfs_refuses_it(
+    begun: Any, acls: Any, steps: list[Any]
+) -> None:
     """A user gets the outcome that a superuser would get, where HDFS lets the user do it."""
-    assert asyncio.run(_refused_wrongly(begun, steps)) == []
+    assert asyncio.run(_refused_wrongly(begun, acls, steps)) == []
 
 
-async def _refused_wrongly(begun: Any, steps: list[Any]) -> list[str]:
+async def _refused_wrongly(begun: Any, acls: Any, steps: list[Any]) -> list[str]:
     wrong: list[str] = []
     store = MemoryStore()
     catalog = await new_catalog(store)
@@ -351,10 +409,13 @@ async def _refused_wrongly(begun: Any, steps: list[Any]) -> list[str]:
             await created(catalog, create_request(path))
     for path, inode in zip(TREE, begun, strict=True):
         await change(store, path, *inode)
+    for path, acl in zip(TREE, acls, strict=True):
+        if acl is not None and (TREE[path] or "default" not in acl):
+            await transacted(ChangeAcl(path, AclChange.MODIFY, acl))(catalog)
     for user, kind, path, other, flag, mode in steps:
         case, actor = list(cases(path, other, flag, mode))[kind], USERS[user]
         before, aside = await shown(catalog), await new_catalog(copy.deepcopy(store))
-        allowed = case.allows(HdfsModel(before, actor))
+        allowed = case.allows(HdfsModel(before, await acls_of(catalog, before), actor))
         of_superuser = await outcome(aside, case, USERS["root"])
         error = await outcome(catalog, case, actor)
         after = await shown(catalog)

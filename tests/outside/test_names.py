@@ -70,6 +70,18 @@ def test_owners_and_bits_change_as_of_webhdfs(fs: PaxosBlockFileSystem, tree: st
         fs.chmod(f"{tree}/none", 0o600)
 
 
+def test_access_control_lists_change_with_hdfs_names(fs: PaxosBlockFileSystem, tree: str) -> None:
+    fs.modify_acl_entries(tree, "user:bob:r-x,default:user:bob:rwx")
+    fs.pipe_file(f"{tree}/in", b"x")
+    assert "user:bob:rwx" in map(str, fs.get_acl_status(f"{tree}/in").acl)
+    fs.remove_default_acl(tree)
+    fs.remove_acl_entries(tree, "user:bob")
+    assert list(map(str, fs.get_acl_status(tree).entries)) == ["group::r-x"]
+    fs.remove_acl(tree)
+    fs.set_acl(tree, "user::rwx,group::---,other::---")
+    assert fs.info(tree)["mode"] & 0o7777 == 0o700
+
+
 def test_a_file_is_truncated_and_has_another_key_then(fs: PaxosBlockFileSystem, tree: str) -> None:
     path = f"{tree}/a"
     fs.pipe_file(path, b"0123456789")

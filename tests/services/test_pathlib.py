@@ -9,8 +9,10 @@ import pytest
 
 from paxosblock import Client
 from paxosblock.api.transaction import (
+    AclChange,
     AssertAbsent,
     AssertFile,
+    ChangeAcl,
     Concat,
     Delete,
     MakeDirectory,
@@ -44,6 +46,11 @@ def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
     assert fs.set_replication(third, 2).replication == 2
     assert fs.set_permission(third, 0o600).permission == 0o600
     assert fs.set_owner(third, group="staff").group == "staff"
+    assert fs.modify_acl_entries(third, "user:bob:r--").has_acl
+    assert fs.remove_acl_entries(third, "user:bob").has_acl  # the mask stays, as in HDFS
+    assert fs.set_acl(third, fs.get_acl_status(third).acl).has_acl
+    assert not fs.remove_acl(third).has_acl
+    assert not fs.remove_default_acl(DIRECTORY).has_acl
     assert fs.stat(third).size == 3000
     assert [entry.path for entry in fs.ls(DIRECTORY)] == [str(third)]
     assert [entry.path for entry in fs.walk(DIRECTORY)] == [str(third)]
@@ -62,6 +69,8 @@ def test_the_operations_of_a_transaction_take_pathlib_paths(fs: Client) -> None:
     assert fs.transact([Marker(three), Concat(three, [two])]).applied
     assert fs.transact([SetPermission(three, 0o600), SetOwner(three, "ann")]).applied
     assert (fs.stat(three).permission, fs.stat(three).owner) == (0o600, "ann")
+    assert fs.transact([ChangeAcl(three, AclChange.MODIFY, "user:bob:r--")]).applied
+    assert fs.stat(three).has_acl
     assert [entry.path for entry in fs.ls(top)] == [str(three)]
     assert fs.transact([Delete(top, recursive=True)]).applied
     assert Concat(three, [two]) == Concat(str(three), (str(two),))

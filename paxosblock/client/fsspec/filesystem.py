@@ -20,6 +20,7 @@ from fsspec.transaction import Transaction
 from fsspec.utils import isfilelike
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.ownership import AclStatus
 from paxosblock.api.transaction import (
     AssertAbsent,
     Delete,
@@ -28,6 +29,7 @@ from paxosblock.api.transaction import (
     Operation,
     Rename,
 )
+from paxosblock.base.acl_entries import AclEntry
 from paxosblock.base.paths import STAGING
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.base.settings import did_you_mean
@@ -456,6 +458,26 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         """Change the owner, the group, or both; the name is the one that fsspec's WebHDFS has."""
         await (await self._client()).set_owner(self.own_path(path), owner, group)
 
+    # fsspec has no names for access control lists; these are HDFS's.
+
+    async def _get_acl_status(self, path: str) -> AclStatus:
+        return await (await self._client()).get_acl_status(self.own_path(path))
+
+    async def _set_acl(self, path: str, entries: str | Iterable[AclEntry]) -> None:
+        await (await self._client()).set_acl(self.own_path(path), entries)
+
+    async def _modify_acl_entries(self, path: str, entries: str | Iterable[AclEntry]) -> None:
+        await (await self._client()).modify_acl_entries(self.own_path(path), entries)
+
+    async def _remove_acl_entries(self, path: str, entries: str | Iterable[AclEntry]) -> None:
+        await (await self._client()).remove_acl_entries(self.own_path(path), entries)
+
+    async def _remove_default_acl(self, path: str) -> None:
+        await (await self._client()).remove_default_acl(self.own_path(path))
+
+    async def _remove_acl(self, path: str) -> None:
+        await (await self._client()).remove_acl(self.own_path(path))
+
     # fsspec derives synchronous names only for its own list of verbs.
     created = sync_wrapper(_created)
     modified = sync_wrapper(_modified)
@@ -468,6 +490,12 @@ class PaxosBlockFileSystem(AsyncFileSystem):
     truncate = sync_wrapper(_truncate)
     chmod = sync_wrapper(_chmod)
     chown = sync_wrapper(_chown)
+    get_acl_status = sync_wrapper(_get_acl_status)
+    set_acl = sync_wrapper(_set_acl)
+    modify_acl_entries = sync_wrapper(_modify_acl_entries)
+    remove_acl_entries = sync_wrapper(_remove_acl_entries)
+    remove_default_acl = sync_wrapper(_remove_default_acl)
+    remove_acl = sync_wrapper(_remove_acl)
 
     async def _status(self, path: str) -> FileStatus:
         return await (await self._client()).stat(self.own_path(path))

@@ -87,7 +87,7 @@ class StagedFile:
         parent = self.target.rpartition("/")[0]
         replaces = self._how is Publish.REPLACE
         made: list[Operation] = [MakeDirectory(parent)] if parent else []
-        return [*made, Rename(self._path, self.target, replaces)]
+        return [*made, Rename(self._path, self.target, replaces, as_new=True)]
 
     async def complete(self, finish: Callable[[], Awaitable[object]], *, publishes: bool) -> None:
         """Write the rest of it by `finish`, which closes it, and publish it unless a transaction

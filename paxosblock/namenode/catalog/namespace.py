@@ -27,7 +27,8 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base import paths
 from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError, SafeModeError
-from paxosblock.namenode.catalog import keys, permissions, tree
+from paxosblock.namenode.catalog import acls, keys, permissions, tree
+from paxosblock.namenode.catalog.acls import Bits
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.draft import Draft, Slices, inode_in
 from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
@@ -41,6 +42,7 @@ from paxosblock.namenode.catalog.records import (
 from paxosblock.protocol.types import BlockId
 
 DIRECTORY_PERMISSION = 0o755
+FILE_UNMASKED: Final = 0o666
 HIDDEN: Final = paths.STAGING.removeprefix(paths.ROOT)
 """The name in the root of the directory in which every user makes names of their own."""
 PERMISSION_OF_HIDDEN: Final = stat.S_ISVTX | 0o777
@@ -235,8 +237,21 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
         # maker is back.
         inode = live_until(draft, inode, 0)
     moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
+    if isinstance(request, transaction.Rename) and request.as_new and isinstance(moved, FileInode):
+        permissions.check_owner(inode, source, actor)
+        moved = _as_new(draft, moved)
     _link(draft, moved, context)
     return moved
+
+
+def _as_new(draft: Draft, file: FileInode) -> FileInode:
+    """Return a file as if it had been made in the directory that it is in now."""
+    above = _directory(draft, file.parent)
+    own = acls.changed(file, transaction.AclChange.REMOVE, ()).permission
+    permission, acl = acls.inherited(above, Bits(own, FILE_UNMASKED), directory=False)
+    return msgspec.structs.replace(
+        file, group=above.group, permission=permission, acl=acl or msgspec.UNSET
+    )
 
 
 def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deletion]:
@@ -419,26 +434,28 @@ def _make_missing(
     HDFS. Each user may make names in `HIDDEN`, which is made for all of them.
     """
     target, depth = found
-    directory, made = target.number, None
-    above = _directory(draft, directory)
+    above, made = _directory(draft, target.number), None
     hidden = names[0] == HIDDEN and not depth
     if not (hidden or context.actor.superuser):
-        permissions.check_at(draft, directory, Action.WRITE, names[:depth], context.actor)
+        permissions.check_at(draft, above.number, Action.WRITE, names[:depth], context.actor)
     owner = _owner_of_new(owner, context.actor)
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION
         of_all = hidden and place == 1
-        made = DirectoryInode(
+        mode, acl = acls.inherited(above, Bits(mode, mode), directory=True)
+        if of_all:
+            mode, acl = PERMISSION_OF_HIDDEN, ()
+        above = made = DirectoryInode(
             number=next(context.numbers),
-            parent=directory,
+            parent=above.number,
             name=name,
             created_ms=context.now_ms,
             owner=above.owner if of_all else owner,
             group=above.group,
-            permission=PERMISSION_OF_HIDDEN if of_all else mode,
+            permission=mode,
+            acl=acl or msgspec.UNSET,
         )
         _link(draft, made, context)
-        directory = made.number
     assert made is not None, "at least the last directory is missing"
     return made
 
@@ -462,6 +479,9 @@ def _new_file(
 ) -> FileInode:
     """Return the inode of a new file; its `place` is a directory and a name."""
     directory, name = place
+    above = _directory(draft, directory)
+    bits = Bits(request.permission, request.permission)
+    permission, acl = acls.inherited(above, bits, directory=False)
     return FileInode(
         number=next(context.numbers),
         parent=directory,
@@ -469,13 +489,14 @@ def _new_file(
         created_ms=context.now_ms,
         modified_ms=context.now_ms,
         owner=_owner_of_new(request.owner, context.actor),
-        group=_directory(draft, directory).group,
-        permission=request.permission,
+        group=above.group,
+        permission=permission,
         replication=request.replication,
         block_size=request.block_size,
         durability=request.durability,
         writer=request.writer,
         reserved=reserved,
+        acl=acl or msgspec.UNSET,
     )
 
 

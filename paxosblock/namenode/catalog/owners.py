@@ -10,10 +10,18 @@ import msgspec
 
 from paxosblock.api.methods import Done
 from paxosblock.api.namenode import FileStatus
-from paxosblock.api.ownership import CheckAccess, SetPathOwner, SetPathPermission, SetPathTimes
-from paxosblock.api.transaction import SetOwner, SetPermission, SetTimes
+from paxosblock.api.ownership import (
+    AclStatus,
+    ChangePathAcl,
+    CheckAccess,
+    SetPathOwner,
+    SetPathPermission,
+    SetPathTimes,
+)
+from paxosblock.api.transaction import ChangeAcl, SetOwner, SetPermission, SetTimes
 from paxosblock.base import paths
-from paxosblock.namenode.catalog import keys, permissions, tree
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import acls, keys, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action, Actor
@@ -95,6 +103,34 @@ def set_times(draft: Draft, wanted: SetPathTimes | SetTimes, actor: Actor) -> In
     if draft.get(key).value != value:
         draft.put(key, value)
     return inode
+
+
+def change_path_acl(draft: Draft, request: ChangePathAcl, context: Context) -> FileStatus:
+    """`setfacl`. Raises as `change_acl`."""
+    return tree.status(draft, request.path, change_acl(draft, request, context.actor))
+
+
+def change_acl(draft: Draft, wanted: ChangePathAcl | ChangeAcl, actor: Actor) -> Inode:
+    """Change the access control list of what is at a path; return it as it is then.
+
+    Raises:
+        NotFoundError: nothing is there.
+        PermissionDeniedError: it is another user's.
+        InvalidRequestError: HDFS takes no such list, or not here.
+    """
+    inode = tree.find_inode(draft, wanted.path, actor)
+    permissions.check_owner(inode, paths.split(wanted.path), actor)
+    try:
+        after = acls.changed(inode, wanted.change, wanted.entries)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{error} Path: {wanted.path}", path=wanted.path) from None
+    return _put(draft, inode, after)
+
+
+def acl_status(reads: Reads, path: str, actor: Actor) -> AclStatus:
+    """`getfacl`: all who may go to a path see its access control list. Raises NotFoundError."""
+    inode = tree.find_inode(reads, path, actor)
+    return AclStatus(inode.owner, inode.group, inode.permission, acls.entries_of(inode))
 
 
 def _put(draft: Draft, before: Inode, after: Inode) -> Inode:

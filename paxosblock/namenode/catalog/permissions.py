@@ -2,7 +2,7 @@
 
 `tree` checks each directory on a path while it walks; each operation then demands what it needs at
 the end of the path. The class of a user at an inode decides: the owner, else the group, else
-others. A superuser may do everything.
+others; or its access control list (`acls.py`). A superuser may do everything.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec import UnsetType
 
 from paxosblock.base import paths
 from paxosblock.errors import PermissionDeniedError
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import acls, keys
 from paxosblock.namenode.catalog.draft import Reads, inode_in
 from paxosblock.namenode.catalog.records import DirectoryInode, FileInode, Inode, decode_inode
 from paxosblock.namenode.kv.interface import Versioned
@@ -58,7 +59,9 @@ def directory_in(found: Versioned) -> Inode:
 
 
 def allowed(inode: Inode, action: int, actor: Actor) -> bool:
-    """True if an inode's bits let its owner, its group or others do this."""
+    """True if an inode's bits let its owner, its group or others do this; or its ACL does."""
+    if not isinstance(inode.acl, UnsetType):
+        return acls.lets(inode, inode.acl, action, actor.user, actor.groups)
     mode = inode.permission
     if actor.user == inode.owner:
         mode >>= 6
@@ -179,4 +182,5 @@ def check_superuser(actor: Actor) -> None:
 def _shown(inode: Inode, names: tuple[str, ...]) -> str:
     kind = stat.S_IFDIR if isinstance(inode, DirectoryInode) else stat.S_IFREG
     mode = stat.filemode(kind | inode.permission)
-    return f'"{paths.join(names)}":{inode.owner}:{inode.group}:{mode}'
+    extended = "+" if acls.entries_of(inode) else ""
+    return f'"{paths.join(names)}":{inode.owner}:{inode.group}:{mode}{extended}'

@@ -12,6 +12,7 @@ from paxosblock.api.capability import BlockKey
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE
 from paxosblock.api.user_tokens import TokenNote
+from paxosblock.base.acl_entries import Acl
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
@@ -28,7 +29,8 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root.
 
     `attributes` counts its attributes, which are keys of their own (`attributes.py`). At
-    `expires_ms` it is deleted with all that is in it; 0: never.
+    `expires_ms` it is deleted with all that is in it; 0: never. Without an access
+    control list (`acls.py`) nothing of it is written.
     """
 
     number: int
@@ -40,6 +42,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     permission: int
     expires_ms: int = 0
     attributes: int = 0
+    acl: Acl | msgspec.UnsetType = msgspec.UNSET
 
 
 class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=False):
@@ -70,6 +73,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=Fal
     truncations: int = 0
     reserved: BlockId = NO_BLOCK
     attributes: int = 0
+    acl: Acl | msgspec.UnsetType = msgspec.UNSET
 
 
 Inode = DirectoryInode | FileInode

@@ -13,6 +13,7 @@ from paxosblock.api.transaction import (
     RECORDS_MAX,
     AssertAbsent,
     AssertFile,
+    ChangeAcl,
     Concat,
     Delete,
     MakeDirectory,
@@ -149,7 +150,7 @@ class _TransactionRun:
                     raise tree.missing(path)
             case Marker(path):
                 namespace.put_closed_file(draft, self._marker(path), context)
-            case SetPermission() | SetOwner() | SetAttributes() | SetTimes():
+            case SetPermission() | SetOwner() | SetAttributes() | SetTimes() | ChangeAcl():
                 _change_inode(draft, operation, context.actor)
 
     def _marker(self, path: str) -> CreateFile:
@@ -167,7 +168,9 @@ class _TransactionRun:
 
 
 def _change_inode(
-    draft: Draft, operation: SetPermission | SetOwner | SetAttributes | SetTimes, actor: Actor
+    draft: Draft,
+    operation: SetPermission | SetOwner | SetAttributes | SetTimes | ChangeAcl,
+    actor: Actor,
 ) -> None:
     match operation:
         case SetPermission():
@@ -178,6 +181,8 @@ def _change_inode(
             attributes.set_attributes(draft, operation, actor)
         case SetTimes():
             owners.set_times(draft, operation, actor)
+        case ChangeAcl():
+            owners.change_acl(draft, operation, actor)
 
 
 def _check_absent(draft: Draft, path: str, actor: Actor) -> None:

@@ -342,6 +342,7 @@ def directory_status(path: str, inode: DirectoryInode, modified_ms: int) -> File
         group=inode.group,
         permission=inode.permission,
         expires_s=inode.expires_ms / 1000,
+        has_acl=inode.acl is not msgspec.UNSET,
     )
 
 
@@ -362,6 +363,7 @@ def file_status(path: str, inode: FileInode, size: int) -> FileStatus:
         group=inode.group,
         permission=inode.permission,
         truncations=inode.truncations,
+        has_acl=inode.acl is not msgspec.UNSET,
     )
 
 
