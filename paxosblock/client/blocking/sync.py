@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
+from paxosblock.api.ownership import AclStatus
 from paxosblock.api.subtree import ContentSummary, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
+from paxosblock.base.acl_entries import AclEntry
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath
 from paxosblock.base.replacement import WriteOptions
@@ -464,6 +466,53 @@ class Client(ClientBase):
             AccessDeniedError: the client came with another token, without the right `ADMIN`.
         """
         return self._run(self._async.revoke_token, serial)
+
+    # -- access control lists -------------------------------------------------------------------
+
+    def get_acl_status(self, path: AnyPath) -> AclStatus:
+        """Return who may do what with a file or directory. Raises NotFoundError."""
+        return self._run(self._async.get_acl_status, path)
+
+    def set_acl(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
+        """Replace the access control list of a file or directory; return what it is then.
+
+        Args:
+            entries: as HDFS's `setfacl` reads them, such as
+                "user::rwx,user:bob:r-x,group::r-x,other::---,default:group:dev:rwx". If all are
+                default entries, or none, the list of the other kind stays. Entries of the owner,
+                the group and others must be there; default ones are taken from these.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            InvalidRequestError: HDFS takes no such list: more than 32 entries of a kind, two for
+                the same, default ones of a file.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return self._run(self._async.set_acl, path, entries)
+
+    def modify_acl_entries(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
+        """Add entries to an access control list, or replace those for the same users.
+
+        The mask becomes what all these users may do together, unless an entry says what it is.
+        Arguments and errors are those of `set_acl`.
+        """
+        return self._run(self._async.modify_acl_entries, path, entries)
+
+    def remove_acl_entries(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
+        """Remove entries of an access control list, which a text names without permissions:
+        "user:bob,default:group:dev". Errors are those of `set_acl`.
+        """
+        return self._run(self._async.remove_acl_entries, path, entries)
+
+    def remove_default_acl(self, path: AnyPath) -> FileStatus:
+        """Remove all default entries of a directory. Errors are those of `set_acl`."""
+        return self._run(self._async.remove_default_acl, path)
+
+    def remove_acl(self, path: AnyPath) -> FileStatus:
+        """Remove an access control list, so that the permission bits alone count. Errors are those
+        of `set_acl`.
+        """
+        return self._run(self._async.remove_acl, path)
 
     # -- transactions ---------------------------------------------------------------------------
 

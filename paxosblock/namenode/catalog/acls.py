@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from paxosblock.api.transaction import AclChange
 from paxosblock.base.acl_entries import Acl, AclEntry, AclType, full_acl
@@ -27,7 +28,7 @@ _BASE: Final = (AclType.USER, AclType.GROUP, AclType.OTHER)
 
 def entries_of(inode: Inode) -> Acl:
     """Return the entries that an inode keeps."""
-    return () if isinstance(inode.acl, msgspec.UnsetType) else inode.acl
+    return () if isinstance(inode.acl, UnsetType) else inode.acl
 
 
 def lets(inode: Inode, acl: Acl, action: int, user: str, groups: frozenset[str]) -> bool:
@@ -68,11 +69,11 @@ class Bits(msgspec.Struct, frozen=True, gc=False):
     unmasked: int
 
 
-def inherited(above: Inode, bits: Bits, *, directory: bool) -> tuple[int, Acl]:
+def inherited(above: Inode, bits: Bits, *, directory: bool) -> tuple[int, Acl | UnsetType]:
     """Return the permission and the entries of what is made in `above` with these bits."""
     default = tuple(entry for entry in entries_of(above) if entry.default)
     if not default:
-        return bits.masked, ()
+        return bits.masked, UNSET
     permission = bits.unmasked
     minimal = len(default) == _MINIMAL
     bounds = {AclType.USER: permission >> 6, AclType.MASK: permission >> 3}
@@ -85,7 +86,8 @@ def inherited(above: Inode, bits: Bits, *, directory: bool) -> tuple[int, Acl]:
         )
         for entry in default
     )
-    return _bits(access, permission), (*_kept(access), *(default if directory else ()))
+    kept = (*_kept(access), *(default if directory else ()))
+    return _bits(access, permission), kept or UNSET
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ def _without(inode: Inode) -> Inode:
     for entry in entries_of(inode):
         if entry.type is AclType.GROUP and not (entry.name or entry.default):
             permission = permission & ~0o070 | entry.permission << 3
-    after: Inode = msgspec.structs.replace(inode, permission=permission, acl=msgspec.UNSET)
+    after: Inode = msgspec.structs.replace(inode, permission=permission, acl=UNSET)
     return after
 
 
@@ -203,7 +205,7 @@ def _with(inode: Inode, acl: Acl) -> Inode:
         raise InvalidRequestError("Invalid ACL: only directories may have a default ACL.")
     kept = (*_kept(access), *default)
     permission = _bits(access, inode.permission)
-    after: Inode = msgspec.structs.replace(inode, permission=permission, acl=kept or msgspec.UNSET)
+    after: Inode = msgspec.structs.replace(inode, permission=permission, acl=kept or UNSET)
     return after
 
 

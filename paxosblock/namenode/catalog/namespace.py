@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from paxosblock.api import transaction
 from paxosblock.api.care import SetReplication
@@ -26,6 +27,7 @@ from paxosblock.api.namenode import (
     RenamePath,
 )
 from paxosblock.base import paths
+from paxosblock.base.acl_entries import Acl
 from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError, SafeModeError
 from paxosblock.namenode.catalog import acls, keys, permissions, tree
 from paxosblock.namenode.catalog.acls import Bits
@@ -249,9 +251,7 @@ def _as_new(draft: Draft, file: FileInode) -> FileInode:
     above = _directory(draft, file.parent)
     own = acls.changed(file, transaction.AclChange.REMOVE, ()).permission
     permission, acl = acls.inherited(above, Bits(own, FILE_UNMASKED), directory=False)
-    return msgspec.structs.replace(
-        file, group=above.group, permission=permission, acl=acl or msgspec.UNSET
-    )
+    return msgspec.structs.replace(file, group=above.group, permission=permission, acl=acl)
 
 
 def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deletion]:
@@ -442,9 +442,11 @@ def _make_missing(
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION
         of_all = hidden and place == 1
-        mode, acl = acls.inherited(above, Bits(mode, mode), directory=True)
+        acl: Acl | UnsetType = UNSET
         if of_all:
-            mode, acl = PERMISSION_OF_HIDDEN, ()
+            mode = PERMISSION_OF_HIDDEN
+        elif above.acl is not UNSET:
+            mode, acl = acls.inherited(above, Bits(mode, mode), directory=True)
         above = made = DirectoryInode(
             number=next(context.numbers),
             parent=above.number,
@@ -453,7 +455,7 @@ def _make_missing(
             owner=above.owner if of_all else owner,
             group=above.group,
             permission=mode,
-            acl=acl or msgspec.UNSET,
+            acl=acl,
         )
         _link(draft, made, context)
     assert made is not None, "at least the last directory is missing"
@@ -480,8 +482,10 @@ def _new_file(
     """Return the inode of a new file; its `place` is a directory and a name."""
     directory, name = place
     above = _directory(draft, directory)
-    bits = Bits(request.permission, request.permission)
-    permission, acl = acls.inherited(above, bits, directory=False)
+    permission: int = request.permission
+    acl: Acl | UnsetType = UNSET
+    if above.acl is not UNSET:
+        permission, acl = acls.inherited(above, Bits(permission, permission), directory=False)
     return FileInode(
         number=next(context.numbers),
         parent=directory,
@@ -496,7 +500,7 @@ def _new_file(
         durability=request.durability,
         writer=request.writer,
         reserved=reserved,
-        acl=acl or msgspec.UNSET,
+        acl=acl,
     )
 
 
