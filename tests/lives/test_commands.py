@@ -32,6 +32,10 @@ NOT_CALLED: Final = {
     "replicas": "shows replicas to people, and changes nothing",
     "list_subtree": "shows names, and changes nothing: tests/namenode/test_subtrees.py",
     "set_times": "changes what set_permission does, in the same way: tests/namenode/test_owners.py",
+    "settings": "for the status page, and changes nothing: tests/namenode/test_people.py",
+    "unwhole_blocks": "for the status page, and changes nothing: tests/namenode/test_people.py",
+    "work": "for the status page, and changes nothing: tests/namenode/test_people.py",
+    "writers": "for the status page, and changes nothing: tests/namenode/test_people.py",
     "sum_subtree": "shows sums, and changes nothing: tests/namenode/test_subtrees.py",
 }
 NOT_IN_EACH_SLICE: Final = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 import pytest
@@ -34,6 +34,7 @@ from paxosblock.namenode.catalog.records import Answered, decode_answered, encod
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.namenode.kv.interface import Edit
 from paxosblock.net.calls.call_server import RpcRouter
+from paxosblock.net.port.caller import CALLER, HERE
 from paxosblock.protocol.types import Durability
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
@@ -132,6 +133,15 @@ async def test_a_copy_gets_the_first_answer_from_any_namenode(timed: Timed, chan
     assert timed.store.commits == changed
 
 
+@pytest.fixture
+def as_this_process() -> Iterator[None]:
+    """A handler of the router takes the caller that a door told."""
+    before = CALLER.set(HERE)
+    yield
+    CALLER.reset(before)
+
+
+@pytest.mark.usefixtures("as_this_process")
 @pytest.mark.parametrize("again", [False, True], ids=["first", "repeated"])
 async def test_the_msgpack_of_an_answer_is_made_once_for_its_record_and_the_caller(
     again: bool,
