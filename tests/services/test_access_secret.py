@@ -17,7 +17,6 @@ from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
-from paxosblock.host.user import claimed_user
 from paxosblock.namenode.backups import take_backup
 from paxosblock.net.port.access import Access
 from tests.fork_server import Program
@@ -135,7 +134,12 @@ def test_commands_read_the_secret_whose_file_is_in_the_environment(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
-    for words in (["fs", "ls", "/"], ["admin", "report"], ["fs", "cat", "/a"], ["admin", "token"]):
+    for words in (
+        ["fs", "ls", "/"],
+        ["admin", "report"],
+        ["fs", "cat", "/a"],
+        ["admin", "token", "list"],
+    ):
         assert run(words) == 1
         said = capfd.readouterr().err
         assert "access secret" in said
@@ -149,14 +153,13 @@ def test_commands_read_the_secret_whose_file_is_in_the_environment(
     assert run(["admin", "report"]) == 0
     assert "Access " not in capfd.readouterr().out
     assert run(["admin", "backup", str(tmp_path / "backup")]) == 0
-    assert run(["admin", "token", "--for", "1min", "--to", "backup"]) == 0
+    assert run(["admin", "token", "issue", "--for", "1min", "--rights", "backup"]) == 0
     *_, token = capfd.readouterr().out.split()
 
     backup = Request(f"http://{cluster.wait_leader().address}/backup")
     with pytest.raises(HTTPError, match="403"):
         urlopen(backup, timeout=30)
     backup.add_header("Authorization", f"Bearer {token}")
-    backup.add_header("Access-User", claimed_user())
     with urlopen(backup, timeout=30) as given:
         assert given.status == 200
     for path in ("healthz", "metrics"):

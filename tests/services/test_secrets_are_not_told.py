@@ -257,7 +257,7 @@ def test_nothing_that_is_said_has_a_secret_in_it(
     secrets += [key.key for key in beaten.keys]
     told += [("the keys of a DataNode", repr(beaten).encode())]
 
-    assert run(["admin", "token", "--for", "1min"]) == 0
+    assert run(["admin", "token", "issue", "--for", "1min"]) == 0
     token = capfd.readouterr().out.strip().encode()
     secrets += [token, token.partition(b".")[2]]
     told += [*printed(cluster, capfd), *shown(cluster, config)]
