@@ -48,7 +48,7 @@ from paxosblock.api.transaction import (
 )
 from paxosblock.base.acl_entries import parse_acl
 from paxosblock.errors import PaxosBlockError, PermissionDeniedError
-from paxosblock.namenode.catalog import namespace, owners, tree
+from paxosblock.namenode.catalog import namespace, owners, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, in_one
 from paxosblock.namenode.catalog.permissions import ACTOR, ITSELF, Actor
 from paxosblock.namenode.kv.interface import Committed
@@ -649,3 +649,33 @@ async def test_each_half_of_an_operation_is_demanded(
     with acting(USERS["cy"]), pytest.raises(PermissionDeniedError, match=re.escape(words)):
         await run(catalog)
     assert await shown(catalog) == before
+
+
+@pytest.mark.parametrize(
+    ("mode", "acl", "user", "may"),
+    [
+        (0o770, "user:cy:rwx,mask::r-x", "cy", "r-x"),  # the mask bounds a named user
+        (0o770, "user:cy:rwx,mask::rwx", "cy", "rwx"),
+        (0o777, "user:cy:---", "cy", "---"),  # what a named user is refused, others do not give
+        (0o700, "user:ann:r-x,group:dev:rwx", "ann", "r-x"),  # nor do the groups
+        (0o700, "group:ops:rwx,mask::r--", "bob", "r--"),  # the mask bounds a named group
+        (0o770, "user:cy:rwx,group::rwx,mask::-w-", "eve", "-w-"),  # and the inode's own
+        (0o707, "group:dev:r--,group:ops:--x,mask::rwx", "bob", "---"),  # one gives all, or none
+        (0o707, "group:dev:r--", "cy", "rwx"),  # who is in no group is of the others
+        (0o007, "user:me:rwx", "me", "---"),  # the owner's bits decide for the owner
+        (0o770, "default:user:cy:rwx", "cy", "---"),  # default entries are for what is made in it
+        (0o770, "default:user:cy:rwx", "eve", "rwx"),
+        (0o770, "user:ann:r-x,default:user:cy:rwx", "cy", "---"),
+    ],
+)
+async def test_the_first_entry_that_fits_decides(mode: int, acl: str, user: str, may: str) -> None:
+    """`may` is all that one request may ask for, `---` if not even READ and EXECUTE together."""
+    store, catalog = await scene_of_two()
+    await change(store, "/dir", "me", "supergroup", mode)
+    await transacted(ChangeAcl("/dir", AclChange.MODIFY, acl))(catalog)
+    actors = {**USERS, "me": Actor("me"), "eve": Actor("eve", frozenset({"supergroup"}))}
+    inode = tree.find_inode(Draft(store.view()), "/dir", ITSELF)
+    wanted = sum(bit for bit, letter in zip((R, W, X), may, strict=True) if letter != "-")
+    for bits in (wanted, R | X, R | W | X):
+        allowed = permissions.allowed(inode, bits, actors[user])
+        assert allowed is (wanted & bits == bits)
