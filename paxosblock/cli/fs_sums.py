@@ -143,6 +143,8 @@ def df(invocation: Invocation, *, human: bool, paths: tuple[str, ...]) -> None:
         status_of(invocation, path)
 
     for_each_path(invocation, paths, check)
+    if paths and invocation.failures == len(paths):
+        return
     nodes = invocation.call(CLUSTER_STATUS, ClusterStatusRequest()).datanodes
     volumes = [
         volume

@@ -20,6 +20,7 @@ from paxosblock.api import (
     reports,
     status,
     subtree,
+    user_tokens,
 )
 from paxosblock.api.insight import DATANODE_STATUS
 from paxosblock.api.methods import Method
@@ -59,6 +60,7 @@ def described() -> set[str]:
         reports,
         status,
         subtree,
+        user_tokens,
     )
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}

@@ -308,6 +308,7 @@ async def stranger(*answers: bytes) -> AsyncIterator[str]:
 
 AGREES = b"HTTP/1.1 101 x\r\nUpgrade: paxosblock-calls/1\r\n\r\n"
 ANSWER, ERROR, GOODBYE = MessageFrameKind.ANSWER, MessageFrameKind.ERROR, MessageFrameKind.GOODBYE
+LEAVES = pack(GOODBYE, 0, encode_error(UnavailableError("it is needed for others")))
 
 
 @on_both_loops
@@ -319,9 +320,12 @@ ANSWER, ERROR, GOODBYE = MessageFrameKind.ANSWER, MessageFrameKind.ERROR, Messag
         (b"HTTP/1.1 200 OK\r\n\r\nhello", ProtocolError, "does not speak .*: HTTP/1.1 200 OK"),
         (b"HTTP/1.1 404 Not\r\n\r\nhello", ProtocolError, "does not speak .*: HTTP/1.1 404"),
         (AGREES.replace(b"/1\r", b"/2\r"), ProtocolError, "does not speak paxosblock-calls/1$"),
-        (AGREES + b"x", ProtocolError, "sent 1 bytes before it was asked"),
+        (AGREES + b"x" * 16, ProtocolError, "sent 16 bytes before it was asked"),
+        (AGREES + pack(ANSWER, 1, b"x"), ProtocolError, "sent 17 bytes before it was asked"),
+        (AGREES + LEAVES, UnavailableError, "it is needed for others"),
+        (AGREES + LEAVES[:20], UnavailableError, "hung up before it was asked"),
     ],
-    ids=["nothing", "ssh", "text", "not-found", "version", "eager"],
+    ids=["nothing", "ssh", "text", "not-found", "version", "eager", "answer", "goodbye", "half"],
 )
 async def test_who_takes_no_calls_is_named_and_nothing_was_done(
     answer: bytes, kind: type[PaxosBlockError], reason: str

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from paxosblock.base.units import KIB
-from paxosblock.errors import Outcome, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.errors import (
+    CorruptionError,
+    Outcome,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.net.message_frames import MessageFrameKind, MessageFrames
 from paxosblock.net.port.access import OPEN, Access, dialled
 from paxosblock.net.wire import decode_error
 
@@ -82,8 +89,31 @@ def answer(peer: str, spoken: Spoken) -> Answer:
     if headers.get("upgrade", "").lower() != protocol:
         raise ProtocolError(f"{peer} does not speak {protocol}", peer=peer)
     if tail:
+        if spoken is CALLS:
+            yield from _goodbye(peer, tail)
         raise ProtocolError(f"{peer} sent {len(tail)} bytes before it was asked", peer=peer)
     return headers
+
+
+def _goodbye(peer: str, came: bytes) -> Generator[None, bytes, None]:
+    """Read what a node says before it was asked: a full one may need an idle connection for others
+    as soon as it has agreed to it.
+
+    Raises:
+        UnavailableError: it says goodbye.
+    """
+    frames = MessageFrames()
+    frames.feed(came)
+    try:
+        while (frame := frames.next()) is None:
+            more = yield
+            if not more:
+                raise UnavailableError(f"{peer} hung up before it was asked", peer=peer)
+            frames.feed(more)
+    except (ProtocolError, CorruptionError):
+        return
+    if frame.kind is MessageFrameKind.GOODBYE:
+        raise UnavailableError(f"{peer}: {decode_error(frame.payload)}", peer=peer)
 
 
 async def connect(
