@@ -160,8 +160,10 @@ def _access(entries: Acl) -> Acl:
 
 
 def _one_path(words: tuple[str, ...]) -> str:
-    if not words:
-        raise click.UsageError("<path> is missing")
-    if len(words) > 1:
-        raise click.UsageError("Too many arguments")
-    return words[0]
+    match words:
+        case (path,):
+            return path
+        case ():
+            raise click.UsageError("<path> is missing")
+        case _:
+            raise click.UsageError("Too many arguments")

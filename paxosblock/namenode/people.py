@@ -76,9 +76,9 @@ async def writers(node: NameNode, request: ListWriters) -> Writers:
     """Show who writes, for how long, and when they were last heard."""
     limit, actor = min(max(request.limit, 1), ROWS_MAX), ACTOR.get()
     shown, hidden, total = list[WriterLease](), 0, len(node.leases)
-    page = node.leases.page(request.after, limit + 1)
+    page, view = node.leases.page(request.after, limit + 1), await node.catalog.view()
     for number, (writer, lease) in enumerate(page[:limit]):
-        if not number % (LOOKED_AT // PATHS_SHOWN):
+        if number and not number % (LOOKED_AT // PATHS_SHOWN):
             await asyncio.sleep(0)
             view = await node.catalog.view()
         inodes = tuple(_inodes(view, lease, actor))
