@@ -86,6 +86,7 @@ def test_a_command_minds_ctrl_c_before_it_imports_anything_that_can_wait() -> No
     program = f"""
 import sys, _signal
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+_signal.signal(_signal.SIGINT, _signal.default_int_handler)  # a background job ignores it
 before, seen, set_it = set(sys.modules), [], _signal.signal
 def note(*arguments):
     seen.append(sys.modules.keys() - before)
