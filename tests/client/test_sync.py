@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import logging
 import os
 import signal
 import subprocess
@@ -402,6 +403,20 @@ def test_who_waits_is_told_how_long_it_takes() -> None:
     finally:
         background.stop(noop)
     assert 0 < told[0] < told[1]
+
+
+def test_a_connection_that_breaks_while_the_client_ends_is_no_line_for_its_user(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    background = BackgroundLoop()
+
+    async def breaks() -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "Fatal error on transport", "exception": RuntimeError("it is closed")}
+        )
+
+    background.stop(breaks)
+    assert [each for each in caplog.records if each.levelno > logging.DEBUG] == []
 
 
 async def noop() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import logging
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 STOP_WITHIN_S: Final = 2.0
 LOOK_UP_EVERY_S: Final = 0.25
+_log = logging.getLogger(__name__)
 
 
 class OtherLoop:
@@ -136,11 +138,18 @@ class BackgroundLoop(OtherLoop):
 
 async def _end_all(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run `last`, then cancel whatever else still runs."""
+    # A connection with TLS that is cut while it writes tells its loop of a fatal error (uvloop),
+    # which would end up on standard error: the client is done with it.
+    asyncio.get_running_loop().set_exception_handler(_ignore)
     await last()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+def _ignore(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    _log.debug("while the client ended: %s", context.get("message"))
 
 
 class BackgroundCall(Generic[T]):
