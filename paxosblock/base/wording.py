@@ -1,4 +1,4 @@
-"""Numbers as people read them, on a terminal and on the status page."""
+"""Numbers and names as people read them, on a terminal and on the status page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from typing import Final
 _UNITS: Final = "KMGTPE"
 LEAST_SHARE: Final = 0.001
 """Of less people do not say how much it is."""
+_CONTROL: Final = (*range(0x20), *range(0x7F, 0xA0))
+_ORDERS: Final = (0x61C, *range(0x200E, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the order of those beside them, or begin a line: "exe.txt" may be "txt.exe".
+"""
+_VISIBLE: Final = {number: ascii(chr(number))[1:-1] for number in (*_CONTROL, *_ORDERS)}
+
+
+def visible(text: str) -> str:
+    """Return a line as a person may see it: control characters in a name, which could move a
+    terminal's cursor, pass for another line or turn what stands beside them, stand as `\\n`,
+    `\\x1b`, `\\u202e` and so on."""
+    return text.translate(_VISIBLE)
 
 
 def human_size(size_bytes: int) -> str:

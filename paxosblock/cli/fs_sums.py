@@ -24,8 +24,8 @@ from paxosblock.api.subtree import (
 from paxosblock.cli.fs_names import for_each_path, status_of
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.cli.text import human_size
-from paxosblock.client.names.below import below, content_summaries, content_summary
+from paxosblock.cli.text import aligned, human_size
+from paxosblock.client.names.below import AskSums, below, content_summaries, content_summary
 from paxosblock.client.names.glob_pattern import compiled
 from paxosblock.errors import PermissionDeniedError
 
@@ -40,37 +40,25 @@ def sum_of(invocation: Invocation, path: str) -> ContentSummary:
     """Return the sum of what is at and below a path, at one moment."""
     from paxosblock.net.calls.control import run_through
 
-    async def ask(request: SumSubtree) -> SubtreeSums:
-        return invocation.call(SUM_SUBTREE, request)
-
-    return run_through(content_summary(ask, path))
+    return run_through(content_summary(_asking(invocation), path))
 
 
 def sums_in(invocation: Invocation, path: str) -> list[Summed]:
     """Return the sum of each entry of a directory, or of the file at a path, at one moment."""
     from paxosblock.net.calls.control import run_through
 
+    return run_through(content_summaries(_asking(invocation), path))
+
+
+def _asking(invocation: Invocation) -> AskSums:
     async def ask(request: SumSubtree) -> SubtreeSums:
         return invocation.call(SUM_SUBTREE, request)
 
-    return run_through(content_summaries(ask, path))
+    return ask
 
 
 def _size(size_bytes: int, human: bool) -> str:
     return human_size(size_bytes) if human else str(size_bytes)
-
-
-def aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> Iterator[str]:
-    """Yield the rows as lines of columns two spaces apart, some of them aligned on the right, as
-    hdfs prints them.
-    """
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 # --- du ------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.base.units import format_duration, parse_duration
+from paxosblock.base.wording import visible
 from paxosblock.client.names.url import (
     DEFAULT_PORT,
     NAMENODES_VARIABLE,
@@ -47,13 +48,8 @@ SILENT_FOR_S: Final = 2.0
 IN_VAIN_S: Final = 0.5
 """Seconds for which a command that waited in vain once tries each later call: it may work."""
 
-_CONTROL: Final = (*range(0x20), *range(0x7F, 0xA0))
-_ORDERS: Final = (0x61C, *range(0x200E, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-"""Characters that turn the order of those beside them, or begin a line: "exe.txt" may be "txt.exe".
-"""
 _METHOD_AND_VERB: Final = ("take_over ends that", "'paxosblock fs recover-lease' ends that")
 """The method of Python that errors name, and what does the same here."""
-_VISIBLE: Final = {number: ascii(chr(number))[1:-1] for number in (*_CONTROL, *_ORDERS)}
 
 
 class UserError(PaxosBlockError):
@@ -325,13 +321,6 @@ class Invocation:
 def _printable(path: str | None) -> str | None:
     """Return a path as it can be printed: the name of a local file need not be Unicode text."""
     return None if path is None else path.encode(errors="backslashreplace").decode()
-
-
-def visible(text: str) -> str:
-    """Return a line as a terminal may get it: control characters in a name, which could move its
-    cursor, pass for another line or turn what stands beside them, stand as `\\n`, `\\x1b`,
-    `\\u202e` and so on."""
-    return text.translate(_VISIBLE)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import stat
 import time
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import msgspec
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.status import VoteLine
-from paxosblock.base.wording import counted, human_size, human_time, percent
+from paxosblock.base.wording import counted, human_size, human_time, percent, visible
 
 if TYPE_CHECKING:
     import jinja2
@@ -26,10 +25,6 @@ TURN_S: Final = 0.004
 PIECES: Final = 32
 """Pieces of a template between two looks at the clock."""
 HERE: Final = Path(__file__).parent
-
-_STRANGE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the order of what stands beside them: a name with one of
-these could look like another name."""
 
 
 @cache
@@ -50,7 +45,7 @@ def _templates() -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters |= {
-        "shown": shown,
+        "shown": visible,
         "quoted": quoted,
         "size": human_size,
         "length": human_time,
@@ -63,11 +58,6 @@ def _templates() -> jinja2.Environment:
     for name in made.list_templates():
         made.get_template(name)
     return made
-
-
-def shown(text: str) -> str:
-    """Return a name as a person may see it: what is not visible stands as `\\x1b`, `\\u202e`."""
-    return _STRANGE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def quoted(text: str) -> str:
