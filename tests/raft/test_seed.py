@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from aiohttp import web
 
 from paxosblock.errors import ConfigError, ProtocolError, UnavailableError
 from paxosblock.host.disk import OsDisk
+from paxosblock.local.cluster import HeldPorts
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
 from paxosblock.namenode.kv.table import Checkpoint
@@ -43,10 +43,18 @@ LINE = Lineage("line", born=False)
 ITEMS = [(b"k%06d" % number, Versioned(b"v" * 100, number)) for number in range(1, 8000)]
 
 
+_PORTS = HeldPorts()
+
+
+@pytest.fixture(autouse=True)
+def ports() -> Iterator[None]:
+    """Keep each port until its test ends, as one that is given back may be the next one found."""
+    yield
+    _PORTS.release()
+
+
 def free_port() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
+    return _PORTS.hold("127.0.0.1:0")
 
 
 @contextlib.asynccontextmanager

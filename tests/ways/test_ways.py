@@ -42,7 +42,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Way]:
             KernelSyncs().close()
         except OSError as error:
             pytest.skip(f"threads wait for the disk here, which is another way: {error}")
-        return await shortest(tmp_path_factory.mktemp("ways"))
+        return await shortest(tmp_path_factory.mktemp("ways"), FILES_AND_CALLS | AT_MOST)
 
     return uvloop.run(found())
 
