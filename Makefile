@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test test-secure quick coverage test-pythons dist test-all lint pyright format generate site explore simulate lives lives-nightly crash mutants chaos soak bench clean
+.PHONY: help bootstrap demo test test-secure quick coverage test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -103,6 +103,10 @@ generate: $(STAMP) ## rewrite what is made from other source: the client without
 	$(BIN)/python -m tests.make_reference
 	$(BIN)/python -m tests.make_hdfs
 	$(BIN)/paxosblock bench report benchmarks/results/*.jsonl --folder benchmarks/report
+
+# Not a part of `generate`: each run makes other bytes, and it needs a browser (apt-get install chromium).
+pictures: $(STAMP) ## take the pictures of the status page for the documents, with Chromium
+	$(BIN)/python -m tests.page.pictures
 
 site: $(STAMP) ## build the documents as a site, in build/site; needs no network
 	$(BIN)/python -m tests.make_site

@@ -209,7 +209,8 @@ async def overview(calls: Calls, own: NameNodeStatus, *, recent: bool = True) ->
     leaves = {each.status.node: each for each in leaving.nodes}
     told = (each.alarms for each in standings.values() if each is not None)
     return Overview(
-        **{name: getattr(seen, name) for name in ClusterStatus.__struct_fields__},
+        **{name: getattr(seen, name) for name in ClusterStatus.__struct_fields__}
+        | {"datanodes": _in_order(seen.datanodes)},
         health=health_of(seen, standings, leaves),
         cluster=own.cluster,
         namenodes=tuple(
@@ -225,6 +226,19 @@ async def overview(calls: Calls, own: NameNodeStatus, *, recent: bool = True) ->
         work=await _part(calls, SHOW_WORK, ShowWork(), withheld),
         settings=await _part(calls, SHOW_SETTINGS, ShowSettings(), withheld),
         withheld=withheld,
+    )
+
+
+def _in_order(datanodes: tuple[NodeStatus, ...]) -> tuple[NodeStatus, ...]:
+    """Return them by name, those in trouble first."""
+    return tuple(
+        sorted(
+            datanodes,
+            key=lambda each: (
+                each.state == "live" and not any(volume.failed for volume in each.storages),
+                each.node,
+            ),
+        )
     )
 
 
@@ -263,7 +277,7 @@ async def standby(calls: Calls, own: NameNodeStatus) -> Standby:
     return Standby(
         Health(level, text),
         msgspec.structs.replace(own, datanodes=()),
-        own.datanodes,
+        _in_order(own.datanodes),
         own.alarms,
         await _part(calls, SHOW_SETTINGS, ShowSettings(), {}),
         own.leader,

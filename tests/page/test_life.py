@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from paxosblock.api.namenode import BlockMember, BlockView
-from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
+from paxosblock.api.status import EXPLAIN
 from paxosblock.errors import UnavailableError
 from paxosblock.namenode.blocks.history import describe
 from paxosblock.page.life import MarkKind, life_of
 from paxosblock.page.site import Site
-from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import (
     BlockId,
-    BlockState,
-    Durability,
     Generation,
     Reason,
-    StorageId,
-    WriterId,
 )
 from tests.page.answers import Answers
-
-S1, S2 = StorageId("s1-long-name"), StorageId("s2")
-
-
-def line(generation: int, event: str, storage: str = "", detail: str = "") -> VoteLine:
-    return VoteLine(1_700_000_000_123, Generation(generation), event, StorageId(storage), detail)
-
-
-HISTORY = (
-    line(0, "opened again"),
-    line(2, "last vote", S1, "length 12, accepted in 0"),
-    line(2, "refused", S2, "fenced, promised 3, accepted 0, length 11"),
-    line(2, "chose", detail="length 12, accepted in 0"),
-    line(1, "finalized", "<b>", "length 12"),
-)
+from tests.page.trouble import HISTORY, S1, explained, line
 
 
 def test_steps_are_in_their_order_and_in_the_lane_of_their_generation() -> None:
@@ -69,26 +49,8 @@ def test_a_block_without_steps_has_an_empty_drawing() -> None:
     assert life_of(()).marks == ()
 
 
-def _explained(history: tuple[VoteLine, ...]) -> BlockExplanation:
-    record = BlockRecord(
-        BlockId(7),
-        BlockState.UNDER_RECOVERY,
-        Generation(2),
-        Generation(0),
-        (S1, S2),
-        WriterId("w"),
-        4,
-        Durability.DISK,
-    )
-    members = tuple(
-        BlockMember(storage, f"dn-{storage}", f"{storage}:9871", True, capability=b"secret!")
-        for storage in (S1, S2)
-    )
-    return BlockExplanation(BlockView(record, members), "under_recovery", "/f<i>", history)
-
-
 async def test_the_page_draws_every_step_and_has_the_same_as_a_table() -> None:
-    answers = Answers({EXPLAIN.name: _explained(HISTORY)})
+    answers = Answers({EXPLAIN.name: explained(HISTORY)})
     answer = await Site.of_namenode("nn", answers, "http").page("/block", {"id": "7"}, "me")
     page = answer.body.decode()
     assert answer.status == 200, page

@@ -92,6 +92,15 @@ async def test_what_is_wrong_stands_above_all_else() -> None:
     ]
 
 
+async def test_datanodes_in_trouble_stand_above_the_others_and_all_in_the_order_of_names() -> None:
+    nodes = (datanode("c"), datanode("a"), datanode("d", "dead"), datanode("b", failed="it hangs"))
+    follows = namenode(serves=False, leader="nn:1", datanodes=nodes, members=("nn:1",))
+    of_follower: dict[str, object] = {NAMENODE_STATUS.name: follows}
+    for given in (of_a_cluster(*nodes), of_follower):
+        page = await text_of(site_of(given), "/")
+        assert re.findall(r'<span class="mono whole">(\w):9871<', page) == ["b", "d", "a", "c"]
+
+
 async def test_the_json_is_the_same_struct_and_has_all_of_a_cluster_status() -> None:
     site = site_of(of_a_cluster(datanode("a")))
     answer = await site.page("/page.json", {}, "me")
@@ -203,7 +212,7 @@ async def test_a_file_shows_where_each_block_lies_and_no_capability() -> None:
     view = FileView(file("/f"), (BlockView(record, (member,)),))
     site = site_of({STAT.name: file("/f"), GET_FILE.name: view})
     page = await text_of(site, "/files", path="/f")
-    assert '<a href="http://dn-1:9871/">dn-1</a>' in page
+    assert 'href="http://dn-1:9871/">dn-1</a>' in page
     assert b"secret" not in (await site.page("/files.json", {"path": "/f"}, "me")).body
     assert "c2VjcmV0" not in page
 
