@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from paxosblock.api.transaction import (
         AclChange,
         AssertAbsent,
+        AssertDirectory,
         AssertFile,
         ChangeAcl,
         Concat,
@@ -119,6 +120,7 @@ __all__ = [
     "AclType",
     "AnyPath",
     "AssertAbsent",
+    "AssertDirectory",
     "AssertFile",
     "AsyncBlockVerbs",
     "AsyncClient",
@@ -227,6 +229,7 @@ __getattr__, __dir__ = lazy_names(
         "AclType": "paxosblock.base.acl_entries",
         "AnyPath": "paxosblock.base.paths",
         "AssertAbsent": "paxosblock.api.transaction",
+        "AssertDirectory": "paxosblock.api.transaction",
         "AssertFile": "paxosblock.api.transaction",
         "AsyncBlockVerbs": "paxosblock.client.block_verbs",
         "AsyncClient": "paxosblock.client.async_client",

@@ -78,14 +78,31 @@ class AssertFile(_Operation, frozen=True, tag=True):
         ) -> None: ...
 
 
-class MakeDirectory(_Operation, frozen=True, tag=True):
-    """Make a directory and those above it; an existing one is fine."""
+class AssertDirectory(_Operation, frozen=True, tag=True):
+    """A directory is there; with this id (see `FileStatus`), where it is given."""
 
     path: str
+    file_id: int | None = None
 
     if TYPE_CHECKING:
 
-        def __init__(self, path: AnyPath) -> None: ...
+        def __init__(self, path: AnyPath, file_id: int | None = None) -> None: ...
+
+
+class MakeDirectory(_Operation, frozen=True, tag=True):
+    """Make a directory and those above it; an existing one is fine.
+
+    `implicit` ones are there for what is in them, as are those that the creation of a file makes:
+    a `Delete` that prunes removes them when they are empty. To make a directory that is there
+    without saying `implicit` keeps it from that.
+    """
+
+    path: str
+    implicit: bool = False
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath, implicit: bool = False) -> None: ...
 
 
 class Rename(_Operation, frozen=True, tag=True):
@@ -148,13 +165,15 @@ class Delete(_Operation, frozen=True, tag=True):
     """Delete a file, or a directory (with what is in it when `recursive`).
 
     With `file_id`, delete the file with this id, even while it is being written, and no other: if
-    it is not there the operation is refused.
+    it is not there the operation is refused. `prune` deletes with it each directory above that is
+    implicit (see `MakeDirectory`) and empty then, as far as the caller may.
     """
 
     path: str
     recursive: bool = False
     must_exist: bool = False
     file_id: int | None = None
+    prune: bool = False
 
     if TYPE_CHECKING:
 
@@ -164,6 +183,7 @@ class Delete(_Operation, frozen=True, tag=True):
             recursive: bool = False,
             must_exist: bool = False,
             file_id: int | None = None,
+            prune: bool = False,
         ) -> None: ...
 
 
@@ -262,6 +282,7 @@ class ChangeAcl(_Operation, frozen=True, tag=True):
 Operation = (
     AssertAbsent
     | AssertFile
+    | AssertDirectory
     | MakeDirectory
     | Rename
     | Concat

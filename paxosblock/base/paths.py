@@ -57,7 +57,7 @@ def split(path: str) -> tuple[str, ...]:
         InvalidRequestError: `path` breaks a rule; the message names the path and the rule.
     """
     if not path.startswith(SEPARATOR):
-        raise _refused(path, "a path starts with '/'")
+        raise not_absolute(path)
     if _size_bytes(path) > PATH_BYTES_MAX:
         raise _refused(path[:40] + "...", f"a path has at most {PATH_BYTES_MAX} bytes")
     if path == ROOT:
@@ -67,6 +67,11 @@ def split(path: str) -> tuple[str, ...]:
         raise _refused(path[:40] + "...", f"a path has at most {NAMES_MAX} names")
     _check_names(path, names)
     return names
+
+
+def not_absolute(path: str) -> InvalidRequestError:
+    """Return the error for a path, or a pattern of paths, that does not begin at the root."""
+    return _refused(path, "a path starts with '/'")
 
 
 def join(names: tuple[str, ...]) -> str:
@@ -86,8 +91,8 @@ def _check_names(path: str, names: tuple[str, ...]) -> None:
     for name in (".", ".."):
         if name in names:
             raise _refused(path, f"{shown(name)} is not a name here")
-    if ":" in path or "\0" in path:
-        raise _refused(path, "a name has no ':' and no NUL byte")
+    if "\0" in path:
+        raise _refused(path, "a name has no NUL byte")
     longest = max(map(len, names))  # characters, each with up to four bytes
     if longest * 4 > NAME_BYTES_MAX and max(map(_size_bytes, names)) > NAME_BYTES_MAX:
         raise _refused(path, f"a name has at most {NAME_BYTES_MAX} bytes")

@@ -39,6 +39,7 @@ from paxosblock.api import namenode as api
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import (
     AssertAbsent,
+    AssertDirectory,
     AssertFile,
     ChangeAcl,
     Concat,
@@ -88,7 +89,7 @@ def _named_paths(paths: tuple[str, ...]) -> str:
 def deed_of(operation: Operation) -> Deed | None:
     """Return what an operation of a transaction changes; None if it only checks."""
     match operation:
-        case AssertAbsent() | AssertFile():
+        case AssertAbsent() | AssertFile() | AssertDirectory():
             return None
         case MakeDirectory(path):
             return Deed("mkdirs", path)

@@ -36,6 +36,7 @@ from paxosblock.api.ownership import (
 from paxosblock.api.transaction import (
     AclChange,
     AssertAbsent,
+    AssertDirectory,
     AssertFile,
     ChangeAcl,
     Concat,
@@ -98,6 +99,7 @@ NO_USERS = {
 OPERATIONS: dict[type, Operation] = {
     AssertAbsent: AssertAbsent("/a"),
     AssertFile: AssertFile("/a"),
+    AssertDirectory: AssertDirectory("/a"),
     MakeDirectory: MakeDirectory("/a"),
     Rename: Rename("/a", "/b"),
     Concat: Concat("/a", ("/b", "/c")),
@@ -158,7 +160,7 @@ def test_every_row_that_logs_a_change_or_decides_one_is_audited() -> None:
 def test_every_operation_of_a_transaction_that_changes_something_is_audited() -> None:
     assert {*get_args(Operation)} == OPERATIONS.keys()
     silent = {kind for kind, operation in OPERATIONS.items() if deed_of(operation) is None}
-    assert silent == {AssertAbsent, AssertFile}
+    assert silent == {AssertAbsent, AssertFile, AssertDirectory}
     assert deed_of(OPERATIONS[Concat]) == Deed("concat", "[/b, /c]", "/a")
 
 

@@ -113,7 +113,7 @@ async def test_overwrite_of_a_file_that_is_being_written_names_the_writer(
             NotFoundError,
             "'/no': no such file or directory",
         ),
-        ("/a:b", {}, InvalidRequestError, "'/a:b': a name has no ':' and no NUL byte"),
+        ("/a\0", {}, InvalidRequestError, "'/a\\x00': a name has no NUL byte"),
     ],
 )
 async def test_create_says_why_it_cannot(

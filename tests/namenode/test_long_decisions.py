@@ -19,6 +19,7 @@ from paxosblock.api.transaction import (
     OPERATIONS_MAX,
     RECORDS_MAX,
     AssertAbsent,
+    AssertDirectory,
     AssertFile,
     Concat,
     Delete,
@@ -42,6 +43,7 @@ PATHS = st.sampled_from([f"/{top}/{name}" for top in ("x", "y") for name in NAME
 OPERATIONS = st.one_of(
     st.builds(AssertAbsent, PATHS),
     st.builds(AssertFile, PATHS),
+    st.builds(AssertDirectory, PATHS),
     st.builds(MakeDirectory, PATHS),
     st.builds(Rename, PATHS, PATHS, st.booleans()),
     st.builds(Concat, PATHS, st.lists(PATHS, min_size=1, max_size=2).map(tuple)),

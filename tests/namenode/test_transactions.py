@@ -19,6 +19,7 @@ from paxosblock.api.transaction import (
     BLOCKS_MOVED_MAX,
     OPERATIONS_MAX,
     AssertAbsent,
+    AssertDirectory,
     AssertFile,
     Concat,
     Delete,
@@ -26,6 +27,7 @@ from paxosblock.api.transaction import (
     Marker,
     Operation,
     Rename,
+    SetPermission,
     TransactionOutcome,
 )
 from paxosblock.errors import (
@@ -39,7 +41,11 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     PaxosBlockError,
 )
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import ACTOR, Actor
 from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.catalog.transactions import transact
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Committed, Conflict, Edit
 from paxosblock.protocol.types import BlockId, Durability
@@ -166,6 +172,9 @@ async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() 
         (AssertFile("/open"), LeaseError),
         (AssertFile("/file", file_id=999), NotFoundError),
         (AssertFile("/file", size=11), InvalidRequestError),
+        (AssertDirectory("/none"), NotFoundError),
+        (AssertDirectory("/file"), NotDirectoryError),
+        (AssertDirectory("/dir", file_id=999), NotFoundError),
         (MakeDirectory("/file"), ExistsError),
         (MakeDirectory("/file/below"), NotDirectoryError),
         (Rename("/none", "/x"), NotFoundError),
@@ -232,6 +241,69 @@ async def test_a_file_is_deleted_by_its_id_even_while_it_is_written() -> None:
     assert await apply(catalog, Delete("/open", file_id=file)) == APPLIED
     assert await names(catalog) == []
     assert (await catalog.counts()).open_files == 0
+
+
+async def test_a_directory_is_asserted_by_its_id() -> None:
+    """As a bucket that was deleted and made again is another one."""
+    catalog = await new_catalog()
+    await apply(catalog, MakeDirectory("/bucket"))
+    file_id = (await catalog.status("/bucket")).file_id
+    there = AssertDirectory("/bucket", file_id)
+    assert await apply(catalog, AssertDirectory("/"), there) == APPLIED
+    await apply(catalog, Delete("/bucket"), MakeDirectory("/bucket"))
+    with pytest.raises(NotFoundError, match="'/bucket': is file "):
+        await apply(catalog, there, Marker("/bucket/key"))
+
+
+async def test_the_directories_made_for_a_file_go_with_the_last_one_when_it_is_pruned() -> None:
+    catalog = await new_catalog()
+    await apply(catalog, MakeDirectory("/bucket"), Marker("/bucket/a/b/one"))
+    await closed_file(catalog, "/bucket/a/b/two")
+    await apply(catalog, Delete("/bucket/a/b/one", prune=True))
+    assert await names(catalog, "/bucket/a/b") == ["/bucket/a/b/two"]
+    await apply(catalog, Delete("/bucket/a/b/two", prune=True))
+    assert await names(catalog, "/bucket") == []
+
+
+@pytest.mark.parametrize("through", ["a call", "a transaction"])
+async def test_a_directory_that_somebody_made_stays_when_what_is_in_it_is_pruned(
+    through: str,
+) -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/made/later/file")
+    if through == "a call":
+        await catalog.make_directories(MakeDirectories("/made/later"))
+    else:
+        await apply(catalog, MakeDirectory("/made/later"))
+    await apply(catalog, Delete("/made/later/file", prune=True))
+    assert await names(catalog, "/made") == ["/made/later"]
+
+
+async def test_pruning_ends_where_the_caller_may_not_delete() -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/top/theirs/file")
+    await apply(catalog, SetPermission("/top/theirs", 0o777))
+    token = ACTOR.set(Actor("ann"))
+    await apply(catalog, Delete("/top/theirs/file", prune=True))
+    ACTOR.reset(token)
+    assert await names(catalog, "/top") == ["/top/theirs"]
+    assert await names(catalog, "/top/theirs") == []
+
+
+async def test_two_that_delete_the_last_two_names_at_once_do_not_leave_the_directory() -> None:
+    """Each was decided while the other name was still there."""
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await apply(catalog, Marker("/prefix/one"), Marker("/prefix/two"))
+    context = Context(iter(()), 0, lambda _: False, {})
+    edits = []
+    for name in ("one", "two"):
+        draft = Draft(store.view())
+        for _ in transact(draft, request_of(Delete(f"/prefix/{name}", prune=True)), context):
+            pass
+        edits.append(draft.to_edit())
+    outcomes = [await store.commit(edit) for edit in edits]
+    assert [type(outcome) for outcome in outcomes] == [Committed, Conflict]
 
 
 async def test_deleting_what_is_not_there_is_fine_unless_it_must_exist() -> None:

@@ -24,6 +24,7 @@ from paxosblock.api.namenode import (
 from paxosblock.api.path_attributes import GetAttributes
 from paxosblock.api.transaction import (
     AssertAbsent,
+    AssertDirectory,
     AssertFile,
     Concat,
     Delete,
@@ -93,6 +94,8 @@ class Tree:
         self.at: dict[str, File | None] = {"/": None}
         self.rights: dict[str, Rights] = {}
         """Of those paths whose owner, group or mode was changed."""
+        self.implicit: set[str] = set()
+        """Directories that were made on the way to something else."""
 
     def refuse_if(self, condition: bool) -> None:
         if condition:
@@ -115,14 +118,19 @@ class Tree:
             raise Refused
         return found
 
-    def make_way(self, path: str) -> None:
+    def make_way(self, path: str, *, implicit: bool = True) -> None:
         self.check_way(path)
         for each in self.above(path):
-            self.make_directory(each)
+            if each not in self.at:
+                self.make_directory(each, implicit=implicit)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, implicit: bool) -> None:
         if path not in self.at:
             self.make(path, None)
+            if implicit:
+                self.implicit.add(path)
+        elif not implicit:
+            self.implicit.discard(path)
 
     def make(self, path: str, entry: File | None) -> None:
         """Make a new entry, which has the group of the directory above."""
@@ -134,22 +142,20 @@ class Tree:
     def do(self, operation: Operation) -> None:
         """Change the tree, or raise Refused (and leave it in any state)."""
         match operation:
-            case AssertAbsent(path):
-                self.refuse_if(path in self.at)
-            case AssertFile(path, _, length):
-                self.refuse_if(length not in (None, self.closed(path).length))
-            case MakeDirectory(path):
-                self.make_way(path)
+            case AssertAbsent() | AssertFile() | AssertDirectory():
+                self.check(operation)
+            case MakeDirectory(path, implicit):
+                self.make_way(path, implicit=implicit)
                 self.refuse_if(isinstance(self.at.get(path), File))
-                self.make_directory(path)
+                self.make_directory(path, implicit=implicit)
             case Rename(source, destination, overwrite):
                 self.rename(source, destination, overwrite)
             case Concat(target, sources):
                 self.concat(target, sources)
             case Truncate(path, length):
                 self.truncate(path, length)
-            case Delete(path, recursive, must_exist):
-                self.delete(path, recursive, must_exist)
+            case Delete():
+                self.delete(operation)
             case Marker(path):
                 self.make_way(path)
                 if path in self.at:
@@ -170,11 +176,21 @@ class Tree:
                     before, owner=owner or before.owner, group=group or before.group
                 )
 
+    def check(self, wanted: AssertAbsent | AssertFile | AssertDirectory) -> None:
+        match wanted:
+            case AssertAbsent(path):
+                self.refuse_if(path in self.at)
+            case AssertFile(path, _, length):
+                self.refuse_if(length not in (None, self.closed(path).length))
+            case AssertDirectory(path):
+                self.refuse_if(path not in self.at or isinstance(self.at[path], File))
+
     def of(self, path: str) -> Rights:
         return self.rights.get(path, Rights())
 
     def gone(self, path: str) -> None:
         self.rights.pop(path, None)
+        self.implicit.discard(path)
 
     def rename(self, source: str, destination: str, overwrite: bool) -> None:
         self.refuse_if(source not in self.at)
@@ -196,6 +212,9 @@ class Tree:
             self.at[moved] = self.at.pop(each)
             if each in self.rights:
                 self.rights[moved] = self.rights.pop(each)
+            if each in self.implicit:
+                self.implicit.remove(each)
+                self.implicit.add(moved)
 
     def concat(self, target: str, sources: tuple[str, ...]) -> None:
         self.refuse_if(not sources or len({target, *sources}) <= len(sources))
@@ -214,12 +233,22 @@ class Tree:
             left -= min(block, left)
         file.blocks = kept
 
-    def delete(self, path: str, recursive: bool, must_exist: bool) -> None:
+    def delete(self, wanted: Delete) -> None:
+        path, there = wanted.path, wanted.path in self.at
         self.check_way(path)
-        self.refuse_if(must_exist and path not in self.at)
-        self.refuse_if(bool(self.below(path)) and not recursive)
+        self.refuse_if(wanted.must_exist and not there)
+        self.refuse_if(bool(self.below(path)) and not wanted.recursive)
         for each in [path, *self.below(path)]:
             self.at.pop(each, None)
+            self.gone(each)
+        if wanted.prune and there:
+            self.prune(path)
+
+    def prune(self, path: str) -> None:
+        for each in reversed(self.above(path)):
+            if each not in self.implicit or self.below(each):
+                return
+            self.at.pop(each)
             self.gone(each)
 
 
@@ -240,9 +269,11 @@ def some_operation(random: Random, tree: Tree) -> Operation:
         case 0:
             return AssertAbsent(random.choice(PATHS))
         case 1:
-            return AssertFile(some, size=random.choice([None, 0, CHUNK_BYTES]))
+            size = random.choice([None, 0, CHUNK_BYTES])
+            checks: list[Operation] = [AssertFile(some, size=size), AssertDirectory(some)]
+            return random.choice(checks)
         case 2:
-            return MakeDirectory(random.choice(PATHS))
+            return MakeDirectory(random.choice(PATHS), random.random() < 0.5)
         case 3:
             return Rename(some, random.choice(PATHS), random.random() < 0.5)
         case 4:
@@ -251,7 +282,8 @@ def some_operation(random: Random, tree: Tree) -> Operation:
             target, *sources = random.sample(files, random.randint(2, min(3, len(files))))
             return Concat(target, tuple(sources))
         case 5:
-            return Delete(some, random.random() < 0.5, random.random() < 0.5)
+            recursive, must_exist, prune = (random.random() < 0.5 for _ in range(3))
+            return Delete(some, recursive, must_exist, prune=prune)
         case 9 | 10 if files:
             path = random.choice(files)
             return Truncate(path, random.randrange(-1, 8) * CHUNK_BYTES + random.choice([0, 0, 1]))

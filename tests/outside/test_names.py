@@ -206,7 +206,7 @@ def test_a_name_with_the_signs_of_a_pattern_can_be_deleted_and_moved(
         ("rm_file", ["d"], IsADirectoryError),
         ("mv", ["missing", "b"], FileNotFoundError),
         ("ls", ["missing"], FileNotFoundError),
-        ("pipe_file", ["a:b", b""], ValueError),
+        ("pipe_file", ["a\0b", b""], ValueError),
     ],
 )
 def test_errors_are_the_ones_that_python_has_for_it(

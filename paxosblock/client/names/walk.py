@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.base.paths import SEPARATOR, not_absolute
 from paxosblock.client.names.glob_pattern import (
     SIGNS,
     compiled,
@@ -90,7 +91,11 @@ async def glob(fs: Namespace, pattern: str) -> AsyncIterator[FileStatus]:
     Raises:
         InvalidRequestError: it is no pattern.
     """
-    patterns = [[name for name in each.split("/") if name] for each in expanded(pattern)]
+    whole = expanded(pattern)
+    for each in whole:
+        if not each.startswith(SEPARATOR):
+            raise not_absolute(each)
+    patterns = [[name for name in each.split("/") if name] for each in whole]
     for names in patterns:
         for name in filter(is_pattern, names):
             compiled(name)  # raises before anything is yielded

@@ -28,7 +28,12 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base import paths
 from paxosblock.base.acl_entries import Acl
-from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError, SafeModeError
+from paxosblock.errors import (
+    DirectoryNotEmptyError,
+    InvalidRequestError,
+    PermissionDeniedError,
+    SafeModeError,
+)
 from paxosblock.namenode.catalog import acls, keys, permissions, tree
 from paxosblock.namenode.catalog.acls import Bits
 from paxosblock.namenode.catalog.boundaries import Boundaries
@@ -129,6 +134,7 @@ def _find_made(
         raise tree.exists(request.path)
     key = keys.inode(target.number)
     if request.ttl_s is None:
+        _make_explicit(draft, target.number)
         return tree.status(draft, request.path, tree.load(draft.peek(key), request.path))
     if target.number == ROOT_ID:
         raise InvalidRequestError("'/': the root has no time to live", path="/")
@@ -137,8 +143,18 @@ def _find_made(
     names = paths.split(request.path)
     permissions.check_owner(inode, names, context.actor)
     permissions.check_entry(draft, inode, names, context.actor)  # it deletes the directory one day
-    inode = live_until(draft, inode, _end_ms(request.ttl_s, context))
+    explicit = msgspec.structs.replace(inode, implicit=False)
+    inode = live_until(draft, explicit, _end_ms(request.ttl_s, context))
     return tree.status(draft, request.path, inode)
+
+
+def _make_explicit(draft: Draft, number: int) -> None:
+    """Keep a directory that was made on the way to something else, as its user asks for it now."""
+    inode = _directory(draft, number)
+    assert isinstance(inode, DirectoryInode), "an entry holds the kind of what it names"
+    if inode.implicit:
+        draft.get(keys.inode(number))  # a precondition: nothing else of it may be lost
+        draft.put_inode(msgspec.structs.replace(inode, implicit=False))
 
 
 def _end_ms(ttl_s: float, context: Context) -> int:
@@ -281,6 +297,32 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deleti
     return Deletion(existed=True)
 
 
+def prune(draft: Draft, path: str, context: Context) -> None:
+    """Delete each directory above `path`, from below, that is implicit and empty, as far as the
+    actor may take it out of the one above it.
+
+    Two that delete the last two names of a directory at once: one of them sees it empty, as what
+    keeps a directory is a precondition, too.
+    """
+    names = paths.split(path)[:-1]
+    while names:
+        inode = tree.find_inode(draft, paths.join(names), context.actor)
+        assert isinstance(inode, DirectoryInode), "something was below it"
+        kept = next(draft.scan(*keys.entries(inode.number), 1), None)
+        if kept is not None:
+            draft.get(kept[0])
+        if kept is not None or not inode.implicit:
+            return
+        try:
+            permissions.check_entry(draft, inode, names, context.actor)
+        except PermissionDeniedError:
+            return
+        unlink(draft, inode, context)
+        left = discard(draft, inode)
+        assert not left, "nothing is in it"
+        names = names[:-1]
+
+
 def _check_below(
     draft: Draft, top: DirectoryInode, names: tuple[str, ...], actor: Actor
 ) -> Slices[None]:
@@ -329,7 +371,9 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
     return tree.status(draft, request.path, inode)
 
 
-def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> None:
+def ensure_directory(
+    draft: Draft, path: str, owner: str, context: Context, *, implicit: bool
+) -> None:
     """Make a directory and those above it that are missing.
 
     Raises:
@@ -340,9 +384,11 @@ def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> N
     names = paths.split(path)
     found = target, depth = tree.descend(draft, names, context.actor)
     if depth < len(names):
-        _make_missing(draft, names, found, context, owner=owner)
+        _make_missing(draft, names, found, context, owner=owner, implicit=implicit)
     elif not target.is_directory:
         raise tree.exists(path)
+    elif not implicit:
+        _make_explicit(draft, target.number)
 
 
 def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None:
@@ -416,7 +462,7 @@ def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, ow
     if depth == len(names):
         permissions.check_new_entry(draft, target.number, names, context.actor)
         return target.number
-    return _make_missing(draft, names, found, context, owner=owner).number
+    return _make_missing(draft, names, found, context, owner=owner, implicit=True).number
 
 
 def _make_missing(
@@ -427,6 +473,7 @@ def _make_missing(
     *,
     owner: str,
     permission: int = DIRECTORY_PERMISSION,
+    implicit: bool = False,
 ) -> DirectoryInode:
     """Make the directories that `tree.descend` has `found` missing; return the last one.
 
@@ -456,6 +503,7 @@ def _make_missing(
             group=above.group,
             permission=mode,
             acl=acl,
+            implicit=implicit and not of_all,
         )
         _link(draft, made, context)
     assert made is not None, "at least the last directory is missing"

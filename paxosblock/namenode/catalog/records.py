@@ -30,7 +30,8 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
 
     `attributes` counts its attributes, which are keys of their own (`attributes.py`). At
     `expires_ms` it is deleted with all that is in it; 0: never. Without an access
-    control list (`acls.py`) nothing of it is written.
+    control list (`acls.py`) nothing of it is written. An `implicit` one was made on the way to
+    something else, and goes when what is in it is gone (`namespace.prune`).
     """
 
     number: int
@@ -43,6 +44,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     expires_ms: int = 0
     attributes: int = 0
     acl: Acl | msgspec.UnsetType = msgspec.UNSET
+    implicit: bool = False
 
 
 class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=False):

@@ -12,6 +12,7 @@ from paxosblock.api.transaction import (
     BLOCKS_MOVED_MAX,
     RECORDS_MAX,
     AssertAbsent,
+    AssertDirectory,
     AssertFile,
     ChangeAcl,
     Concat,
@@ -42,7 +43,6 @@ from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import (
     Application,
     FileInode,
-    Inode,
     decode_application,
     encode,
 )
@@ -126,12 +126,11 @@ class _TransactionRun:
     def _one(self, operation: Operation) -> Slices[None]:
         draft, context = self._draft, self._context
         match operation:
-            case AssertAbsent(path):
-                _check_absent(draft, path, context.actor)
-            case AssertFile():
-                _check_file(draft, operation, context.actor)
-            case MakeDirectory(path):
-                namespace.ensure_directory(draft, path, self._request.owner, context)
+            case AssertAbsent() | AssertFile() | AssertDirectory():
+                _check(draft, operation, context.actor)
+            case MakeDirectory(path, implicit):
+                owner = self._request.owner
+                namespace.ensure_directory(draft, path, owner, context, implicit=implicit)
             case Rename():
                 _check_closed(draft, operation.source, context.actor)
                 namespace.move(draft, operation, context)
@@ -141,13 +140,8 @@ class _TransactionRun:
             case Truncate():
                 left = self._blocks_left
                 self._blocks_left -= yield from truncate(draft, operation, context, left)
-            case Delete(path, recursive, must_exist, file_id):
-                if file_id is not None:
-                    _check_id(tree.find_inode(draft, path, context.actor), path, file_id)
-                request = DeletePath(path, recursive)
-                deletion = yield from namespace.delete(draft, request, context)
-                if must_exist and not deletion.existed:
-                    raise tree.missing(path)
+            case Delete():
+                yield from _delete(draft, operation, context)
             case Marker(path):
                 namespace.put_closed_file(draft, self._marker(path), context)
             case SetPermission() | SetOwner() | SetAttributes() | SetTimes() | ChangeAcl():
@@ -165,6 +159,18 @@ class _TransactionRun:
             permission=MARKER_PERMISSION,
             owner=request.owner,
         )
+
+
+def _delete(draft: Draft, wanted: Delete, context: Context) -> Slices[None]:
+    path = wanted.path
+    if wanted.file_id is not None:
+        _check_id(tree.find_inode(draft, path, context.actor).number, path, wanted.file_id)
+    request = DeletePath(path, wanted.recursive)
+    deletion = yield from namespace.delete(draft, request, context)
+    if wanted.must_exist and not deletion.existed:
+        raise tree.missing(path)
+    if wanted.prune and deletion.existed:
+        namespace.prune(draft, path, context)
 
 
 def _change_inode(
@@ -185,6 +191,18 @@ def _change_inode(
             owners.change_acl(draft, operation, actor)
 
 
+def _check(draft: Draft, wanted: AssertAbsent | AssertFile | AssertDirectory, actor: Actor) -> None:
+    match wanted:
+        case AssertAbsent(path):
+            _check_absent(draft, path, actor)
+        case AssertFile():
+            _check_file(draft, wanted, actor)
+        case AssertDirectory(path, file_id):
+            directory = tree.find_directory(draft, paths.split(path), actor)
+            if file_id is not None:
+                _check_id(directory, path, file_id)
+
+
 def _check_absent(draft: Draft, path: str, actor: Actor) -> None:
     try:
         tree.find(draft, path, actor)
@@ -196,7 +214,7 @@ def _check_absent(draft: Draft, path: str, actor: Actor) -> None:
 def _check_file(draft: Draft, wanted: AssertFile, actor: Actor) -> None:
     inode = tree.find_closed(draft, wanted.path, actor)
     if wanted.file_id is not None:
-        _check_id(inode, wanted.path, wanted.file_id)
+        _check_id(inode.number, wanted.path, wanted.file_id)
     if wanted.size not in (None, inode.length):
         shown = paths.shown(wanted.path)
         raise InvalidRequestError(
@@ -207,9 +225,9 @@ def _check_file(draft: Draft, wanted: AssertFile, actor: Actor) -> None:
         raise InvalidRequestError(f"{shown}: was truncated meanwhile", path=wanted.path)
 
 
-def _check_id(inode: Inode, path: str, file_id: int) -> None:
-    if inode.number != file_id:
-        text = f"{paths.shown(path)}: is file {inode.number}, not file {file_id}"
+def _check_id(number: int, path: str, file_id: int) -> None:
+    if number != file_id:
+        text = f"{paths.shown(path)}: is file {number}, not file {file_id}"
         raise NotFoundError(text, path=path)
 
 
