@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from paxosblock.api.care import REPLICATION_MAX
 from paxosblock.api.limits import MAX_BODY_BYTES, MAX_CHUNK_BYTES
+from paxosblock.base.modes import UMASK
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.settings import (
@@ -41,6 +42,7 @@ from paxosblock.base.settings import (
     SecondsOrZero,
     Share,
     Token,
+    Umask,
     User,
     as_written,
     choice,
@@ -379,6 +381,10 @@ class ClientConfig(Config):
     user: User = ""
     """The user for whom the client calls, as it claims without a proof: see docs/security.md.
     Without it that is `HADOOP_USER_NAME`, or else the user who runs the program."""
+    umask: Umask = UMASK
+    """The bits that files and directories lack which the client makes, in octal digits (HDFS:
+    `fs.permissions.umask-mode`). Where the directory above has default entries in its access
+    control list, those decide alone."""
     tls_cert: File = ""
     """A file in PEM with the user's certificate and its key, which is shown to nodes: `paxosblock
     setup tls-user` makes one. Read again when it was replaced. `PAXOSBLOCK_TLS_CERT` sets it for

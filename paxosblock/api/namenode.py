@@ -113,11 +113,21 @@ class BlockView(msgspec.Struct, frozen=True):
 # --- namespace -----------------------------------------------------------------------------------
 
 
+class Unmasked(msgspec.Struct, frozen=True, array_like=True):
+    """The permission that was asked for, and the client's `umask`: the bits that are left out of
+    it, unless default entries of the directory above decide.
+    """
+
+    permission: int
+    umask: int
+
+
 class MakeDirectories(msgspec.Struct, frozen=True):
     """`mkdir`; with `parents`, make missing ancestors and accept an existing directory.
 
     With `ttl_s`, the directory lives that many seconds from now on, even if it already existed. The
-    owner is the caller, unless a superuser names another one.
+    owner is the caller, unless a superuser names another one. The `permission` is `unmasked` less
+    its umask; with None it is as it is meant to be.
     """
 
     path: str
@@ -126,6 +136,7 @@ class MakeDirectories(msgspec.Struct, frozen=True):
     owner: str = ""
     ttl_s: float | None = None
     once: Once | None = None
+    unmasked: Unmasked | None = None
 
 
 class FirstBlock(msgspec.Struct, frozen=True):
@@ -139,8 +150,8 @@ class CreateFile(msgspec.Struct, frozen=True):
     """Make an empty file that `writer` may write, and start its lease.
 
     With `first`, a block is made ahead (`AddBlock`), for a file that is written at once. CloseFile
-    makes that block a part of the file when it says how the block ends. The owner is as in
-    MakeDirectories.
+    makes that block a part of the file when it says how the block ends. Owner and permission
+    are as in MakeDirectories.
     """
 
     path: str
@@ -154,6 +165,7 @@ class CreateFile(msgspec.Struct, frozen=True):
     owner: str = ""
     once: Once | None = None
     first: FirstBlock | None = None
+    unmasked: Unmasked | None = None
 
 
 class CreatedFile(msgspec.Struct, frozen=True):
@@ -298,7 +310,9 @@ class ApplicationVersion(msgspec.Struct, frozen=True):
 
 
 class Transact(msgspec.Struct, frozen=True):
-    """Apply all operations in one step, or none. The rest is for files and directories made."""
+    """Apply all operations in one step, or none. The rest is for files and directories made, which
+    have all bits that such can have, less those of the `umask`.
+    """
 
     operations: tuple[Operation, ...]
     replication: int
@@ -307,6 +321,7 @@ class Transact(msgspec.Struct, frozen=True):
     owner: str = ""
     application: ApplicationVersion | None = None
     once: Once | None = None
+    umask: int | None = None
 
 
 class ApplicationRequest(msgspec.Struct, frozen=True):

@@ -8,6 +8,13 @@ from typing import Final
 PERMISSION_MAX: Final = 0o1777
 """All bits that a file or directory may have: rwx three times, and the sticky bit."""
 
+UMASK: Final = 0o022
+"""The bits that new files and directories lack, unless a client's setting says others."""
+OF_FILES: Final = 0o666
+OF_DIRECTORIES: Final = 0o777
+"""The bits that new ones are asked for with, less the umask."""
+UMASK_MAX: Final = 0o777
+
 _OCTAL: Final = re.compile(r"\s*[+]?([01]?)([0-7]{3})\s*", re.ASCII)
 _CLAUSE: Final = re.compile(r"\s*([ugoa]*)([+=-]+)([rwxXt]+)([,\s]*)\s*", re.ASCII)
 _SHIFTS: Final = {"u": 6, "g": 3, "o": 0}

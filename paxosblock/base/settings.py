@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
+from paxosblock.base.modes import UMASK_MAX
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.units import (
     format_duration,
@@ -255,6 +256,20 @@ TOKEN: Final = SettingKind(
 )
 """The kind of a setting that is a secret, which no error shows."""
 
+def _read_umask(written: object) -> object:
+    """Return the number that octal digits are; anything else as it is."""
+    text = str(written)
+    octal = isinstance(written, str) and 0 < len(text) <= 4 and set(text) <= set("01234567")
+    return int(text, 8) if octal else written
+
+
+_UMASK: Final = SettingKind(
+    suffix="",
+    expected='octal digits from 0 to 777 in quotes, such as "022"',
+    parse=_read_umask,
+    allows=lambda value: _is_whole(value) and 0 <= value <= UMASK_MAX,
+)
+
 Seconds = Annotated[float, _SECONDS]
 SecondsOrZero = Annotated[
     float,
@@ -290,3 +305,4 @@ Host = Annotated[str, _HOST]
 File = Annotated[str, _FILE]
 User = Annotated[str, _USER]
 Token = Annotated[str, TOKEN]
+Umask = Annotated[int, _UMASK]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
-from paxosblock.api.namenode import MKDIRS, FileStatus, Kind, MakeDirectories
+from paxosblock.api.namenode import MKDIRS, FileStatus, Kind
 from paxosblock.api.transaction import (
     AssertFile,
     Delete,
@@ -271,7 +271,7 @@ def _local_tree(
     `made` gets the directories."""
     for folder, below, names in os.walk(source, onerror=invocation.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
-        request = MakeDirectories(place, parents=True)
+        request = invocation.new_directory(place, parents=True)
         invocation.call_once(MKDIRS, request)
         made.append(CopyJob(folder, place))
         below.sort()

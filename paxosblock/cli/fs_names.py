@@ -25,7 +25,6 @@ from paxosblock.api.namenode import (
     Kind,
     ListDirectory,
     Listing,
-    MakeDirectories,
     PathRequest,
     RenamePath,
 )
@@ -255,7 +254,7 @@ def mkdir(invocation: Invocation, parents: bool, paths: tuple[str, ...]) -> None
     """
 
     def make(written: str) -> None:
-        request = MakeDirectories(invocation.path(written), parents=parents)
+        request = invocation.new_directory(invocation.path(written), parents=parents)
         invocation.tell(invocation.call_once(MKDIRS, request))
 
     invocation.for_each(paths, make)

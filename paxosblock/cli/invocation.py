@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from paxosblock.api.methods import Method
+from paxosblock.base.modes import OF_DIRECTORIES, UMASK
 from paxosblock.base.units import format_duration, parse_duration
 from paxosblock.base.wording import visible
 from paxosblock.client.names.url import (
@@ -31,7 +32,7 @@ from paxosblock.errors import Outcome, PaxosBlockError
 from paxosblock.host.user import claimed_user
 
 if TYPE_CHECKING:
-    from paxosblock.api.namenode import BlockView
+    from paxosblock.api.namenode import BlockView, MakeDirectories
     from paxosblock.client import Client
     from paxosblock.net.calls.control import BlockingNameNodes
     from paxosblock.net.port.access import Access
@@ -40,6 +41,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
 
+_UMASK_VARIABLE: Final = "PAXOSBLOCK_CLIENT_UMASK"
 RETRY_FOR_VARIABLE: Final = "PAXOSBLOCK_CLIENT_RETRY_FOR"
 DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S: Final = 10.0
@@ -222,6 +224,18 @@ class Invocation:
         from paxosblock.config import ClientConfig, load_config
 
         return Access.of_client(load_config(ClientConfig))
+
+    def new_directory(self, path: str, *, parents: bool) -> MakeDirectories:
+        """Return the request for a directory, with the umask that the environment sets."""
+        from paxosblock.api.namenode import MakeDirectories, Unmasked
+
+        umask = UMASK
+        if _UMASK_VARIABLE in os.environ:
+            from paxosblock.config import ClientConfig, load_config
+
+            umask = load_config(ClientConfig).umask
+        unmasked = Unmasked(OF_DIRECTORIES, umask)
+        return MakeDirectories(path, parents, OF_DIRECTORIES & ~umask, unmasked=unmasked)
 
     @property
     def client(self) -> Client:

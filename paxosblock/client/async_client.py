@@ -34,6 +34,7 @@ from paxosblock.api.namenode import (
     PathRequest,
     RenamePath,
     TakeOver,
+    Unmasked,
 )
 from paxosblock.api.ownership import (
     CHANGE_ACL,
@@ -76,6 +77,7 @@ from paxosblock.api.user_tokens import (
     TokenRight,
 )
 from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
+from paxosblock.base.modes import OF_DIRECTORIES, OF_FILES
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
@@ -189,7 +191,7 @@ class AsyncClient:
         chunk_size: int | None = None,
         window: int | None = None,
         parent_must_exist: bool = False,
-        permission: int = 0o644,
+        permission: int = OF_FILES,
         options: WriteOptions | None = None,
     ) -> AsyncFileWriter:
         """Make a file and write it: `async with fs.create(path) as out`.
@@ -201,6 +203,7 @@ class AsyncClient:
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
+            permission: its bits, less those of the setting `umask`.
             options: how it goes on when a DataNode fails.
 
             Whatever is None is taken from the client's configuration.
@@ -222,8 +225,9 @@ class AsyncClient:
             block_size,
             self.config.durability if durability is None else durability_of(durability),
             parent_must_exist,
-            permission,
+            permission & ~self.config.umask,
             first=FirstBlock(window, self.config.host),
+            unmasked=Unmasked(permission, self.config.umask),
         )
         session = self._session
         made = await session.namenodes.call_once(CREATE, request)
@@ -452,12 +456,14 @@ class AsyncClient:
         path: AnyPath,
         *,
         parents: bool = True,
-        permission: int = 0o755,
+        permission: int = OF_DIRECTORIES,
         ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory. With `parents` those above are made, too, and an existing one is fine.
 
         Args:
+            permission: its bits, less those of the setting `umask`; those above that are made have
+                the same, and all rights of their owner to go on.
             ttl_s: its time to live in seconds, counted again by each call: when it is over, the
                 directory is deleted with all that is in it, but not while a file below is being
                 written. Renaming the directory ends it.
@@ -467,7 +473,11 @@ class AsyncClient:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
-        request = MakeDirectories(text_of(path), parents, permission, ttl_s=ttl_s)
+        umask = self.config.umask
+        unmasked = Unmasked(permission, umask)
+        request = MakeDirectories(
+            text_of(path), parents, permission & ~umask, ttl_s=ttl_s, unmasked=unmasked
+        )
         return await self._session.namenodes.call_once(MKDIRS, request)
 
     async def rename(

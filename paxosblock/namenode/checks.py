@@ -22,6 +22,7 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     ReopenBlock,
     Transact,
+    Unmasked,
 )
 from paxosblock.api.ownership import (
     ChangePathAcl,
@@ -55,7 +56,7 @@ from paxosblock.api.user_tokens import (
     TokenRight,
 )
 from paxosblock.base import paths
-from paxosblock.base.modes import PERMISSION_MAX
+from paxosblock.base.modes import PERMISSION_MAX, UMASK_MAX
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.replacement import Policy, Replacement
 from paxosblock.base.user_names import NAME_CHARACTERS_MAX, NAME_EXPECTED, is_user
@@ -87,6 +88,7 @@ def check_create(request: CreateFile) -> None:
     check_writer(request.writer)
     check_replication(request.replication)
     check_permission(request.permission)
+    _check_unmasked(request.unmasked)
     check_owner(request.owner)
     check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
     if request.first is not None:
@@ -97,6 +99,7 @@ def check_create(request: CreateFile) -> None:
 def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
     check_permission(request.permission)
+    _check_unmasked(request.unmasked)
     check_owner(request.owner)
     if request.ttl_s is not None:
         check_seconds(f"{paths.shown(request.path)}: time to live", request.ttl_s)
@@ -115,6 +118,8 @@ def check_transact(request: Transact) -> None:
         f"a transaction makes paths of {names} names: at most {NAMES_MADE_MAX}",
     )
     check_owner(request.owner)
+    if request.umask is not None:
+        _check_umask(request.umask)
     check_replication(request.replication)
     check_block_size("", request.block_size)
     if request.application is not None:
@@ -130,6 +135,16 @@ def check_transact(request: Transact) -> None:
             check_set_times(operation)
         elif isinstance(operation, ChangeAcl):
             check_acl(operation)
+
+
+def _check_unmasked(unmasked: Unmasked | None) -> None:
+    if unmasked is not None:
+        check_permission(unmasked.permission)
+        _check_umask(unmasked.umask)
+
+
+def _check_umask(umask: int) -> None:
+    _demand(0 <= umask <= UMASK_MAX, f"umask {umask}: 0 to {UMASK_MAX:o} (octal)")
 
 
 def check_set_permission(request: SetPathPermission) -> None:

@@ -24,6 +24,7 @@ from paxosblock.api.namenode import (
     PathRequest,
     RenamePath,
     Transact,
+    Unmasked,
 )
 from paxosblock.api.ownership import (
     CHANGE_ACL,
@@ -404,3 +405,38 @@ async def test_a_list_is_kept_with_its_inode(scene: Scene) -> None:
     ]
     await change(scene, "/d", AclChange.REMOVE)
     assert scene.store.view().get(keys.inode(number)).value == plain
+
+
+# -- umask -----------------------------------------------------------------------------------------
+
+
+async def test_the_umask_counts_where_no_default_entries_decide(scene: Scene) -> None:
+    """HDFS-6962: the mode without the umask bounds default entries."""
+    await scene.service.call(MKDIRS, MakeDirectories("/plain"))
+    await scene.service.call(MKDIRS, MakeDirectories("/listed"))
+    await change(scene, "/listed", AclChange.MODIFY, "default:user:bob:rwx")
+    for above in ("/plain", "/listed"):
+        unmasked = Unmasked(0o777, 0o027)
+        request = MakeDirectories(f"{above}/d/e", permission=0o750, unmasked=unmasked)
+        await scene.service.call(MKDIRS, request)
+        file = msgspec.structs.replace(
+            create_request(f"{above}/way/f"), permission=0o640, unmasked=Unmasked(0o666, 0o027)
+        )
+        await scene.service.call(CREATE, file)
+    for name, mode in (("d", 0o750), ("d/e", 0o750), ("way", 0o750), ("way/f", 0o640)):
+        assert (await stat(scene, f"/plain/{name}")).permission == mode
+        bits = "rw-" if name.endswith("f") else "rwx"
+        assert f"mask::{bits}" in await shown(scene, f"/listed/{name}")
+
+
+async def test_directories_on_the_way_let_their_maker_go_on(scene: Scene) -> None:
+    request = MakeDirectories("/a/b", permission=0o000, unmasked=Unmasked(0o077, 0o777))
+    await scene.service.call(MKDIRS, request)
+    assert (await stat(scene, "/a")).permission == 0o300
+    assert (await stat(scene, "/a/b")).permission == 0
+
+
+@pytest.mark.parametrize("unmasked", [Unmasked(-1, 0), Unmasked(0o777, -1), Unmasked(0, 0o1000)])
+async def test_a_umask_that_is_none_makes_nothing(scene: Scene, unmasked: Unmasked) -> None:
+    with pytest.raises(InvalidRequestError, match="octal"):
+        await scene.service.call(MKDIRS, MakeDirectories("/a", unmasked=unmasked))

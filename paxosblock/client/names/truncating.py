@@ -77,6 +77,7 @@ async def transact(
         config.block_size,
         config.durability,
         application=application,
+        umask=config.umask,
     )
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:

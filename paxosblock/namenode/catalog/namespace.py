@@ -28,6 +28,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.base import paths
 from paxosblock.base.acl_entries import Acl
+from paxosblock.base.modes import OF_DIRECTORIES, OF_FILES
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     InvalidRequestError,
@@ -49,7 +50,8 @@ from paxosblock.namenode.catalog.records import (
 from paxosblock.protocol.types import BlockId
 
 DIRECTORY_PERMISSION = 0o755
-FILE_UNMASKED: Final = 0o666
+_OF_WAY: Final = 0o300
+"""The maker of a directory that is made on the way to another one must be able to make that."""
 HIDDEN: Final = paths.STAGING.removeprefix(paths.ROOT)
 """The name in the root of the directory in which every user makes names of their own."""
 PERMISSION_OF_HIDDEN: Final = stat.S_ISVTX | 0o777
@@ -118,9 +120,7 @@ def make_directories(draft: Draft, request: MakeDirectories, context: Context) -
         return _find_made(draft, target, request, context)
     if not request.parents:
         tree.find_directory(draft, names[:-1], context.actor)
-    made = _make_missing(
-        draft, names, found, context, owner=request.owner, permission=request.permission
-    )
+    made = _make_missing(draft, names, found, context, request)
     if request.ttl_s is not None:
         made = live_until(draft, made, _end_ms(request.ttl_s, context))
     return tree.directory_status(request.path, made, made.created_ms)
@@ -194,7 +194,7 @@ def create(
         directory = tree.find_directory(draft, names[:-1], context.actor)
         permissions.check_new_entry(draft, directory, names[:-1], context.actor)
     else:
-        directory = _parent_directory(draft, names[:-1], context, request.owner)
+        directory = _parent_directory(draft, names[:-1], request, context)
     if (present := tree.child(draft, directory, names[-1])) is not None:
         if present.is_directory:
             raise tree.is_directory(request.path)
@@ -266,7 +266,7 @@ def _as_new(draft: Draft, file: FileInode) -> FileInode:
     """Return a file as if it had been made in the directory that it is in now."""
     above = _directory(draft, file.parent)
     own = acls.changed(file, transaction.AclChange.REMOVE, ()).permission
-    permission, acl = acls.inherited(above, Bits(own, FILE_UNMASKED), directory=False)
+    permission, acl = acls.inherited(above, Bits(own, OF_FILES), directory=False)
     return msgspec.structs.replace(file, group=above.group, permission=permission, acl=acl)
 
 
@@ -372,21 +372,21 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
 
 
 def ensure_directory(
-    draft: Draft, path: str, owner: str, context: Context, *, implicit: bool
+    draft: Draft, request: MakeDirectories, context: Context, *, implicit: bool
 ) -> None:
-    """Make a directory and those above it that are missing.
+    """Make a directory and those above it that are missing; one that is there is fine.
 
     Raises:
         ExistsError: a file is there.
         NotDirectoryError: the path goes through a file.
         PermissionDeniedError: as `make_directories`.
     """
-    names = paths.split(path)
+    names = paths.split(request.path)
     found = target, depth = tree.descend(draft, names, context.actor)
     if depth < len(names):
-        _make_missing(draft, names, found, context, owner=owner, implicit=implicit)
+        _make_missing(draft, names, found, context, request, implicit=implicit)
     elif not target.is_directory:
-        raise tree.exists(path)
+        raise tree.exists(request.path)
     elif not implicit:
         _make_explicit(draft, target.number)
 
@@ -403,7 +403,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
     names = paths.split(request.path)
     if not names:
         raise tree.is_directory(request.path)
-    directory = _parent_directory(draft, names[:-1], context, request.owner)
+    directory = _parent_directory(draft, names[:-1], request, context)
     if tree.child(draft, directory, names[-1]) is not None:
         before = tree.find_closed(draft, request.path, context.actor, Action.WRITE)
         permissions.check_entry(draft, before, names, context.actor)
@@ -453,7 +453,25 @@ def _is_empty(draft: Draft, span: keys.Range) -> bool:
     return True
 
 
-def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
+def _bits(request: MakeDirectories | CreateFile) -> Bits:
+    """Return the bits of what is asked for."""
+    given = request.unmasked
+    return Bits(request.permission, request.permission if given is None else given.permission)
+
+
+def _bits_of_way(request: MakeDirectories | CreateFile) -> Bits:
+    """Return those of directories that are made on the way to it."""
+    given = request.unmasked
+    if given is None:
+        return Bits(DIRECTORY_PERMISSION, DIRECTORY_PERMISSION)
+    of_file = isinstance(request, CreateFile)
+    wanted = OF_DIRECTORIES if of_file else given.permission & OF_DIRECTORIES | _OF_WAY
+    return Bits(wanted & ~given.umask | _OF_WAY, wanted)
+
+
+def _parent_directory(
+    draft: Draft, names: tuple[str, ...], request: CreateFile, context: Context
+) -> int:
     """Make the missing directories on the way; return the id of the last one, into which the actor
     may write."""
     found = target, depth = tree.descend(draft, names, context.actor)
@@ -462,7 +480,7 @@ def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, ow
     if depth == len(names):
         permissions.check_new_entry(draft, target.number, names, context.actor)
         return target.number
-    return _make_missing(draft, names, found, context, owner=owner, implicit=True).number
+    return _make_missing(draft, names, found, context, request, implicit=True).number
 
 
 def _make_missing(
@@ -470,30 +488,31 @@ def _make_missing(
     names: tuple[str, ...],
     found: tuple[tree.Target, int],
     context: Context,
+    request: MakeDirectories | CreateFile,
     *,
-    owner: str,
-    permission: int = DIRECTORY_PERMISSION,
     implicit: bool = False,
 ) -> DirectoryInode:
     """Make the directories that `tree.descend` has `found` missing; return the last one.
 
-    `permission` is that of the last directory; the group is that of the directory above, as in
-    HDFS. Each user may make names in `HIDDEN`, which is made for all of them.
+    The group is that of the directory above, as in HDFS. Each user may make names in `HIDDEN`,
+    which is made for all of them.
     """
     target, depth = found
     above, made = _directory(draft, target.number), None
     hidden = names[0] == HIDDEN and not depth
     if not (hidden or context.actor.superuser):
         permissions.check_at(draft, above.number, Action.WRITE, names[:depth], context.actor)
-    owner = _owner_of_new(owner, context.actor)
+    owner = _owner_of_new(request.owner, context.actor)
+    last = len(names) if isinstance(request, MakeDirectories) else 0
     for place, name in enumerate(names[depth:], depth + 1):
-        mode = permission if place == len(names) else DIRECTORY_PERMISSION
+        mode = request.permission if place == last else _bits_of_way(request).masked
         of_all = hidden and place == 1
         acl: Acl | UnsetType = UNSET
         if of_all:
             mode = PERMISSION_OF_HIDDEN
         elif above.acl is not UNSET:
-            mode, acl = acls.inherited(above, Bits(mode, mode), directory=True)
+            bits = _bits(request) if place == last else _bits_of_way(request)
+            mode, acl = acls.inherited(above, bits, directory=True)
         above = made = DirectoryInode(
             number=next(context.numbers),
             parent=above.number,
@@ -533,7 +552,7 @@ def _new_file(
     permission: int = request.permission
     acl: Acl | UnsetType = UNSET
     if above.acl is not UNSET:
-        permission, acl = acls.inherited(above, Bits(permission, permission), directory=False)
+        permission, acl = acls.inherited(above, _bits(request), directory=False)
     return FileInode(
         number=next(context.numbers),
         parent=directory,

@@ -7,7 +7,14 @@ transaction that is sent twice, by any client and to any NameNode, is applied on
 
 from __future__ import annotations
 
-from paxosblock.api.namenode import ApplicationVersion, CreateFile, DeletePath, Transact
+from paxosblock.api.namenode import (
+    ApplicationVersion,
+    CreateFile,
+    DeletePath,
+    MakeDirectories,
+    Transact,
+    Unmasked,
+)
 from paxosblock.api.transaction import (
     BLOCKS_MOVED_MAX,
     RECORDS_MAX,
@@ -29,6 +36,7 @@ from paxosblock.api.transaction import (
     Truncate,
 )
 from paxosblock.base import paths
+from paxosblock.base.modes import OF_DIRECTORIES, OF_FILES
 from paxosblock.errors import (
     InvalidRequestError,
     NotDirectoryError,
@@ -129,8 +137,8 @@ class _TransactionRun:
             case AssertAbsent() | AssertFile() | AssertDirectory():
                 _check(draft, operation, context.actor)
             case MakeDirectory(path, implicit):
-                owner = self._request.owner
-                namespace.ensure_directory(draft, path, owner, context, implicit=implicit)
+                made = self._directory(path)
+                namespace.ensure_directory(draft, made, context, implicit=implicit)
             case Rename():
                 _check_closed(draft, operation.source, context.actor)
                 namespace.move(draft, operation, context)
@@ -147,8 +155,16 @@ class _TransactionRun:
             case SetPermission() | SetOwner() | SetAttributes() | SetTimes() | ChangeAcl():
                 _change_inode(draft, operation, context.actor)
 
+    def _directory(self, path: str) -> MakeDirectories:
+        request, umask = self._request, self._request.umask
+        if umask is None:
+            return MakeDirectories(path, owner=request.owner)
+        unmasked = Unmasked(OF_DIRECTORIES, umask)
+        masked = OF_DIRECTORIES & ~umask
+        return MakeDirectories(path, True, masked, request.owner, unmasked=unmasked)
+
     def _marker(self, path: str) -> CreateFile:
-        request = self._request
+        request, umask = self._request, self._request.umask
         return CreateFile(
             path,
             NO_WRITER,
@@ -156,8 +172,9 @@ class _TransactionRun:
             replication=request.replication,
             block_size=request.block_size,
             durability=request.durability,
-            permission=MARKER_PERMISSION,
+            permission=MARKER_PERMISSION if umask is None else OF_FILES & ~umask,
             owner=request.owner,
+            unmasked=None if umask is None else Unmasked(OF_FILES, umask),
         )
 
 
