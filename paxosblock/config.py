@@ -40,6 +40,7 @@ from paxosblock.base.settings import (
     Racks,
     Seconds,
     SecondsOrZero,
+    Setting,
     Share,
     Token,
     Umask,
@@ -464,8 +465,8 @@ def load_config(
     values: dict[str, Any] = {}
     for where, name, written in (
         *_from_file(kind, file),
-        *_from_environment(kind, environment),
-        *_from_flags(flags or {}),
+        *_typed(settings, _from_environment(kind, environment)),
+        *_typed(settings, _from_flags(flags or {})),
     ):
         if name not in settings:
             _refuse(where, "setting", name, settings)
@@ -551,18 +552,20 @@ def _from_environment(kind: type[Config], environment: Mapping[str, str]) -> Ite
     for variable in sorted(environment):
         if variable.startswith(prefix):
             name = variable.removeprefix(prefix).lower()
-            yield variable, name, _from_text(environment[variable])
+            yield variable, name, environment[variable]
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[_Written]:
     for name, written in flags.items():
         if written is not None:
-            yield f"--{name.replace('_', '-')}", name, _from_text(written)
+            yield f"--{name.replace('_', '-')}", name, written
 
 
-def _from_text(written: object) -> object:
-    """Return what TOML would have read: the environment and flags have no types."""
-    return int(written) if isinstance(written, str) and written.isdecimal() else written
+def _typed(settings: Mapping[str, Setting], given: Iterator[_Written]) -> Iterator[_Written]:
+    """Yield what TOML would have read: the environment and flags have no types."""
+    for where, name, written in given:
+        untyped = isinstance(written, str) and name in settings
+        yield where, name, settings[name].kind.from_text(str(written)) if untyped else written
 
 
 def _refuse(where: str, what: str, name: str, known: Iterable[str]) -> NoReturn:

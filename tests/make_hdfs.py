@@ -127,6 +127,7 @@ SETTINGS: Final = (
     ("the same, for a disk that hangs", "60 s", "client.disk_hung_after"),
     ("dfs.permissions.enabled", "true", "namenode.permissions"),
     ("dfs.permissions.superusergroup", "supergroup", "namenode.supergroup"),
+    ("fs.permissions.umask-mode", "022", "client.umask"),
     ("hadoop.user.group.static.mapping.overrides", "", "namenode.groups"),
     ("dfs.replication", "3", "namenode.replication"),
     ("dfs.namenode.replication.min", "1", "namenode.min_replication"),

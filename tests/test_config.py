@@ -14,6 +14,7 @@ from paxosblock.config import (
     Config,
     DataNodeConfig,
     NameNodeConfig,
+    changed_settings,
     load_config,
 )
 from paxosblock.errors import ConfigError
@@ -278,3 +279,25 @@ def test_a_rate_is_written_per_second() -> None:
 def test_copies_are_not_slower_than_a_holder_waits() -> None:
     with pytest.raises(ConfigError, match=r"^copy_bandwidth = 64KiB/s is less than 1MiB/s$"):
         DataNodeConfig(copy_bandwidth_bytes_per_s=64 << 10)
+
+
+def test_a_umask_is_octal_digits_wherever_it_is_written(file: Path) -> None:
+    file.write_text('[client]\numask = "027"\n')
+    config = load_config(ClientConfig, file, {})
+    assert config.umask == 0o027
+    assert list(changed_settings(config)) == [("umask", "027", "022")]
+    environment = {"PAXOSBLOCK_CLIENT_UMASK": "77"}
+    assert load_config(ClientConfig, file, environment).umask == 0o77
+    assert load_config(ClientConfig, environment={}, flags={"umask": "0002"}).umask == 0o002
+
+
+@pytest.mark.parametrize("written", ["22", '"0o22"', '"1777"', '"8"', '""', '"u=rwx"'])
+def test_what_might_be_another_umask_is_refused(written: str, file: Path) -> None:
+    file.write_text(f"[client]\numask = {written}\n")
+    with pytest.raises(ConfigError, match="umask = .*: expected octal digits from 0 to 777 in"):
+        load_config(ClientConfig, file, {})
+
+
+def test_a_name_of_digits_in_the_environment_is_a_name() -> None:
+    environment = {"PAXOSBLOCK_CLIENT_USER": "1000"}
+    assert load_config(ClientConfig, environment=environment).user == "1000"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -45,12 +46,16 @@ class SettingKind:
 
     `suffix` ends the attribute's name and states the unit of the value; users do not write it.
     `parse` raises ConfigError for what it cannot read, `allows` says which values make sense.
+    `from_text` gives what TOML would have read of a text from the environment or a flag, which have
+    no types; `shown` writes a value that `as_written` does not know by its type and unit.
     """
 
     suffix: str
     expected: str
     parse: Callable[[object], Any]
     allows: Callable[[Any], bool]
+    from_text: Callable[[str], object] = str
+    shown: Callable[[Any], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ def as_written(setting: Setting, value: object) -> str:
             return f"{{ {', '.join(rows)} }}"
         case None, _:
             return '""'
-    return str(value)
+    return setting.kind.shown(value)
 
 
 def _row(value: object) -> str:
@@ -169,6 +174,7 @@ _COUNT: Final = SettingKind(
     expected="a whole number from 1 on",
     parse=lambda written: written,
     allows=lambda value: _is_whole(value) and value > 0,
+    from_text=lambda text: int(text) if text.isdecimal() else text,
 )
 
 _SHARE: Final = SettingKind(
@@ -256,18 +262,18 @@ TOKEN: Final = SettingKind(
 )
 """The kind of a setting that is a secret, which no error shows."""
 
-def _read_umask(written: object) -> object:
-    """Return the number that octal digits are; anything else as it is."""
-    text = str(written)
-    octal = isinstance(written, str) and 0 < len(text) <= 4 and set(text) <= set("01234567")
-    return int(text, 8) if octal else written
-
 
 _UMASK: Final = SettingKind(
     suffix="",
     expected='octal digits from 0 to 777 in quotes, such as "022"',
-    parse=_read_umask,
+    # A number may be meant as TOML's 0o22, or as the digits: only the digits say which.
+    parse=lambda written: (
+        int(written, 8)
+        if isinstance(written, str) and re.fullmatch("0?[0-7]{1,3}", written)
+        else None
+    ),
     allows=lambda value: _is_whole(value) and 0 <= value <= UMASK_MAX,
+    shown=lambda value: f"{value:03o}",
 )
 
 Seconds = Annotated[float, _SECONDS]

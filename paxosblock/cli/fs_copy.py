@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from paxosblock.api.namenode import MKDIRS, FileStatus, Kind, MakeDirectories
+from paxosblock.api.namenode import MKDIRS, FileStatus, Kind
 from paxosblock.api.transaction import Operation, SetOwner, SetPermission, SetTimes
 from paxosblock.base.modes import PERMISSION_MAX
 from paxosblock.cli.copy_together import Copied, CopyJob, CopyOne, copy_together
@@ -172,7 +172,7 @@ def _make(invocation: Invocation, path: str) -> None:
         if status_of(invocation, path).kind is Kind.FILE:
             raise UserError(path, "file exists")
     except NotFoundError:
-        invocation.call_once(MKDIRS, MakeDirectories(path, parents=False))
+        invocation.call_once(MKDIRS, invocation.new_directory(path, parents=False))
 
 
 @click.command(cls=Verb)

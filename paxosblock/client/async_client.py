@@ -77,7 +77,6 @@ from paxosblock.api.user_tokens import (
     TokenRight,
 )
 from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
-from paxosblock.base.modes import OF_DIRECTORIES, OF_FILES
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
@@ -191,7 +190,7 @@ class AsyncClient:
         chunk_size: int | None = None,
         window: int | None = None,
         parent_must_exist: bool = False,
-        permission: int = OF_FILES,
+        permission: int = 0o666,
         options: WriteOptions | None = None,
     ) -> AsyncFileWriter:
         """Make a file and write it: `async with fs.create(path) as out`.
@@ -456,7 +455,7 @@ class AsyncClient:
         path: AnyPath,
         *,
         parents: bool = True,
-        permission: int = OF_DIRECTORIES,
+        permission: int = 0o777,
         ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory. With `parents` those above are made, too, and an existing one is fine.

@@ -221,7 +221,8 @@ def test_tokens_end_under_load_and_writers_go_on(
     cluster: LocalCluster, me: Client, tmp_path: Path
 ) -> None:
     """Each is good for four seconds, and another one comes after two: no call fails."""
-    me.mkdirs("/load", permission=0o1777)
+    me.mkdirs("/load")
+    me.set_permission("/load", 0o1777)
     file = tmp_path / "token"
     file.touch(0o600)
     config = replace(cluster.client_config, tls_cert="", token_file=str(file), retry_for_s=20.0)

@@ -62,7 +62,7 @@ class Client(ClientBase):
         chunk_size: int | None = None,
         window: int | None = None,
         parent_must_exist: bool = False,
-        permission: int = 0o644,
+        permission: int = 0o666,
         options: WriteOptions | None = None,
     ) -> FileWriter:
         """Make a file and write it: `with fs.create(path) as out`.
@@ -74,6 +74,7 @@ class Client(ClientBase):
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
+            permission: its bits, less those of the setting `umask`.
             options: how it goes on when a DataNode fails.
 
             Whatever is None is taken from the client's configuration.
@@ -282,12 +283,14 @@ class Client(ClientBase):
         path: AnyPath,
         *,
         parents: bool = True,
-        permission: int = 0o755,
+        permission: int = 0o777,
         ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory. With `parents` those above are made, too, and an existing one is fine.
 
         Args:
+            permission: its bits, less those of the setting `umask`; those above that are made have
+                the same, and all rights of their owner to go on.
             ttl_s: its time to live in seconds, counted again by each call: when it is over, the
                 directory is deleted with all that is in it, but not while a file below is being
                 written. Renaming the directory ends it.
