@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,13 @@ import pytest
 from paxosblock import Client, LocalCluster, MakeDirectory, Marker
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from tests.cli.conftest import Paxosblock
+
+
+@pytest.fixture(autouse=True)
+def close_file_systems() -> Iterator[None]:
+    """End those of fsspec before their cluster ends."""
+    yield
+    PaxosBlockFileSystem.clear_instance_cache()
 
 
 def bits(client: Client, folder: str) -> dict[str, str]:
@@ -49,7 +57,7 @@ def test_what_programs_make_lacks_the_bits_of_the_umask(
             out.write(b"abc")
         operations = [MakeDirectory(f"{folder}/t"), Marker(f"{folder}/u/m")]
         careful.transact(operations)
-    outside = PaxosBlockFileSystem(namenodes=cluster.url, umask="077", skip_instance_cache=True)
+    outside = PaxosBlockFileSystem(namenodes=cluster.url, umask="077")
     outside.pipe(f"{folder}/of/f", b"abc")
     outside.mkdir(f"{folder}/od")
     assert bits(client, folder) == {
@@ -73,6 +81,6 @@ def test_default_entries_decide_in_place_of_the_umask(
         careful.mkdirs(f"{folder}/d")
         careful.create(f"{folder}/f").close()
         careful.transact([MakeDirectory(f"{folder}/t")])
-    outside = PaxosBlockFileSystem(namenodes=cluster.url, umask="077", skip_instance_cache=True)
+    outside = PaxosBlockFileSystem(namenodes=cluster.url, umask="077")
     outside.pipe(f"{folder}/g", b"abc")
     assert bits(client, folder) == {"d": "775", "f": "664", "g": "664", "t": "775"}
