@@ -294,7 +294,7 @@ def test_a_umask_is_octal_digits_wherever_it_is_written(file: Path) -> None:
 @pytest.mark.parametrize("written", ["22", '"0o22"', '"1777"', '"8"', '""', '"u=rwx"'])
 def test_what_might_be_another_umask_is_refused(written: str, file: Path) -> None:
     file.write_text(f"[client]\numask = {written}\n")
-    with pytest.raises(ConfigError, match="umask = .*: expected octal digits from 0 to 777 in"):
+    with pytest.raises(ConfigError, match=r"umask = .*: expected octal digits from 0 to 777 in"):
         load_config(ClientConfig, file, {})
 
 

@@ -55,8 +55,7 @@ def test_what_programs_make_lacks_the_bits_of_the_umask(
         careful.mkdirs(f"{folder}/a/b", permission=0o1775)
         with careful.create(f"{folder}/c", permission=0o606) as out:
             out.write(b"abc")
-        operations = [MakeDirectory(f"{folder}/t"), Marker(f"{folder}/u/m")]
-        careful.transact(operations)
+        careful.transact([MakeDirectory(f"{folder}/t"), Marker(f"{folder}/u/m")])
     outside = PaxosBlockFileSystem(namenodes=cluster.url, umask="077")
     outside.pipe(f"{folder}/of/f", b"abc")
     outside.mkdir(f"{folder}/od")

@@ -5,13 +5,31 @@ the words of `getfacl`: `user:ann` to 7, `default:mask:` to 5.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from paxosblock.api.namenode import FileStatus
+from paxosblock.api.namenode import Kind
 from paxosblock.base.acl_entries import AclEntry
 from paxosblock.namenode.catalog.permissions import Actor
 
 Texts = dict[str, int]
 """All entries of a list."""
+
+
+class Shown(Protocol):
+    """What is shown of a file or directory."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def permission(self) -> int: ...
+    @property
+    def has_acl(self) -> bool:
+        """True if there are entries that the permission does not tell."""
+
 
 BASE = ("user:", "group:", "other:")
 DEFAULT = "default:"
@@ -44,7 +62,7 @@ def chmod(acl: Texts, mode: int) -> Texts:
     return acl | {"user:": mode >> 6 & 7, group: mode >> 3 & 7, "other:": mode & 7}
 
 
-def may(acl: Texts, at: FileStatus, actor: Actor, bits: int) -> bool:
+def may(acl: Texts, at: Shown, actor: Actor, bits: int) -> bool:
     """The order in which the guide has entries looked at."""
 
     def gives(words: str) -> bool:
