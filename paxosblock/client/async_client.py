@@ -472,7 +472,7 @@ class AsyncClient:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
-        umask = self.config.umask
+        umask = self._session.config.umask
         unmasked = Unmasked(permission, umask)
         request = MakeDirectories(
             text_of(path), parents, permission & ~umask, ttl_s=ttl_s, unmasked=unmasked

@@ -22,7 +22,6 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     ReopenBlock,
     Transact,
-    Unmasked,
 )
 from paxosblock.api.ownership import (
     ChangePathAcl,
@@ -87,8 +86,7 @@ def check_create(request: CreateFile) -> None:
     """Raise InvalidRequestError when a file cannot be made like this."""
     check_writer(request.writer)
     check_replication(request.replication)
-    check_permission(request.permission)
-    _check_unmasked(request.unmasked)
+    _check_bits(request)
     check_owner(request.owner)
     check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
     if request.first is not None:
@@ -98,8 +96,7 @@ def check_create(request: CreateFile) -> None:
 
 def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
-    check_permission(request.permission)
-    _check_unmasked(request.unmasked)
+    _check_bits(request)
     check_owner(request.owner)
     if request.ttl_s is not None:
         check_seconds(f"{paths.shown(request.path)}: time to live", request.ttl_s)
@@ -137,10 +134,16 @@ def check_transact(request: Transact) -> None:
             check_acl(operation)
 
 
-def _check_unmasked(unmasked: Unmasked | None) -> None:
-    if unmasked is not None:
-        check_permission(unmasked.permission)
-        _check_umask(unmasked.umask)
+def _check_bits(request: CreateFile | MakeDirectories) -> None:
+    bits, unmasked = request.permission, request.unmasked
+    if unmasked is None:
+        check_permission(bits)
+    else:
+        asked, umask = unmasked.permission, unmasked.umask
+        _demand(
+            0 <= asked <= PERMISSION_MAX and 0 <= umask <= UMASK_MAX and bits == asked & ~umask,
+            f"permission {bits:o} is not {asked:o} less a umask of {umask:o} (octal)",
+        )
 
 
 def _check_umask(umask: int) -> None:

@@ -16,7 +16,7 @@ Texts = dict[str, int]
 
 
 class Shown(Protocol):
-    """What is shown of a file or directory."""
+    """A file or directory as it is shown."""
 
     @property
     def kind(self) -> Kind: ...

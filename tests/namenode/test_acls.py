@@ -436,7 +436,20 @@ async def test_directories_on_the_way_let_their_maker_go_on(scene: Scene) -> Non
     assert (await stat(scene, "/a/b")).permission == 0
 
 
-@pytest.mark.parametrize("unmasked", [Unmasked(-1, 0), Unmasked(0o777, -1), Unmasked(0, 0o1000)])
-async def test_a_umask_that_is_none_makes_nothing(scene: Scene, unmasked: Unmasked) -> None:
+@pytest.mark.parametrize(
+    ("permission", "unmasked"),
+    [
+        (0, Unmasked(-1, 0o777)),
+        (0o1777, Unmasked(0o3777, 0o2000)),
+        (0, Unmasked(0o777, -1)),
+        (0o755, Unmasked(0o700, 0)),
+    ],
+)
+async def test_a_umask_that_is_none_makes_nothing(
+    scene: Scene, permission: int, unmasked: Unmasked
+) -> None:
+    file = msgspec.structs.replace(create_request("/a"), permission=permission, unmasked=unmasked)
     with pytest.raises(InvalidRequestError, match="octal"):
-        await scene.service.call(MKDIRS, MakeDirectories("/a", unmasked=unmasked))
+        await scene.service.call(MKDIRS, MakeDirectories("/a", True, permission, unmasked=unmasked))
+    with pytest.raises(InvalidRequestError, match="octal"):
+        await scene.service.call(CREATE, file)
