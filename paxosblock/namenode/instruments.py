@@ -21,7 +21,11 @@ def instruments(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetric
     """Return those of a NameNode, its engine and its event loop."""
     metrics = NodeMetrics("namenode")
     metrics.observe("leases", "Writers that hold files.", lambda: len(node.leases))
-    metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
+    metrics.observe(
+        "recoveries",
+        "Blocks under recovery, also those that wait for members.",
+        lambda: node.recoverer.unended,
+    )
     _observe_replicas(metrics, node)
     _observe_datanodes(metrics, node)
     metrics.histogram(

@@ -52,7 +52,7 @@ async def cluster_status(node: NameNode, request: ClusterStatusRequest) -> Clust
         files=counts.files,
         blocks=counts.blocks,
         open_files=counts.open_files,
-        recoveries=node.recoverer.running,
+        recoveries=node.recoverer.unended,
         datanodes=node.views.datanodes(),
         safe_mode=node.safe_mode.status(node.clock_s()),
         replication=node.monitor.status,

@@ -76,7 +76,7 @@ async def test_a_writer_that_renews_keeps_its_block(scene: Scene) -> None:
         assert await renew(scene)
         await scene.node.housekeeper.check_leases()
     assert not await is_ended(scene, block)
-    assert scene.node.recoverer.running == 0
+    assert scene.node.recoverer.unended == 0
 
 
 async def test_a_writer_holds_its_lease_for_files_and_blocks_alike(scene: Scene) -> None:

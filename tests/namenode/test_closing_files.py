@@ -292,8 +292,9 @@ async def test_an_expiry_that_fails_is_tried_again_until_it_works(scene: Scene) 
     silence(scene, *scene.network.reach)
     scene.clock.now += CONFIG.lease_hard_limit_s
     await scene.node.housekeeper.check_leases()
-    await wait_until_async(lambda: scene.node.recoverer.running)
-    await wait_until_async(lambda: not scene.node.recoverer.running)
+    recoverer = scene.node.recoverer
+    await wait_until_async(lambda: "the last try failed" in recoverer.trouble(block))
+    assert recoverer.unended == 1, "it is told while nothing is under way, too"
     assert await is_open(scene)
     for storage in scene.network.reach:
         await scene.register(storage)

@@ -323,12 +323,12 @@ async def test_a_deposed_leader_stops_its_recoveries_and_those_who_wait_for_them
     block = await new_block(pair.a)
     pair.a.network.hung.update(MEMBERS)
     sealing = asyncio.create_task(pair.a.service.call(SEAL_BLOCK, BlockRequest(block, ANN)))
-    await wait_until_async(lambda: pair.a.node.recoverer.running == 1)
+    await wait_until_async(lambda: pair.a.node.recoverer.unended == 1)
     await pair.log.elect("b")
     async with asyncio.timeout(PATIENCE_FIRST_S / 2):  # before the recovery itself gives up
         with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
             await sealing
-        await wait_until_async(lambda: pair.a.node.recoverer.running == 0)
+        await wait_until_async(lambda: pair.a.node.recoverer.unended == 0)
 
 
 async def test_a_call_that_waits_for_reports_ends_as_unknown_when_leadership_is_lost(

@@ -218,8 +218,10 @@ async def test_while_too_few_members_live_no_generation_is_spent(make_scene: Mak
     scene.clock.now += IMPATIENT.datanode_dead_after_s
     await scene.beat(record.members[0])
     scene.node.recoverer.take_up(record.block)
+    before = await scene.node.catalog.get_block(record.block)
     await scene.node.recoverer.turn()
-    assert scene.node.recoverer.running == 0
+    assert scene.node.recoverer.unended == 1
+    assert await scene.node.catalog.get_block(record.block) == before
     await scene.beat(record.members[1])
     await wait_until_async(lambda: is_decided(scene, record.block))
 

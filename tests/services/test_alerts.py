@@ -4,11 +4,14 @@ those that exist."""
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +20,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.status import SafeModeAction
-from paxosblock.base.units import KIB
+from paxosblock.base.units import KIB, MIB
+from paxosblock.config import ClientConfig
+from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.host.metrics import NodeMetrics
+from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
+from paxosblock.namenode.raft.report import observe
+from tests.disks.faults import CALLS, HELD, SYNCS, Fault
+from tests.raft.rig import entry, rig
 from tests.secure import url_of
+from tests.services.faulty_node import FaultyCluster
+from tests.services.test_damaged_tables import FOLDERS, flip_bits, path_of, wait_whole
 from tests.services.test_lost_replicas import QUICK
 from tests.services.test_safe_mode import ask
+from tests.services.test_scrubbing import flip
 from tests.waiting import wait_until
 
 RULE: Final = re.compile(r"- alert: (\w+)\n(?: +#.*\n)? +expr: (.*)\n")
@@ -30,12 +43,21 @@ SIMPLE: Final = re.compile(
     r"( \* on\(instance\) paxosblock_namenode_leads)?( or vector\(0\))?\) ([<>]) (\d+)"
 )
 """The rules whose answer is a number of each node; promtool knows the whole language."""
+SHARE: Final = re.compile(r"min\((paxosblock_\w+) / (paxosblock_\w+)\) < ([\d.]+)")
+QUANTILE: Final = re.compile(
+    r"histogram_quantile\(([\d.]+), sum\(rate\((\w+)\[5m\]\)\) by \(le\)\) > (\d+)"
+)
+
+Page = dict[str, float]
+"""The samples of a node: `name`, `name{label="value"}`."""
 
 
-def scraped(node: Node) -> dict[str, float]:
-    """The samples of a node: `name`, `name{label="value"}`."""
+def scraped(node: Node) -> Page:
     with urllib.request.urlopen(url_of(node.address, "metrics")) as page:
-        text = page.read().decode()
+        return samples(page.read().decode())
+
+
+def samples(text: str) -> Page:
     return {
         sample.name + "".join(f'{{{k}="{v}"}}' for k, v in sample.labels.items()): sample.value
         for family in text_string_to_metric_families(text)
@@ -43,13 +65,38 @@ def scraped(node: Node) -> dict[str, float]:
     }
 
 
-def fires(cluster: LocalCluster, rule: str) -> bool:
-    """True if a rule finds now what it looks for."""
-    found = SIMPLE.fullmatch(rule)
-    assert found, f"{rule} is not a simple one"
-    how, metric, label, value, of_leader, or_nothing, compares, limit = found.groups()
+def little_is_left(pages: Iterable[Page], rule: str) -> bool:
+    """True if a rule about a share finds what it looks for."""
+    part, whole, limit = found_in(SHARE, rule)
+    shares = [page[part] / page[whole] for page in pages if page.get(whole)]
+    return min(shares, default=1.0) < float(limit)
+
+
+def takes_long(before: Iterable[Page], now: Iterable[Page], rule: str) -> bool:
+    """True if a rule about a quantile finds what it looks for, in what came since `before`."""
+    quantile, metric, limit = found_in(QUANTILE, rule)
+    of_bound = re.compile(rf'{metric}{{le="([^"]+)"}}')
+    counts = Counter[float]()
+    for sign, pages in ((-1, before), (1, now)):
+        for name, value in (each for page in pages for each in page.items()):
+            if found := of_bound.fullmatch(name):
+                counts[float(found[1])] += sign * int(value)
+    wanted = float(quantile) * counts[math.inf]
+    reached = min(bound for bound, count in counts.items() if count >= wanted)
+    # The answer lies between two bounds: it is above the limit if the lower one is not below it.
+    return counts[math.inf] > 0 and max((b for b in counts if b < reached), default=0) >= int(limit)
+
+
+def found_in(form: re.Pattern[str], rule: str) -> tuple[str, ...]:
+    found = form.fullmatch(rule)
+    assert found, f"{rule} has another form"
+    return found.groups()
+
+
+def fires(pages: Iterable[Page], rule: str) -> bool:
+    """True if a simple rule finds now what it looks for."""
+    how, metric, label, value, of_leader, or_nothing, compares, limit = found_in(SIMPLE, rule)
     name = metric + (f'{{{label}="{value}"}}' if label else "")
-    pages = [scraped(node) for node in cluster.nodes if node.alive]
     values = [
         page[name] * (page["paxosblock_namenode_leads"] if of_leader else 1)
         for page in pages
@@ -159,6 +206,177 @@ def test_more_alerts_fire_when_their_fault_is_made_and_end_with_it(rules: dict[s
         quiet()
 
 
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
+    """Three DataNodes whose disks a test breaks, and mends before it ends."""
+    settings: Settings = {
+        "namenode": {**QUICK["namenode"], "recovery_timeout": "1s"},
+        "datanode": {
+            "heartbeat_interval": "200ms",
+            "volume_hung_after": "1s",
+            "scrub_period": "500ms",
+        },
+    }
+    path = tmp_path_factory.mktemp("faulty") / "cluster"
+    with FaultyCluster(3, 1, path, settings=settings) as cluster:
+        yield cluster
+
+
+@contextmanager
+def told(cluster: LocalCluster, rules: dict[str, str], alert: str) -> Iterator[None]:
+    """The body of the `with` makes a fault, waits until its alert fires, and mends the fault."""
+    wait_fires(cluster, rules, alert, fires=False)
+    yield
+    wait_fires(cluster, rules, alert, fires=False)
+
+
+def wait_fires(
+    cluster: LocalCluster, rules: dict[str, str], alert: str, *, fires: bool = True
+) -> None:
+    what = f"{alert} to {'fire' if fires else 'end'}"
+    wait_until(lambda: (alert in firing(cluster, rules)) == fires, 60, what)
+
+
+def test_a_disk_that_hangs_is_told_until_it_answers(
+    faulty: FaultyCluster, rules: dict[str, str]
+) -> None:
+    node = faulty.datanodes[0]
+    with told(faulty, rules, "VolumeHung"):
+        faulty.break_disk(node, Fault(CALLS, path=f"{node.volumes[0]}/", delay_s=HELD))
+        wait_fires(faulty, rules, "VolumeHung")
+        assert node.alive
+        faulty.mend_disk(node)
+
+
+def test_a_damaged_replica_is_told_until_its_file_is_gone(
+    faulty: FaultyCluster, rules: dict[str, str]
+) -> None:
+    """There is no other one to put in its place."""
+    with Client(faulty.url) as fs, told(faulty, rules, "BlocksDamaged"):
+        with fs.create("/damaged", replication=1) as out:
+            out.write(bytes(MIB))
+        (replica,) = wait_until(lambda: replicas(faulty), what="its replica")
+        flip(replica, MIB // 2)
+        wait_fires(faulty, rules, "BlocksDamaged")
+        fs.delete("/damaged")
+
+
+def replicas(cluster: LocalCluster) -> list[Path]:
+    """The block files of finalized replicas."""
+    folders = [node.volumes[0] / "current" for node in cluster.datanodes]
+    files = (file for folder in folders for file in folder.iterdir())
+    return [file for file in files if file.suffix != ".meta"]
+
+
+def test_a_block_that_too_few_members_can_end_is_told_until_they_are_back(
+    faulty: FaultyCluster, rules: dict[str, str]
+) -> None:
+    """Between two tries, too: nothing is under way then, and the alert must not begin again."""
+    config = ClientConfig(retry_for_s=1.0)
+    with Client(faulty.url, config) as fs, told(faulty, rules, "RecoveriesStuck"):
+        out = fs.create("/stuck")
+        out.write(b"three members have it")
+        out.hflush()
+        _, *away = faulty.datanodes
+        for node in away:
+            node.kill()
+        wait_until(lambda: "DataNodeDead" in firing(faulty, rules), what="their death to be known")
+        with pytest.raises(NotReadyError):
+            fs.take_over("/stuck")
+        assert "RecoveriesStuck" in firing(faulty, rules)
+        for node in away:
+            node.start()
+        with suppress(PaxosBlockError):
+            out.close()
+    with Client(faulty.url) as fs:
+        wait_until(lambda: not fs.stat("/stuck").open, what="the file to be closed")
+        assert fs.stat("/stuck").size == len(b"three members have it")
+        fs.delete("/stuck")
+
+
+def test_little_room_is_told_until_there_is_more(
+    faulty: FaultyCluster, rules: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_little(little: bool) -> None:
+        rule = rules["LittleRoom"]
+        wait_until(lambda: little_is_left(scraped_all(faulty), rule) == little, 60, rule)
+
+    def start_again() -> None:
+        for node in faulty.datanodes:
+            node.stop()
+            node.start()
+
+    wait_little(False)
+    size = scraped(faulty.namenode)["paxosblock_namenode_capacity_bytes"]
+    monkeypatch.setenv("PAXOSBLOCK_DATANODE_RESERVED_SPACE", f"{size:.0f}B")
+    start_again()
+    wait_little(True)
+    monkeypatch.delenv("PAXOSBLOCK_DATANODE_RESERVED_SPACE")
+    start_again()
+    wait_little(False)
+
+
+def test_votes_that_take_long_are_told_until_they_are_quick_again(
+    faulty: FaultyCluster, rules: dict[str, str]
+) -> None:
+    def slow(name: str) -> bool:
+        before = scraped_all(faulty)
+        with fs.create(name, replication=1, durability="disk") as out:
+            out.write(b"a chunk")
+            out.hsync()
+        return takes_long(before, scraped_all(faulty), rules["SlowVotes"])
+
+    with Client(faulty.url) as fs:
+        assert not slow("/quick")
+        for node in faulty.datanodes:
+            faulty.break_disk(node, Fault(SYNCS, path="/rbw/blk_", delay_s=1.2))
+        assert slow("/slow")
+        for node in faulty.datanodes:
+            faulty.mend_disk(node)
+        assert not slow("/quick-again")
+        for name in ("/quick", "/slow", "/quick-again"):
+            fs.delete(name)
+
+
+def test_a_damaged_map_is_told_until_its_namenode_is_started_again(
+    rules: dict[str, str], tmp_path: Path
+) -> None:
+    with LocalCluster(1, 3, tmp_path / "cluster", settings=QUICK) as cluster:
+        leader = cluster.wait_leader()
+        victim = next(node for node in cluster.namenodes if node is not leader)
+        with Client(cluster.url) as fs:
+            for number in range(FOLDERS):
+                fs.mkdirs(path_of(number))
+            with told(cluster, rules, "TableDamaged"):
+                victim.stop()
+                assert flip_bits(victim) > 5
+                victim.start()
+                wait_fires(cluster, rules, "TableDamaged")
+                wait_whole(victim)
+                victim.stop()
+                victim.start()
+
+
+def test_a_member_that_falls_behind_is_told_until_it_has_caught_up(rules: dict[str, str]) -> None:
+    """One that leads shows the lag of the member that is furthest behind."""
+    with rig() as member:
+        metrics = NodeMetrics("namenode")
+        observe(metrics, member.store, None)
+
+        def behind() -> bool:
+            return fires([samples(metrics.render().decode())], rules["FollowerBehind"])
+
+        one, other = member.peers
+        member.append([entry(1)] * 10_001)
+        assert not behind()
+        member.become_candidate()
+        member.vote(one)
+        member.acknowledge(one)
+        assert behind()
+        member.acknowledge(other)
+        assert not behind()
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool here")
 def test_promtool_finds_no_fault_in_metrics_alerts_and_queries(
     repository: Path, cluster: LocalCluster, tmp_path: Path
@@ -184,11 +402,15 @@ def queries(repository: Path) -> list[str]:
     return found
 
 
+def scraped_all(cluster: LocalCluster) -> list[Page]:
+    """The pages of the nodes that run."""
+    return [scraped(node) for node in cluster.nodes if node.alive]
+
+
 def firing(cluster: LocalCluster, rules: dict[str, str]) -> set[str]:
     """The alerts that find what they look for, of those that have a simple rule."""
-    return {
-        alert for alert, rule in rules.items() if SIMPLE.fullmatch(rule) and fires(cluster, rule)
-    }
+    pages = scraped_all(cluster)
+    return {alert for alert, rule in rules.items() if SIMPLE.fullmatch(rule) and fires(pages, rule)}
 
 
 def total(cluster: LocalCluster, metric: str) -> float:

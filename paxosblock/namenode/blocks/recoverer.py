@@ -91,9 +91,10 @@ class Recoverer:
         """The blocks under recovery that could not be ended, or not by the leader before."""
 
     @property
-    def running(self) -> int:
-        """Return the number of recoveries under way."""
-        return len(self._running)
+    def unended(self) -> int:
+        """Return the number of blocks under recovery: those that are tried now, and those that wait
+        for members or for their next try."""
+        return len(self._running.keys() | self._stuck.keys())
 
     async def finalize(self, block: BlockId, given_up: tuple[StorageId, ...] = ()) -> BlockEntry:
         """End a block; return its entry with the decided length. Safe to repeat at any time.
