@@ -102,12 +102,13 @@ def up(
       namenode-0    up   127.0.0.1:9870    process 4711
       datanode-0    up   127.0.0.1:9871    process 4712
       ...
+      status page   http://127.0.0.1:9870/
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
 
     With --namenodes 3 the cluster goes on when any one node is lost, even a NameNode. A folder
     remembers its nodes and their ports. If the cluster runs already, the nodes that are down are
-    started and the others left alone. Returns when every node is ready; what takes two seconds is
-    told on standard error.
+    started and the others left alone. Returns when every node is ready, and tells on standard
+    error what takes two seconds.
 
     To a stopped cluster of one NameNode you can add two, which copy its catalog:
 
@@ -136,12 +137,15 @@ def up(
         die_with_parent=False,
     )
     local.while_waiting(invocation.tell_missing)
-    if local.alive:
-        local.start_missing()
-    else:
-        local.start()
+    (local.start_missing if local.alive else local.start)()
     for node in local.nodes:
         _tell(invocation, node)
+    _tell_addresses(invocation, local)
+
+
+def _tell_addresses(invocation: Invocation, local: LocalCluster) -> None:
+    page = f"{'https' if local.client_config.tls_cert else 'http'}://{local.addresses[0]}/"
+    invocation.say(f"{'status page':<13} {page}", {"page": page})
     invocation.say(_export(local))
 
 

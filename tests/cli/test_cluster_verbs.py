@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def test_a_cluster_goes_up_is_used_and_goes_down(paxosblock: Paxosblock, home: Path) -> None:
     up = paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
     assert (up.code, up.err) == (0, "")
-    *nodes, export = up.out.splitlines()
+    *nodes, page, export = up.out.splitlines()
     assert [line.split()[:2] for line in nodes] == [
         ["namenode-0", "up"],
         ["datanode-0", "up"],
@@ -43,6 +44,9 @@ def test_a_cluster_goes_up_is_used_and_goes_down(paxosblock: Paxosblock, home: P
     ]
     address = export.removeprefix("export PAXOSBLOCK_NAMENODES=")
     assert paxosblock("fs", "ls", "--namenodes", address, "/").code == 0
+    assert page == f"status page   http://{address}/"
+    with urllib.request.urlopen(page.split()[-1]) as shown:
+        assert b"Health" in shown.read()
 
     status = paxosblock("cluster", "status", "--path", home)
     assert (status.code, status.err) == (0, "")
@@ -60,10 +64,11 @@ def test_a_cluster_comes_up_again_where_it_was(paxosblock: Paxosblock, home: Pat
     first = paxosblock(*arguments, "--datanodes", "1")
     assert paxosblock("cluster", "down", "--path", home).code == 0
     again = paxosblock(*arguments)
-    assert [
-        [json.loads(line)["address"] for line in result.out.splitlines()]
-        for result in (first, again)
-    ] == [[node.address for node in LocalCluster.at(home).nodes]] * 2
+    local = LocalCluster.at(home)
+    for result in (first, again):
+        *nodes, page = (json.loads(line) for line in result.out.splitlines())
+        assert [node["address"] for node in nodes] == [node.address for node in local.nodes]
+        assert page["page"].endswith(f"://{local.namenode.address}/")
 
 
 def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) -> None:
@@ -160,9 +165,9 @@ def test_up_starts_what_is_down_and_leaves_alone_what_runs(
     LocalCluster.at(home).datanodes[1].kill()
     again = paxosblock(*up)
     assert (again.code, again.err) == (0, "")
-    *same, _, export = first.out.splitlines()
-    *unchanged, started, last = again.out.splitlines()
-    assert (unchanged, last) == (same, export)
+    *same, _, page, export = first.out.splitlines()
+    *unchanged, started, same_page, last = again.out.splitlines()
+    assert (unchanged, same_page, last) == (same, page, export)
     assert started.split()[:2] == ["datanode-1", "up"]
     assert paxosblock("cluster", "status", "--path", home).code == 0
     env = paxosblock("cluster", "env", "--path", home)
