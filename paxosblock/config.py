@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from paxosblock.api.care import REPLICATION_MAX
 from paxosblock.api.limits import MAX_BODY_BYTES, MAX_CHUNK_BYTES
+from paxosblock.api.user_tokens import LONGEST_S
 from paxosblock.base.modes import UMASK
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.base.replacement import OnFailure, Replacement
@@ -410,11 +411,20 @@ class ClientConfig(Config):
     token_over_plain: Flag = False
     """True: the token is also sent to other machines where no TLS hides it, because the way there
     is safe."""
+    job_token_s: Seconds = 24 * 3600.0
+    """Seconds for which the token is good that a driver of Spark asks for, at most seven days, and
+    after half of which it asks for another one; a batch write gets one for twice its `jobTtl`, if
+    that is longer."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
         if self.token and self.token_file:
             raise ConfigError("token and token_file: name one of them")
+        if self.job_token_s > LONGEST_S:
+            raise ConfigError(
+                f"job_token = {format_duration(self.job_token_s)}: a token is good for at most"
+                f" {format_duration(LONGEST_S)}"
+            )
         _check_chunk_size(self)
         _check_replication(self)
         soft_limit_s = NameNodeConfig().lease_soft_limit_s

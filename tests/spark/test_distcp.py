@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
+from paxosblock.client.spark.job_token import NO_TOKEN
 from paxosblock.client.spark.jobs import distcp as job
 from paxosblock.client.spark.jobs.copying import CopyWork, Part, Source
 from paxosblock.client.spark.jobs.distcp import CopyReport, Existing, distcp
@@ -133,7 +134,9 @@ def test_any_file_system_of_fsspec_can_be_the_source(
 
 
 def work(cluster: LocalCluster, folder: str, source: Source | None = None) -> CopyWork:
-    return CopyWork(cluster.addresses, source or Source("file", {}), uuid.uuid4().hex, folder)
+    return CopyWork(
+        cluster.addresses, NO_TOKEN, source or Source("file", {}), uuid.uuid4().hex, folder
+    )
 
 
 def part(source: str, place: str, size: int = 11) -> Part:

@@ -13,6 +13,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.base.units import MIB
 from paxosblock.cli.spark_reports import fsck_lines
 from paxosblock.client.check import ReplicaHealth
+from paxosblock.client.spark.job_token import NO_TOKEN
 from paxosblock.client.spark.jobs import deep_fsck as job
 from paxosblock.client.spark.jobs.deep_fsck import (
     BlockHealth,
@@ -60,7 +61,7 @@ def replicas(cluster: LocalCluster, block: int) -> list[Path]:
 def check(cluster: LocalCluster, fs: Client, path: str) -> Checked:
     """Return what one task would find in a short file."""
     (unit,) = units_of(fs.stat(path))
-    (found,) = check_units(cluster.addresses, [unit])
+    (found,) = check_units(cluster.addresses, NO_TOKEN, [unit])
     return found
 
 
@@ -152,7 +153,7 @@ def test_a_file_that_was_deleted_since_it_was_listed_is_no_finding(
     put(fs, "/gone", b"data")
     (unit,) = units_of(fs.stat("/gone"))
     fs.delete("/gone")
-    assert list(check_units(cluster.addresses, [unit])) == [Checked(0, 0, 0, ())]
+    assert list(check_units(cluster.addresses, NO_TOKEN, [unit])) == [Checked(0, 0, 0, ())]
 
 
 def test_a_long_file_is_checked_by_several_tasks(

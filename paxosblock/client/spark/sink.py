@@ -19,13 +19,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from paxosblock.api.transaction import Marker, Operation
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.units import DURATIONS
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Job, TaskAttempt, first_rows
 from paxosblock.client.spark.job import JobWriter, Written, written_of
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source_options import SparkOptions
-from paxosblock.client.spark.target import client_of
+from paxosblock.client.spark.target import client_of, with_token
 from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ def make_writer(
     with client_of(options) as fs:
         writer.check(fs)
         fs.mkdirs(writer.job.directory, ttl_s=options.job_ttl_s)
+        rights = TokenRight.READ | TokenRight.WRITE
+        writer.options = with_token(fs, options, rights, options.job_ttl_s)
     return writer
 
 

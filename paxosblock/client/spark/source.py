@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.client.blocking.sync import Client, FileReader
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
@@ -22,6 +24,7 @@ from paxosblock.client.spark.formats_read import (
     read_split,
     splits_of,
 )
+from paxosblock.client.spark.job_token import JobToken
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.pruning import may_match
 from paxosblock.client.spark.read_types import (
@@ -33,7 +36,7 @@ from paxosblock.client.spark.read_types import (
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.client.spark.splits import Split, pack
-from paxosblock.client.spark.target import client_of
+from paxosblock.client.spark.target import client_of, with_token
 from paxosblock.errors import InvalidRequestError, NotFoundError
 
 
@@ -114,6 +117,18 @@ def check_schema(schema: StructType, options: SparkOptions) -> None:
                     )
 
 
+class PlannedSplits(InputPartition):
+    """The splits of a task, and the token with which it reads them: a stream is planned again and
+    again, and its reader went to the tasks long before."""
+
+    def __init__(self, splits: tuple[Split, ...], token: JobToken) -> None:
+        super().__init__(splits)
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"PlannedSplits({self.value!r})"
+
+
 class BatchReader(DataSourceReader):
     """Cuts files into splits, and reads a split."""
 
@@ -134,7 +149,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the batches of its splits, in a task."""
-        return read_splits(partition.value or (), self._schema, self._options)
+        return read_planned(partition, self._schema, self._options)
 
 
 class PruningReader(BatchReader):
@@ -152,7 +167,7 @@ class PruningReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the batches of its splits, in a task, without the row groups that are left out."""
         keeps = partial(may_match, self._filters)
-        return read_splits(partition.value or (), self._schema, self._options, keeps)
+        return read_planned(partition, self._schema, self._options, keeps)
 
 
 def plan(
@@ -167,7 +182,8 @@ def plan(
             with open_planned(fs, found[0]) as file:
                 check_file(file, target, options)
         splits += found
-    return [InputPartition(task) for task in pack(splits, options.split_bytes)]
+    token = with_token(fs, options, TokenRight.READ).token
+    return [PlannedSplits(task, token) for task in pack(splits, options.split_bytes)]
 
 
 def _splits_of_file(fs: Client, status: FileStatus, options: SparkOptions) -> Iterator[Split]:
@@ -185,6 +201,19 @@ def _splits_of_file(fs: Client, status: FileStatus, options: SparkOptions) -> It
 
 def _keep_all(_: Any) -> bool:
     return True
+
+
+def read_planned(
+    partition: InputPartition,
+    schema: StructType,
+    options: SparkOptions,
+    keeps: Keeps = _keep_all,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a task as it was planned."""
+    if not isinstance(partition, PlannedSplits):
+        return iter(())  # Spark's own, of a plan without any
+    options = replace(options, token=partition.token)
+    return read_splits(partition.value, schema, options, keeps)
 
 
 @short_errors

@@ -20,6 +20,7 @@ from paxosblock.base.settings import did_you_mean
 from paxosblock.base.units import DURATIONS, MIB, parse_duration, parse_size
 from paxosblock.client.names.own_hosts import same_hosts
 from paxosblock.client.names.url import SCHEME, cluster_addresses, parse_url
+from paxosblock.client.spark.job_token import NO_TOKEN, JobToken
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
@@ -132,6 +133,8 @@ class SparkOptions:
     client is configured."""
     tls_key: str = ""
     """The file with the certificate's key, on each machine; "": as the client is configured."""
+    token: JobToken = NO_TOKEN
+    """The token with which tasks come. No option names it."""
 
     @property
     def roots(self) -> tuple[str, ...]:

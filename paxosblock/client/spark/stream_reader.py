@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from paxosblock.client.blocking.sync import Client
-from paxosblock.client.spark.source import read_splits
+from paxosblock.client.spark.source import read_planned
 from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.target import client_of
 
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the batches of its splits, in a task."""
-        return read_splits(partition.value, self._schema, self._options)
+        return read_planned(partition, self._schema, self._options)
 
     def stop(self) -> None:
         """Disconnect from the cluster."""

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import TransactionOutcome
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.attempts import TEMPORARY, Job, TaskAttempt, WrittenFile, first_rows
 from paxosblock.client.spark.formats_write import codec_of
@@ -28,7 +29,7 @@ from paxosblock.client.spark.job import JobWriter, Written, written_of
 from paxosblock.client.spark.publish import append_files
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source_options import FileFormat, Layout, SparkOptions
-from paxosblock.client.spark.target import client_of
+from paxosblock.client.spark.target import client_of, with_token
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ def make_stream_writer(
         _check_append(options, overwrite=overwrite)
     with client_of(options) as fs:
         writer.check(fs)
+        writer.options = with_token(fs, options, TokenRight.READ | TokenRight.WRITE)
     return writer
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.client.blocking.sync import FileReader
 from paxosblock.client.spark.arrow_frames import ArrowOffset, last_place
 from paxosblock.client.spark.columnar_read import arrow_splits
@@ -27,9 +28,11 @@ from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
 from paxosblock.client.spark.read_types import batch_schema
 from paxosblock.client.spark.short_errors import short_errors
+from paxosblock.client.spark.source import PlannedSplits
 from paxosblock.client.spark.source_options import FileFormat, SparkOptions
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
+from paxosblock.client.spark.target import with_token
 from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError
 
 
@@ -171,9 +174,11 @@ class TailReader(StreamReader):
             if begin.offset == 0:
                 check_file(file, batch_schema(self._schema), self._options)
             ranges = list(self._ranges(file, begin, last.offset))
+        token = with_token(self._fs, self._options, TokenRight.READ).token
         return [
-            InputPartition(
-                (Split(path, last.file_id, first, start, stop, last.offset, last.truncations),)
+            PlannedSplits(
+                (Split(path, last.file_id, first, start, stop, last.offset, last.truncations),),
+                token,
             )
             for first, start, stop in ranges
         ]

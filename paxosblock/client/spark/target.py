@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.client.blocking.sync import Client, FileReader
 from paxosblock.client.spark.arrow_types import columns
 from paxosblock.client.spark.columnar_read import is_arrow_file
 from paxosblock.client.spark.formats_read import arrow_schema_of, first_fields_of
 from paxosblock.client.spark.formats_write import format_of
+from paxosblock.client.spark.job_token import job_token
 from paxosblock.client.spark.listing import HIDDEN
 from paxosblock.client.spark.source_options import FileFormat, Layout, SparkOptions
 from paxosblock.errors import (
@@ -26,8 +30,21 @@ _OF_LINES: Final = frozenset({FileFormat.TEXT, FileFormat.CSV})
 
 
 def client_of(options: SparkOptions) -> Client:
-    """Make a client of the cluster that the options name, for one process's part of a job."""
-    return Client(options.namenodes, options.client_config)
+    """Make a client of the cluster that the options name, for one process's part of a job.
+
+    A task comes with the token of the job; the driver as its user, also at the end of a job.
+    """
+    config = options.client_config
+    if TaskContext.get() is not None:
+        config = options.token.settings(config)
+    return Client(options.namenodes, config)
+
+
+def with_token(
+    fs: Client, options: SparkOptions, rights: TokenRight, lasts_s: float = 0.0
+) -> SparkOptions:
+    """Return the options for the tasks of a job. Arguments as of `job_token`."""
+    return replace(options, token=job_token(fs, options.client_config, rights, lasts_s))
 
 
 def check_target(fs: Client, options: SparkOptions, schema: pa.Schema, *, overwrite: bool) -> None:

@@ -17,9 +17,11 @@ from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.names.walk import base_name, join
+from paxosblock.client.spark.job_token import LONG_JOB_S, job_token
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
 from paxosblock.client.spark.jobs.job_folder import unfinished_folder
 from paxosblock.client.spark.jobs.merging import (
@@ -32,6 +34,7 @@ from paxosblock.client.spark.jobs.merging import (
 )
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.spark.listing import HIDDEN
+from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import (
     InvalidRequestError,
     NotDirectoryError,
@@ -107,12 +110,15 @@ def compact(
     path: str,
     options: CompactOptions | None = None,
     watch: Watch = nobody,
+    *,
+    config: ClientConfig | None = None,
 ) -> CompactReport:
     """Merge the small files of the directory `path` of the cluster at `namenodes`.
 
     Files are taken in the order of their names; those that are being written, or whose names begin
     with "_" or ".", are left alone. `watch` is told how many bytes there are to merge, and how many
-    have been merged.
+    have been merged. Without `config` the environment configures the driver, as it does tasks; as
+    who proves who they are, it gets tasks a token.
 
     Raises:
         NotFoundError, NotDirectoryError: `path` is no directory.
@@ -122,7 +128,8 @@ def compact(
     options = options or CompactOptions()
     options.check()
     begin, job = time.monotonic(), uuid.uuid4().hex
-    with Client(namenodes) as fs:
+    config = config or load_config(ClientConfig)
+    with Client(namenodes, config) as fs:
         if fs.stat(path).kind is not Kind.DIRECTORY:
             raise NotDirectoryError(f"'{path}': is a file; compact takes a directory", path=path)
         plans = list(_plan(fs, path, options))
@@ -131,7 +138,8 @@ def compact(
             for plan in plans:
                 if plan.groups:
                     folders.enter_context(unfinished_folder(fs, plan.path, job))
-            work = MergeWork(tuple(namenodes), job, options.header)
+            token = job_token(fs, config, TokenRight.READ | TokenRight.WRITE, LONG_JOB_S)
+            work = MergeWork(tuple(namenodes), token, job, options.header)
             merged = spread(spark, groups, lambda group: group.weight, work, watch)
             done = tuple(_publish(fs, plan, job, merged, options) for plan in plans)
     return CompactReport(path, done, time.monotonic() - begin)

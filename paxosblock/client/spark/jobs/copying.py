@@ -13,6 +13,7 @@ from paxosblock.api.transaction import Operation, Rename
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client, FileReader
+from paxosblock.client.spark.job_token import JobToken
 from paxosblock.errors import CorruptionError, PaxosBlockError
 
 PIECE_BYTES: Final = 4 * MIB
@@ -75,6 +76,7 @@ class CopyWork:
     """The copying of the parts of one job; called with a share of them in each task."""
 
     namenodes: tuple[str, ...]
+    token: JobToken
     source: Source
     job: str
     folder: str
@@ -83,7 +85,7 @@ class CopyWork:
     def __call__(self, parts: Sequence[Part]) -> Iterator[CopiedPart]:
         """Copy them one after the other; one that fails does not stop the others."""
         source = self.source.open()
-        with Client(self.namenodes) as fs:
+        with self.token.client(self.namenodes) as fs:
             for part in parts:
                 # Every attempt has its own name: one that Spark gave up may still be writing.
                 temporary = f"{self.folder}/{part.number}.{part.index}.{uuid.uuid4().hex}"

@@ -15,11 +15,14 @@ from functools import partial
 from typing import Final
 
 from paxosblock.api.namenode import NO_BLOCK, FileStatus, Kind
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.units import GIB, MIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
 from paxosblock.client.reading.locations import BlockLocation
+from paxosblock.client.spark.job_token import LONG_JOB_S, JobToken, job_token
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
+from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import NotFoundError, PaxosBlockError
 
 UNIT_BYTES: Final = GIB
@@ -105,21 +108,31 @@ class FsckReport:
         return Counter(finding.verdict for finding in self.findings)[verdict]
 
 
-def fsck(spark: Spark, namenodes: Sequence[str], path: str, watch: Watch = nobody) -> FsckReport:
+def fsck(
+    spark: Spark,
+    namenodes: Sequence[str],
+    path: str,
+    watch: Watch = nobody,
+    *,
+    config: ClientConfig | None = None,
+) -> FsckReport:
     """Read all replicas below `path` of the cluster at `namenodes` ("host:port" each).
 
     `watch` is told approximately how many bytes of replicas there are to read, and how many have
-    been read.
+    been read. Without `config` the environment configures the driver, as it does tasks; as who
+    proves who they are, it gets tasks a token.
 
     Raises:
         NotFoundError: `path` is not there.
         UnavailableError: no NameNode answers.
     """
     begin = time.monotonic()
-    with Client(namenodes) as fs:
+    config = config or load_config(ClientConfig)
+    with Client(namenodes, config) as fs:
+        token = job_token(fs, config, TokenRight.READ, LONG_JOB_S)
         files = [entry for entry in fs.walk(path) if entry.kind is Kind.FILE]
     units = [unit for file in files for unit in units_of(file)]
-    work = partial(check_units, tuple(namenodes))
+    work = partial(check_units, tuple(namenodes), token)
     results = spread(spark, units, lambda unit: unit.weight, work, watch)
     return FsckReport(
         path=path,
@@ -147,9 +160,11 @@ def units_of(file: FileStatus) -> list[Unit]:
     ]
 
 
-def check_units(namenodes: Sequence[str], units: Sequence[Unit]) -> Iterator[Checked]:
+def check_units(
+    namenodes: Sequence[str], token: JobToken, units: Sequence[Unit]
+) -> Iterator[Checked]:
     """Check the units of one task."""
-    with Client(namenodes) as fs:
+    with token.client(namenodes) as fs:
         for unit in units:
             yield _check_unit(fs, unit)
 

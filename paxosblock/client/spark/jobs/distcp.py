@@ -18,9 +18,11 @@ from fsspec.core import url_to_fs
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.transaction import Concat, Operation, Rename
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.units import GIB
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.names.walk import base_name, join
+from paxosblock.client.spark.job_token import LONG_JOB_S, job_token
 from paxosblock.client.spark.jobs.copying import (
     CopiedPart,
     CopyWork,
@@ -30,6 +32,7 @@ from paxosblock.client.spark.jobs.copying import (
 )
 from paxosblock.client.spark.jobs.job_folder import unfinished_folder
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
+from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,
@@ -111,6 +114,7 @@ def distcp(
     existing: Existing = Existing.SKIP,
     storage_options: Mapping[str, object] | None = None,
     watch: Watch = nobody,
+    config: ClientConfig | None = None,
 ) -> CopyReport:
     """Copy the file or directory at the fsspec URL `source` to `target` in the cluster.
 
@@ -121,6 +125,8 @@ def distcp(
         namenodes: "host:port" of each NameNode.
         existing: what happens to files that are there already.
         storage_options: for fsspec, such as credentials; they travel to the tasks.
+        config: of the driver's client; None: as the environment says, like that of tasks. A driver
+            that proves who it is gets them a token.
 
     Raises:
         NotFoundError: there is no `source`.
@@ -131,7 +137,8 @@ def distcp(
     begin, job = time.monotonic(), uuid.uuid4().hex
     options = dict(storage_options or {})
     found = _list_source(source, options)
-    with Client(namenodes) as fs:
+    config = config or load_config(ClientConfig)
+    with Client(namenodes, config) as fs:
         target = _place_of(fs, found, target)
         files, skipped = _choose(fs, found, target, existing)
         home = target if found.is_directory else str(PurePosixPath(target).parent)
@@ -139,7 +146,9 @@ def distcp(
             for directory in sorted(_directories(found, target, files)):
                 fs.mkdirs(directory)
             parts = [part for number, file in enumerate(files) for part in file.parts(number)]
-            work = CopyWork(tuple(namenodes), Source(found.protocol, options), job, folder)
+            token = job_token(fs, config, TokenRight.READ | TokenRight.WRITE, LONG_JOB_S)
+            origin = Source(found.protocol, options)
+            work = CopyWork(tuple(namenodes), token, origin, job, folder)
             copied = spread(spark, parts, lambda part: part.weight, work, watch)
             failures = _finish(fs, work, copied)
     return CopyReport(

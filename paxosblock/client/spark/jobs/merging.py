@@ -16,6 +16,7 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import MIB
 from paxosblock.client.blocking.sync import Client, FileReader, FileWriter
 from paxosblock.client.spark.formats_write import RowGroups
+from paxosblock.client.spark.job_token import JobToken
 from paxosblock.client.spark.jobs.copying import in_one_line, size_and_crc
 from paxosblock.client.spark.jobs.job_folder import unfinished
 from paxosblock.errors import CorruptionError, InvalidRequestError
@@ -86,12 +87,13 @@ class MergeWork:
     """The merging of the groups of one job; called with a share of them in each task."""
 
     namenodes: tuple[str, ...]
+    token: JobToken
     job: str
     header: bool | None
 
     def __call__(self, groups: Sequence[Group]) -> Iterator[Merged]:
         """Merge them one after the other; one that fails does not stop the others."""
-        with Client(self.namenodes) as fs:
+        with self.token.client(self.namenodes) as fs:
             for group in groups:
                 # Every attempt has its own name: one that Spark gave up may still be writing.
                 name = f"{group.number}.{uuid.uuid4().hex}"
