@@ -412,9 +412,9 @@ class ClientConfig(Config):
     """True: the token is also sent to other machines where no TLS hides it, because the way there
     is safe."""
     job_token_s: Seconds = 24 * 3600.0
-    """Seconds for which the token is good that a driver of Spark asks for, at most seven days, and
-    after half of which it asks for another one; a batch write gets one for twice its `jobTtl`, if
-    that is longer."""
+    """Seconds for which the token of a Spark job is good, at most seven days; after half of them
+    the driver asks for another one. A batch write gets one for twice its `jobTtl`, if that is
+    longer."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

@@ -96,22 +96,25 @@ class UserToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     def check_end(self, now_s: float) -> None:
         """Raise AccessDeniedError if the token has ended, or ends later than any may."""
-        here = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now_s))
         if self.until_s <= now_s:
             ago = _roughly(now_s - self.until_s)
             raise AccessDeniedError(
                 f"the token of {self.user} ended {ago} ago: {ANOTHER}, if the clock of this node"
-                f" is right ({here})"
+                f" is right ({_shown(now_s)})"
             )
         if self.until_s > now_s + LONGEST_S + CLOCKS_S:
             raise AccessDeniedError(
                 f"the token of {self.user} would be good for more than seven days: is the clock of"
-                f" this node right? ({here})"
+                f" this node right? ({_shown(now_s)})"
             )
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgpack_decoder(UserToken)
+
+
+def _shown(now_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now_s))
 
 
 def _roughly(seconds: float) -> str:

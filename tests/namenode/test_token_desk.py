@@ -31,6 +31,7 @@ from paxosblock.api.user_tokens import (
     RevokeToken,
     SignedFor,
     TokenIssued,
+    TokenNote,
     TokenRight,
     UserToken,
     check,
@@ -52,6 +53,7 @@ from paxosblock.namenode.calls import CALLS
 from paxosblock.namenode.catalog import token_records
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.permissions import Actor
+from paxosblock.namenode.catalog.records import decode_token
 from paxosblock.namenode.token_desk import TokenDesk
 from paxosblock.net.port.caller import CALLER, HERE, Caller, CallerRole
 from tests.namenode.memory_store import MemoryStore
@@ -439,6 +441,47 @@ async def test_tokens_that_ended_are_forgotten_and_a_user_has_only_so_many(
     assert told.revoked == ()
     kept = [key for key, _ in cluster.store.view().scan(b"j", b"k")]
     assert len(kept) == most // swept + 2
+
+
+async def test_the_tokens_of_others_cost_who_issues_and_revokes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    desk = await cluster.desk()
+    for number in range(50):
+        request = IssueToken(DAY_S, int(READ), "job", user=f"user-{number}")
+        await issued(desk, request, ROOT, ROOT_AS_ACTOR)
+    read: list[str] = []
+
+    def decode(value: bytes) -> TokenNote:
+        note = decode_token(value)
+        read.append(note.user)
+        return note
+
+    monkeypatch.setattr(token_records, "decode_token", decode)
+    made = await issued(desk, IssueToken(DAY_S, int(READ), "job"))
+    again = await issued(desk, IssueToken(DAY_S, int(READ), "job", again=True))
+    assert again.note == made.note
+    await desk.revoke(RevokeToken(made.note.serial), ROOT, ROOT_AS_ACTOR)
+    listed = (await desk.show(ListTokens(), ANN, ANN_AS_ACTOR)).tokens
+    assert [(each.note, each.revoked) for each in listed] == [(made.note, True)]
+    assert {*read} == {"ann"}
+    # A name that begins with that of another user.
+    anna = Caller(CallerRole.CLAIMED, "anna")
+    assert (await desk.show(ListTokens(), anna, Actor("anna"))).tokens == ()
+
+
+async def test_all_that_was_kept_of_tokens_goes_once_they_have_ended() -> None:
+    cluster = Cluster()
+    desk = await cluster.desk()
+    made = await issued(desk, IssueToken(60, 1))
+    await desk.revoke(RevokeToken(made.note.serial), ANN, ANN_AS_ACTOR)
+    before = len(list(cluster.store.view().scan(b"", b"\xff")))
+    cluster.now_s += 61
+    await issued(desk, IssueToken(60, 1))
+    after = [key[:1] for key, _ in cluster.store.view().scan(b"", b"\xff")]
+    assert len(after) == before - 1
+    assert not {b"q"} & {*after}
 
 
 # -- what one is good for: the table of calls ------------------------------------------------------

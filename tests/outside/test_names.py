@@ -10,7 +10,9 @@ import socket
 import fsspec
 import pytest
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.transaction import Marker
+from paxosblock.api.user_tokens import PREFIX, UserToken, seal
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import ConfigError, UnavailableError
 from paxosblock.local.cluster import LocalCluster
@@ -250,6 +252,16 @@ def test_the_same_cluster_and_options_are_the_same_file_system(cluster: LocalClu
     assert pickle.loads(pickle.dumps(first)) == first
     assert fsspec.AbstractFileSystem.from_json(first.to_json()) is first
     assert first.unstrip_protocol("/a") == f"{cluster.url}/a"
+
+
+def test_json_of_a_file_system_has_no_token(cluster: LocalCluster) -> None:
+    """JSON is what dask and catalogs of data sets keep of a file system."""
+    word = seal(UserToken(1, 2, "ann", (), 1, 1 << 40), BlockKey(1, b"k" * 32))
+    made = fsspec.filesystem("paxosblock", namenodes=cluster.addresses, token=word)
+    assert made._config.token == word
+    shown = f"{made.to_json()} {made.to_dict()} {made!r}"
+    assert word.removeprefix(PREFIX)[:30] not in shown
+    assert cluster.addresses[0] in shown
 
 
 def test_a_url_without_a_host_takes_the_environment(

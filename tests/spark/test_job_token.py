@@ -249,50 +249,16 @@ def test_a_stream_outlives_its_tokens_and_nothing_that_spark_shows_has_one(
 ) -> None:
     """Tokens of a minute; the driver goes on until the first has ended, and a batch after it."""
     settings = {"namenode": {"audit_file": str(tmp_path / "audit.log")}}
-    shown: dict[str, bytes] = {}
-    words: set[str] = set()
-    with (
-        LocalCluster(1, 1, tmp_path / "cluster", settings=settings, secure=True) as cluster,
-        Client(cluster.url, cluster.client_config) as me,
-    ):
-        config = cluster.client_config
-        here = {
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PAXOSBLOCK_CLIENT_JOB_TOKEN": f"{LIFE_S}s",
-        }
-        driver = [sys.executable, "-m", "tests.spark.token_driver"]
-        driver += [cluster.url, config.tls_cert, config.tls_ca, os.fspath(tmp_path)]
-        with (
-            open(tmp_path / "stdout", "wb") as out,
-            open(tmp_path / "stderr", "wb") as err,
-            subprocess.Popen(driver, cwd=repository, env=os.environ | here, stdout=out, stderr=err)
-            as job,
-        ):  # fmt: skip
-
-            def of_this_moment() -> set[str]:
-                """The tokens of jobs: asked for like the driver does, they are the same ones."""
-                kinds = ((LIFE_S, READ), (LIFE_S, BOTH), (2 * 24 * 3600, BOTH))
-                return {
-                    me.issue_token(for_s, rights, purpose=PURPOSE, again=True).token
-                    for for_s, rights in kinds
-                }
-
-            def has_ended() -> bool:
-                words.update(of_this_moment())
-                return job.poll() is not None
-
-            # The start of Spark alone takes minutes on a busy machine.
-            wait_until(has_ended, timeout_s=500)
-        said = (tmp_path / "stdout").read_text()
-        assert job.returncode == 0, (tmp_path / "stderr").read_text()[-10_000:]
-        assert "streamed as long as the first token was good, and longer" in said
-        for log in (tmp_path / "cluster").rglob("*.log"):
-            shown[log.name] = log.read_bytes()
+    with LocalCluster(1, 1, tmp_path / "cluster", settings=settings, secure=True) as cluster:
+        words = tokens_of_driver(cluster, repository, tmp_path)
+        logs = {log.name: log.read_bytes() for log in (tmp_path / "cluster").rglob("*.log")}
+    assert "streamed as long as the first token was good" in (tmp_path / "stdout").read_text()
     assert len(words) >= 5
-    for file in tmp_path.rglob("*"):
-        if file.is_file() and (tmp_path / "cluster") not in file.parents:
-            shown[os.fspath(file.relative_to(tmp_path))] = file.read_bytes()
+    shown = logs | {
+        os.fspath(file.relative_to(tmp_path)): file.read_bytes()
+        for file in tmp_path.rglob("*")
+        if file.is_file() and (tmp_path / "cluster") not in file.parents
+    }
     shown |= {
         f"{name}, unpacked": gzip.decompress(text)
         for name, text in shown.items()
@@ -303,3 +269,38 @@ def test_a_stream_outlives_its_tokens_and_nothing_that_spark_shows_has_one(
     assert all(word.startswith(f"{PREFIX}l") for word in words), "so they all begin"
     secrets = [f"{PREFIX}l".encode(), *(word.encode() for word in words)]
     assert {name for name, text in shown.items() if any(each in text for each in secrets)} == set()
+
+
+def tokens_of_driver(cluster: LocalCluster, repository: Path, folder: Path) -> set[str]:
+    """Run `token_driver.py` to its end; return the tokens that it had meanwhile: who asks for one
+    as it does gets the same."""
+    config = cluster.client_config
+    here = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PAXOSBLOCK_CLIENT_JOB_TOKEN": f"{LIFE_S}s",
+    }
+    words: set[str] = set()
+    driver = [sys.executable, "-m", "tests.spark.token_driver"]
+    driver += [cluster.url, config.tls_cert, config.tls_ca, os.fspath(folder)]
+    kinds = ((LIFE_S, READ), (LIFE_S, BOTH), (2 * 24 * 3600, BOTH))
+    with (
+        open(folder / "stdout", "wb") as out,
+        open(folder / "stderr", "wb") as err,
+        Client(cluster.url, config) as me,
+        subprocess.Popen(
+            driver, cwd=repository, env=os.environ | here, stdout=out, stderr=err
+        ) as job,
+    ):
+
+        def has_ended() -> bool:
+            for for_s, rights in kinds:
+                words.add(me.issue_token(for_s, rights, purpose=PURPOSE, again=True).token)
+            return job.poll() is not None
+
+        # The start of Spark alone takes minutes on a busy machine.
+        wait_until(has_ended, timeout_s=500)
+    lines = (folder / "stderr").read_text().splitlines()
+    telling = (line for line in lines if " DEBUG " not in line and " INFO " not in line)
+    assert job.returncode == 0, "\n".join(telling)[-10_000:]
+    return words

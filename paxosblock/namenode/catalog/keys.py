@@ -23,6 +23,8 @@
     k                          BlockKeys: the keys that capabilities are signed with
     l                          BlockKeys: the keys that tokens of users are signed with
     j + end + serial           TokenNote: a token that was issued, with the second of its end
+    J + user + 0 + end + serial  a token of that user (empty value)
+    Q + serial                 the second at which that token ends (8 bytes)
     q + serial                 the token was revoked (empty value)
     w                          the number of what DataNodes are told of tokens (8 bytes)
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
@@ -176,6 +178,26 @@ def deadline_subject(key: bytes) -> bytes:
 def token(until_s: int, serial: int) -> bytes:
     """Key of what is known of a token that was issued."""
     return _key(b"j", until_s) + _NUMBER.pack(serial)
+
+
+def token_of(user: str, until_s: int, serial: int) -> bytes:
+    """Key that says that a token is of a user, whose name has no character 0."""
+    return b"J" + user.encode() + b"\0" + _NUMBER.pack(until_s) + _NUMBER.pack(serial)
+
+
+def tokens_of(user: str, after_s: int) -> Range:
+    """Range of the tokens of a user that end after that second."""
+    return token_of(user, after_s + 1, 0), prefix_range(b"J" + user.encode() + b"\0")[1]
+
+
+def token_in(key: bytes) -> bytes:
+    """Key of what is known of a token, by that which says whose it is."""
+    return b"j" + key[-2 * _NUMBER.size :]
+
+
+def token_end(serial: int) -> bytes:
+    """Key of the second at which a token ends."""
+    return _key(b"Q", serial)
 
 
 def revoked_token(serial: int) -> bytes:

@@ -1,6 +1,8 @@
 """The tokens of users that were issued and have not ended, and those of them that were revoked.
 
 They stand in the order of their ends, so that a token that is issued sweeps away those that ended.
+An index finds those of a user, and another one that with a serial: however many tokens there are,
+issuing and revoking look at those of one user alone.
 """
 
 from __future__ import annotations
@@ -38,9 +40,12 @@ def issue(draft: Draft, note: TokenNote) -> tuple[TokenNote, BlockKey]:
     """
     ended = islice(draft.scan(keys.TOKENS[0], keys.token(note.issued_s, 0)), SWEPT_MAX)
     for key, found in tuple(ended):
+        over = decode_token(found.value)
         draft.delete(key)
-        draft.delete(keys.revoked_token(decode_token(found.value).serial))
-    of_user = sum(each.user == note.user for each in notes(draft, note.issued_s))
+        draft.delete(keys.token_of(over.user, over.until_s, over.serial))
+        draft.delete(keys.token_end(over.serial))
+        draft.delete(keys.revoked_token(over.serial))
+    of_user = sum(1 for _ in draft.scan(*keys.tokens_of(note.user, note.issued_s)))
     if of_user >= PER_USER_MAX:
         raise InvalidRequestError(
             f"the user {note.user} has {of_user} tokens that have not ended, and may have no more:"
@@ -55,6 +60,8 @@ def issue(draft: Draft, note: TokenNote) -> tuple[TokenNote, BlockKey]:
     signing = rolled.keys[-2]
     known = replace(note, key=signing.id)
     draft.put(keys.token(note.until_s, note.serial), encode(known))
+    draft.put(keys.token_of(note.user, note.until_s, note.serial), b"")
+    draft.put(keys.token_end(note.serial), keys.pack_number(note.until_s))
     return known, signing
 
 
@@ -62,7 +69,7 @@ def issued_before(reads: Reads, wanted: TokenNote) -> TokenNote | None:
     """Return a token of the same user, purpose, rights and groups that is good for at least half of
     the time, and no longer."""
     now_s = wanted.issued_s
-    for note in notes(reads, now_s + (wanted.until_s - now_s) // 2):
+    for note in _of_user(reads, wanted.user, now_s + (wanted.until_s - now_s) // 2):
         same = replace(
             note, key=0, serial=wanted.serial, until_s=wanted.until_s, issued_s=wanted.issued_s
         )
@@ -77,8 +84,12 @@ def revoke(draft: Draft, serial: int, now_s: int, user: str | None) -> TokenNote
     Raises:
         NotFoundError: there is none, it has ended, or it is of another `user` (None: of any).
     """
-    for note in notes(draft, now_s):
-        if note.serial == serial and user in (None, note.user):
+    end = draft.peek(keys.token_end(serial))
+    until_s = keys.unpack_number(end.value) if end.exists else 0
+    found = draft.get(keys.token(until_s, serial))
+    if until_s > now_s and found.exists:
+        note = decode_token(found.value)
+        if user in (None, note.user):
             key = keys.revoked_token(serial)
             if not draft.get(key).exists:
                 draft.put(key, b"")
@@ -94,17 +105,22 @@ def is_revoked(reads: Reads, serial: int) -> bool:
     return reads.get(keys.revoked_token(serial)).exists
 
 
-def notes(reads: Reads, now_s: int) -> Iterator[TokenNote]:
-    """Yield the tokens that have not ended, those first that end first."""
-    for _, found in reads.scan(keys.token(now_s + 1, 0), keys.TOKENS[1]):
+def _of_user(reads: Reads, user: str, after_s: int) -> Iterator[TokenNote]:
+    """Yield the tokens of a user that end after that second, those first that end first."""
+    for key, _ in reads.scan(*keys.tokens_of(user, after_s)):
+        yield decode_token(reads.get(keys.token_in(key)).value)
+
+
+def _every(reads: Reads, after_s: int) -> Iterator[TokenNote]:
+    """Yield the tokens that end after that second, those first that end first."""
+    for _, found in reads.scan(keys.token(after_s + 1, 0), keys.TOKENS[1]):
         yield decode_token(found.value)
 
 
 def listed(reads: Reads, now_s: int, user: str | None) -> Iterator[ListedToken]:
-    """Yield the tokens of a user (None: of all) that have not ended."""
-    for note in notes(reads, now_s):
-        if user in (None, note.user):
-            yield ListedToken(note, is_revoked(reads, note.serial))
+    """Yield the tokens of a user (None: of all) that have not ended, those first that end first."""
+    for note in _every(reads, now_s) if user is None else _of_user(reads, user, now_s):
+        yield ListedToken(note, is_revoked(reads, note.serial))
 
 
 def told_at(reads: Reads) -> int:
