@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ReplicationStatus,
         SafeModeStatus,
     )
-    from paxosblock.api.subtree import ContentSummary, Summed
+    from paxosblock.api.subtree import ContentSummary, KeyListing, ListedKey, Summed
     from paxosblock.api.transaction import (
         AclChange,
         AssertAbsent,
@@ -163,9 +163,11 @@ __all__ = [
     "Generation",
     "InvalidRequestError",
     "IsDirectoryError",
+    "KeyListing",
     "Kind",
     "LastVote",
     "LeaseError",
+    "ListedKey",
     "ListedToken",
     "Listing",
     "LocalCluster",
@@ -272,10 +274,12 @@ __getattr__, __dir__ = lazy_names(
         "Generation": "paxosblock.protocol.types",
         "InvalidRequestError": "paxosblock.errors",
         "IsDirectoryError": "paxosblock.errors",
+        "KeyListing": "paxosblock.api.subtree",
         "Kind": "paxosblock.api.namenode",
         "LastVote": "paxosblock.protocol.messages",
         "LeaseError": "paxosblock.errors",
         "Listing": "paxosblock.api.namenode",
+        "ListedKey": "paxosblock.api.subtree",
         "ListedToken": "paxosblock.api.user_tokens",
         "LocalCluster": "paxosblock.local.cluster",
         "MakeDirectory": "paxosblock.api.transaction",

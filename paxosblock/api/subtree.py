@@ -15,6 +15,8 @@ from paxosblock.api.methods import Method
 from paxosblock.api.namenode import FileStatus
 
 KEPT_S: Final = 30.0
+KEYS_MAX: Final = 1000
+"""Keys and groups of keys of one answer, as of a store of objects."""
 NO_MOMENT: Final = ""
 
 
@@ -100,5 +102,36 @@ class SubtreeListing(msgspec.Struct, frozen=True):
     gone: bool = False
 
 
+class ListKeys(msgspec.Struct, frozen=True):
+    """Ask for what is below the directory `path` as keys, in the order of their bytes: the paths
+    from there on, without the first `/`. An empty directory that was asked for (`MakeDirectory`)
+    has a key that ends with `/`; others are seen only by what is in them.
+
+    Those that begin with `prefix` and are greater than `after`. With a `delimiter`, keys in which
+    it follows the prefix are shown as one that ends with it, unless `after` begins with that.
+    """
+
+    path: str
+    prefix: str = ""
+    after: str = ""
+    delimiter: str = ""
+    limit: int = KEYS_MAX
+
+
+class ListedKey(msgspec.Struct, frozen=True):
+    """A key, and the file or empty directory there; None for a group of keys that begin so."""
+
+    key: str
+    status: FileStatus | None = None
+
+
+class KeyListing(msgspec.Struct, frozen=True):
+    """Some keys, as they were at one moment; the rest is behind `after`, "" if there is none."""
+
+    keys: tuple[ListedKey, ...] = ()
+    after: str = ""
+
+
+LIST_KEYS = Method("list_keys", ListKeys, KeyListing, any_namenode=True)
 SUM_SUBTREE = Method("sum_subtree", SumSubtree, SubtreeSums)
 LIST_SUBTREE = Method("list_subtree", ListSubtree, SubtreeListing)

@@ -55,9 +55,13 @@ from paxosblock.api.path_attributes import (
     SetPathAttributes,
 )
 from paxosblock.api.subtree import (
+    KEYS_MAX,
+    LIST_KEYS,
     LIST_SUBTREE,
     SUM_SUBTREE,
     ContentSummary,
+    KeyListing,
+    ListKeys,
     ListSubtree,
     SubtreeListing,
     SubtreeSums,
@@ -440,6 +444,34 @@ class AsyncClient:
 
     async def _list_subtree(self, request: ListSubtree) -> SubtreeListing:
         return await self._session.namenodes.call(LIST_SUBTREE, request)
+
+    async def list_keys(
+        self,
+        path: AnyPath,
+        *,
+        prefix: str = "",
+        after: str = "",
+        delimiter: str = "",
+        limit: int = KEYS_MAX,
+    ) -> KeyListing:
+        """List what is below a directory as a store of keys does, all at one moment: by the bytes
+        of the paths from there on, without their first `/`.
+
+        An empty directory that was asked for (`mkdirs`, `MakeDirectory`) has a key that ends with
+        `/`; others are seen only by what is in them. With a `delimiter`, keys in which it follows
+        the prefix are shown as one.
+
+        Args:
+            prefix: list keys that begin so.
+            after: list keys that are greater; the `after` of the listing before.
+            limit: most keys of the listing, 1 to 1,000.
+
+        Raises:
+            NotFoundError, NotDirectoryError: there is no such directory.
+            PermissionDeniedError: a directory there may not be read.
+        """
+        request = ListKeys(text_of(path), prefix, after, delimiter, limit)
+        return await self._session.namenodes.call(LIST_KEYS, request)
 
     async def glob(self, pattern: AnyPath) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as

@@ -41,7 +41,7 @@ from paxosblock.api.ownership import (
     SET_TIMES,
 )
 from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
-from paxosblock.api.subtree import LIST_SUBTREE, SUM_SUBTREE
+from paxosblock.api.subtree import LIST_KEYS, LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
 from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.durations import BOUNDS_S, Durations
@@ -457,6 +457,13 @@ CALLS: Final = (
     shown(CHECK_ACCESS, owners.check_access),
     handled(SUM_SUBTREE, subtrees.sum_subtree, check=checks.check_subtree, right=TokenRight.READ),
     handled(LIST_SUBTREE, subtrees.list_subtree, check=checks.check_subtree, right=TokenRight.READ),
+    handled(
+        LIST_KEYS,
+        subtrees.list_keys,
+        by=By.ANY_MEMBER,
+        check=checks.check_list_keys,
+        right=TokenRight.READ,
+    ),
     decided(
         CHANGE_ACL,
         in_one(owners.change_path_acl),

@@ -37,7 +37,7 @@ from paxosblock.api.path_attributes import (
 )
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
-from paxosblock.api.subtree import ListSubtree, SumSubtree
+from paxosblock.api.subtree import ListKeys, ListSubtree, SumSubtree
 from paxosblock.api.transaction import (
     NAMES_MADE_MAX,
     OPERATIONS_MAX,
@@ -217,6 +217,12 @@ def check_subtree(request: SumSubtree | ListSubtree) -> None:
         not request.after or paths.split(request.after)[: len(names)] == names,
         f"{paths.shown(request.path)}: cannot go on behind {paths.shown(request.after)}",
     )
+
+
+def check_list_keys(request: ListKeys) -> None:
+    """Raise InvalidRequestError for a page of no keys."""
+    paths.split(request.path)
+    _demand(request.limit >= 1, f"{paths.shown(request.path)}: a page has at least one key")
 
 
 def check_acl(request: ChangePathAcl | ChangeAcl) -> None:

@@ -12,7 +12,11 @@ from typing import Final
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.subtree import (
+    KEYS_MAX,
     NO_MOMENT,
+    KeyListing,
+    ListedKey,
+    ListKeys,
     ListSubtree,
     SubtreeListing,
     SubtreeSums,
@@ -20,12 +24,15 @@ from paxosblock.api.subtree import (
     Unread,
 )
 from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.key_order import KeyWalk
 from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.subtree_walk import Sums, list_slice
 from paxosblock.namenode.name_node import NameNode
 
 SLICES_OF_SUMS: Final = 100
 SLICES_OF_LISTING: Final = 10
+KEYS_AT_ONCE: Final = 100
+"""Steps of a list of keys before others get a turn."""
 SUMS_MAX: Final = 2000
 """Entries of a directory that one part sums up by themselves."""
 
@@ -56,6 +63,24 @@ async def list_subtree(node: NameNode, request: ListSubtree) -> SubtreeListing:
     if place is None:
         return SubtreeListing(gone=True)
     return SubtreeListing(tuple(entries), tuple(unread), *place)
+
+
+async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
+    """List some keys below a directory, all of one moment, with turns for others in between."""
+    moment = (await node.catalog.view(anywhere=True)).moment()
+    try:
+        found: list[ListedKey] = []
+        most = min(request.limit, KEYS_MAX)
+        for count, listed in enumerate(KeyWalk(moment, request, ACTOR.get()).listed(), 1):
+            if listed is not None:
+                if len(found) == most:
+                    return KeyListing(tuple(found), found[-1].key)
+                found.append(listed)
+            if count % KEYS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return KeyListing(tuple(found))
+    finally:
+        moment.release()
 
 
 async def _slices(

@@ -30,6 +30,7 @@ NOT_CALLED: Final = {
     "get_acl_status": "shows who may do what, and changes nothing",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
+    "list_keys": "shows names, and changes nothing: tests/namenode/test_key_order.py",
     "list_subtree": "shows names, and changes nothing: tests/namenode/test_subtrees.py",
     "set_times": "changes what set_permission does, in the same way: tests/namenode/test_owners.py",
     "settings": "for the status page, and changes nothing: tests/namenode/test_people.py",

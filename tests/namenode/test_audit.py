@@ -78,6 +78,7 @@ SHOWS = {
     "get_file",
     "leaving",
     "list",
+    "list_keys",
     "list_subtree",
     "settings",
     "list_tokens",

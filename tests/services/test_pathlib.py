@@ -57,6 +57,7 @@ def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
     assert [entry.path for entry in fs.glob(DIRECTORY / "th*")] == [str(third)]
     assert [page.next_after for page in fs.pages(DIRECTORY)] == [None]
     assert [page.entries for page in fs.pages(DIRECTORY, third.name)] == [()]
+    assert [each.key for each in fs.list_keys(DIRECTORY).keys] == [third.name]
     assert not fs.exists(second)
     assert fs.delete(DIRECTORY, recursive=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.ownership import AclStatus
-from paxosblock.api.subtree import ContentSummary, Summed
+from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
 from paxosblock.base.acl_entries import AclEntry
@@ -268,6 +268,40 @@ class Client(ClientBase):
         """Return a `content_summary` of each entry of a directory, all at one moment, in order of
         name; for a file, of the file itself. Raises as `content_summary` does."""
         return self._run(self._async.content_summaries, path)
+
+    def list_keys(
+        self,
+        path: AnyPath,
+        *,
+        prefix: str = "",
+        after: str = "",
+        delimiter: str = "",
+        limit: int = KEYS_MAX,
+    ) -> KeyListing:
+        """List what is below a directory as a store of keys does, all at one moment: by the bytes
+        of the paths from there on, without their first `/`.
+
+        An empty directory that was asked for (`mkdirs`, `MakeDirectory`) has a key that ends with
+        `/`; others are seen only by what is in them. With a `delimiter`, keys in which it follows
+        the prefix are shown as one.
+
+        Args:
+            prefix: list keys that begin so.
+            after: list keys that are greater; the `after` of the listing before.
+            limit: most keys of the listing, 1 to 1,000.
+
+        Raises:
+            NotFoundError, NotDirectoryError: there is no such directory.
+            PermissionDeniedError: a directory there may not be read.
+        """
+        return self._run(
+            self._async.list_keys,
+            path,
+            prefix=prefix,
+            after=after,
+            delimiter=delimiter,
+            limit=limit,
+        )
 
     def glob(self, pattern: AnyPath) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as

@@ -99,6 +99,11 @@ def entries(directory: int, after: str = "") -> Range:
     return (start + after.encode() + b"\0" if after else start), end
 
 
+def entries_of_prefix(directory: int, start: str) -> Range:
+    """Range of the entries of a directory whose names begin with `start`."""
+    return prefix_range(entry(directory, start))
+
+
 def entry_name(key: bytes) -> str:
     """Name in the key of an entry."""
     return key[_KEY.size :].decode()
