@@ -1,4 +1,4 @@
-"""Settings of a NameNode, a DataNode and a client.
+"""Settings of a NameNode, a DataNode, a client and a gateway.
 
 They are read from a TOML file, then the environment, then flags; later ones win::
 
@@ -98,8 +98,8 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeConfig(Config):
-    """Limits that both kinds of nodes put on their port, and what they log."""
+class ServerConfig(Config):
+    """Limits that every server puts on its port, and what it logs."""
 
     max_connections: Count = 8192
     """Connections at a time, as far as the process has descriptors (see `ulimit -n`): a NameNode
@@ -116,6 +116,23 @@ class NodeConfig(Config):
     answer less than 64 KiB may be read, and a data stream may bring no first frame, or nothing of a
     frame's rest (it is closed within twice that).
     """
+    log_level: Annotated[LogLevel, choice(LogLevel)] = LogLevel.INFO
+    """The least of what is logged: `info` tells what changes names and what is not usual, `debug`
+    each step of each file."""
+    log_format: Annotated[LineForm, choice(LineForm)] = LineForm.TEXT
+    """Lines for people, or an object of JSON in each with the same facts."""
+    log_file: File = ""
+    """The file for the log. Without one it goes to standard error."""
+    log_file_size_bytes: Bytes = 16 * MIB
+    """Length at which the log goes on in another file, and the one before becomes FILE.1."""
+    log_files: Count = 5
+    """Files of the log that are kept; the oldest is removed for one more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig(ServerConfig):
+    """What both kinds of nodes demand of those who reach their port."""
+
     request_memory_bytes: Bytes = 128 * MIB
     """Bytes of long requests (above 16 KiB) that may be under way; a further one gets the answer to
     try again.
@@ -150,18 +167,6 @@ class NodeConfig(Config):
     """False, while a cluster that runs is given its first certificates: this node speaks TLS with
     those that do so, and also serves callers, and calls nodes, that do not.
     `PAXOSBLOCK_TLS_REQUIRED` sets it for all sections."""
-    log_level: Annotated[LogLevel, choice(LogLevel)] = LogLevel.INFO
-    """The least of what is logged: `info` tells what changes names and what is not usual, `debug`
-    each step of each file."""
-    log_format: Annotated[LineForm, choice(LineForm)] = LineForm.TEXT
-    """Lines for people, or an object of JSON in each with the same facts."""
-    log_file: File = ""
-    """The file for the log. Without one it goes to standard error."""
-    log_file_size_bytes: Bytes = 16 * MIB
-    """Length at which the log goes on in another file, and the one before becomes FILE.1."""
-    log_files: Count = 5
-    """Files of the log that are kept; the oldest is removed for one more."""
-
     page: Annotated[PageFor, choice(PageFor)] = PageFor.LOOPBACK
     """The callers that get the status page at `/`. Where callers must prove who they are, by the
     access secret or a certificate, all that do; elsewhere "loopback" gives it to callers on this
@@ -441,11 +446,31 @@ class ClientConfig(Config):
             )
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayConfig(ServerConfig):
+    """Settings of a gateway. It reaches the cluster by those of a client."""
+
+    section = "gateway"
+
+    request_memory_bytes: Bytes = 512 * MIB
+    """Bytes of files on their way through the gateway. A request for which there is no room waits
+    five seconds for some, and is then asked to try again."""
+    idle_stream_s: Seconds = 10 * 60.0
+    """Seconds for which a program that writes or reads a file may send or take nothing of it."""
+    users_kept: Count = 64
+    """Users whose connections to the cluster are kept open between their requests."""
+
+
 C = TypeVar("C", bound=Config)
 
 SHARED: Final = ("access_file", "tls_cert", "tls_ca", "tls_key", "tls_required", "token_file")
 """Settings which `PAXOSBLOCK_<NAME>` sets in all sections that have them."""
-SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
+SECTIONS: Final[tuple[type[Config], ...]] = (
+    NameNodeConfig,
+    DataNodeConfig,
+    ClientConfig,
+    GatewayConfig,
+)
 COMMON_VARIABLES: Final = (
     "PAXOSBLOCK_NAMENODES",
     *(f"{ENVIRONMENT_PREFIX}_{name.upper()}" for name in SHARED),

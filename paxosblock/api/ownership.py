@@ -36,11 +36,12 @@ class SetPathTimes(msgspec.Struct, frozen=True):
 
 
 class CheckAccess(msgspec.Struct, frozen=True):
-    """Ask if the caller may read what is at a path, or write it, or both."""
+    """Ask if the caller may read what is at a path, write it or execute it, or several of these."""
 
     path: str
     read: bool = False
     write: bool = False
+    execute: bool = False
 
 
 class ChangePathAcl(msgspec.Struct, frozen=True):

@@ -45,6 +45,9 @@ ENTRIES = {
     ),
     "namenode": CommandEntry("paxosblock.cli.node_commands", "Run one NameNode."),
     "datanode": CommandEntry("paxosblock.cli.node_commands", "Run one DataNode."),
+    "gateway": CommandEntry(
+        "paxosblock.cli.node_commands", "Run one gateway: WebHDFS for Hadoop's programs."
+    ),
 }
 IN_A_CHECKOUT = {
     "bench": CommandEntry("benchmarks.command", ENTRIES["bench"].summary),

@@ -1,4 +1,4 @@
-"""`paxosblock namenode` and `paxosblock datanode`: one node in this process, until SIGTERM."""
+"""`paxosblock namenode`, `datanode` and `gateway`: one server in this process, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from paxosblock.host.logs import LineForm, LogLevel
 from paxosblock.host.startup import quick_imports
 
 if TYPE_CHECKING:
-    from paxosblock.config import NodeConfig
+    from paxosblock.config import NodeConfig, ServerConfig
 
 
 _LOG_OPTIONS: Final = (
@@ -47,6 +47,17 @@ _LOG_OPTIONS: Final = (
         "log_file_size and log_files, which bound it.",
     ),
 )
+
+
+def _with(options: Iterable[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """Return the decorator that adds these options."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(tuple(options)):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
@@ -92,13 +103,7 @@ def _node_options(default_port: int, default_name: str) -> Callable[[Any], Any]:
         *_LOG_OPTIONS,
         click.option("--die-with", type=int, hidden=True),
     )
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return _with(options)
 
 
 def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | None:
@@ -300,6 +305,101 @@ def datanode(
     _run(invocation, serving)
 
 
+@click.command(cls=LocalVerb)
+@click.option(
+    "--listen",
+    default="127.0.0.1:14000",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen. Port 0: any free one; PATH/address has the real address.",
+)
+@click.option(
+    "--namenodes",
+    required=True,
+    envvar="PAXOSBLOCK_NAMENODES",
+    metavar="HOST:PORT[,...]",
+    help="The NameNodes; also from PAXOSBLOCK_NAMENODES.",
+)
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="A name by which programs reach it, if it listens elsewhere, as at 0.0.0.0.",
+)
+@click.option(
+    "--path",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder for the file `address`; a gateway keeps nothing else.",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML file of settings. [client] says how it reaches the cluster, [gateway] the rest; "
+    "PAXOSBLOCK_<SECTION>_<NAME> in the environment wins.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen beyond this machine: what comes and goes is not encrypted, and where the gateway "
+    "proves nothing to the cluster, each program is believed the name of its user.",
+)
+@_with(_LOG_OPTIONS)
+@click.option("--die-with", type=int, hidden=True)
+@click.pass_obj
+def gateway(
+    invocation: Invocation,
+    /,
+    *,
+    listen: str,
+    namenodes: str,
+    advertise: str | None,
+    path: Path | None,
+    config: Path | None,
+    insecure: bool,
+    die_with: int | None,
+    **settings_given: str | None,
+) -> None:
+    """Run a gateway: WebHDFS, for Hadoop's programs and all that were written for HDFS.
+
+    \b
+      $ paxosblock gateway --namenodes nn:9870
+      $ curl 'http://127.0.0.1:14000/webhdfs/v1/?op=LISTSTATUS&user.name=me'
+      $ hdfs dfs -ls webhdfs://127.0.0.1:14000/
+
+    It keeps nothing: any number of them may run, and one that is killed loses what was on its way
+    through it. Each request is made as the user who asks. Where the cluster wants a proof of users,
+    that is a token (`paxosblock admin token issue`), as `Authorization: Bearer` or `delegation=`.
+
+    Logs to standard error. Closes at SIGTERM or Ctrl-C.
+    """
+    with quick_imports():
+        from paxosblock.config import ClientConfig, GatewayConfig, load_config
+        from paxosblock.gateway.gateway_server import serve
+
+    _set_up(invocation, die_with)
+    settings = load_config(GatewayConfig, config, flags=settings_given)
+    client = load_config(ClientConfig, config)
+    _begin_log(invocation, f"gateway:{listen.rpartition(':')[2]}", settings)
+    _check_gateway_reach(listen, insecure)
+    addresses = cluster_addresses(namenodes)
+    serving = serve(
+        settings, client, listen=listen, namenodes=addresses, advertise=advertise, path=path
+    )
+    _run(invocation, serving)
+
+
+def _check_gateway_reach(listen: str, insecure: bool) -> None:
+    """Raise ConfigError for a gateway that others than this machine may reach, as its port has no
+    TLS."""
+    from paxosblock.net.port.own_names import is_loopback
+    from paxosblock.net.port.upgrade import split_address
+
+    if not (insecure or is_loopback(split_address(listen)[0])):
+        raise ConfigError(
+            f"whoever listens on the way to {listen} reads along, as a gateway speaks no TLS: let "
+            "it listen at 127.0.0.1 behind a proxy that does, or say --insecure"
+        )
+
+
 def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
     """Run the node; a disk that fails at its start ends it like one that fails later."""
     from paxosblock.host.loop import run
@@ -374,7 +474,7 @@ def _set_up(invocation: Invocation, die_with: int | None) -> None:
         end_with(die_with)
 
 
-def _begin_log(invocation: Invocation, name: str, settings: NodeConfig) -> None:
+def _begin_log(invocation: Invocation, name: str, settings: ServerConfig) -> None:
     from paxosblock.host.logs import RotatedFile, set_up_logs
     from paxosblock.net.calls.call_server import asked
 

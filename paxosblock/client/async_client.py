@@ -38,12 +38,14 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.ownership import (
     CHANGE_ACL,
+    CHECK_ACCESS,
     GET_ACL_STATUS,
     SET_OWNER,
     SET_PERMISSION,
     SET_TIMES,
     AclStatus,
     ChangePathAcl,
+    CheckAccess,
     SetPathOwner,
     SetPathPermission,
     SetPathTimes,
@@ -578,6 +580,18 @@ class AsyncClient:
         """
         request = SetPathPermission(text_of(path), permission)
         return await self._session.namenodes.call_once(SET_PERMISSION, request)
+
+    async def check_access(
+        self, path: AnyPath, *, read: bool = False, write: bool = False, execute: bool = False
+    ) -> None:
+        """Return if the user may do all of this with a file or directory, as it is now.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            PermissionDeniedError: the user may not do one of these, or not get there.
+        """
+        request = CheckAccess(text_of(path), read, write, execute)
+        await self._session.namenodes.call(CHECK_ACCESS, request)
 
     async def set_owner(
         self, path: AnyPath, owner: str | None = None, group: str | None = None

@@ -21,6 +21,7 @@ from paxosblock.host.whole_file import replace_file
 from paxosblock.net.calls.call_server import SHUTDOWN_S, RpcRouter, add_calls, add_http_calls
 from paxosblock.net.port.accepting import Listener, open_sockets
 from paxosblock.net.port.access_server import http_demand
+from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.http_server import HeadWatch, HttpConnection
 from paxosblock.net.port.own_names import OWN_NAMES
@@ -114,15 +115,32 @@ async def listen(
     Raises:
         ConfigError: this is no address, or it is taken.
     """
-    host, colon, port = address.rpartition(":")
-    if not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(f"'{address}' is not an address to listen at: host:port")
     guard = guard or Guard()
     app.middlewares.append(http_demand(guard.access, guard.refusals))
     app[OWN_NAMES] = guard.names
     add_calls(app, router, guard.request_bodies, guard.access)
     add_http_calls(app, router, guard.request_bodies, guard.access)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    stall_s = guard.request_bodies.limits.stall_s
+
+    def connect(server: web.Server, heads: HeadWatch, slot: Slot) -> HttpConnection:
+        return HttpConnection(server, heads, slot, stall_s)
+
+    return await open_port(stack, runner, address, guard, connect)
+
+
+async def open_port(
+    stack: contextlib.AsyncExitStack,
+    runner: web.BaseRunner,
+    address: str,
+    guard: Guard,
+    connect: Callable[[web.Server, HeadWatch, Slot], HttpConnection],
+) -> str:
+    """Let `runner` answer requests at `address` until `stack` closes, each connection by what
+    `connect` makes for it. Returns and raises as `listen`."""
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"'{address}' is not an address to listen at: host:port")
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     server = runner.server
@@ -138,7 +156,7 @@ async def listen(
         sockets,
         guard.admission,
         guard.refusals,
-        lambda slot: HttpConnection(server, heads, slot, guard.request_bodies.limits.stall_s),
+        lambda slot: connect(server, heads, slot),
         tls=guard.access.tls,
         handshake_s=guard.head_timeout_s,
     )

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.base.checksum import Buffer
+from paxosblock.client.append_mode import Addition
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.fsspec.append_mode import Addition
 from paxosblock.client.fsspec.dropping import error_since
 from paxosblock.client.fsspec.info import ukey_of
 from paxosblock.client.fsspec.storage_options import config_of, options_of_url, path_of_url

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, WriteOptions
+from paxosblock.client import append_mode
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.fsspec import PaxosBlockFileSystem, append_mode
+from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import InvalidRequestError, LeaseError
 from paxosblock.local.cluster import LocalCluster

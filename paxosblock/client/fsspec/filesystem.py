@@ -34,9 +34,9 @@ from paxosblock.base.paths import STAGING
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.base.settings import did_you_mean
 from paxosblock.base.units import MIB, parse_duration
+from paxosblock.client.append_mode import Addition
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocking.loop_thread import OtherLoop
-from paxosblock.client.fsspec.append_mode import Addition
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
 from paxosblock.client.fsspec.open_files import (
     AsyncReadFile,
@@ -48,11 +48,11 @@ from paxosblock.client.fsspec.open_files import (
     WriteFile,
 )
 from paxosblock.client.fsspec.shared_client import Connection
-from paxosblock.client.fsspec.staging import Publish, StagedFile, StagingArea, discard, publish
 from paxosblock.client.fsspec.storage_options import TOKEN, config_of, options_of_url, path_of_url
 from paxosblock.client.names.own_hosts import OwnHosts, is_url
 from paxosblock.client.names.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
 from paxosblock.client.names.walk import base_name, join
+from paxosblock.client.publishing import Publish, StagedFile, StagingArea, discard, publish
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.client.writing.file_writer import AsyncFileWriter

@@ -32,7 +32,7 @@ from paxosblock.client.fsspec.dropping import (
     watch,
 )
 from paxosblock.client.fsspec.info import Info, info_of
-from paxosblock.client.fsspec.staging import StagedFile, publish
+from paxosblock.client.publishing import StagedFile, publish
 from paxosblock.client.reading.file_reader import AsyncFileReader
 
 if TYPE_CHECKING:

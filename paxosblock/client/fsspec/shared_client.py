@@ -10,7 +10,7 @@ import weakref
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocking.loop_thread import STOP_WITHIN_S, OtherLoop
-from paxosblock.client.fsspec.staging import StagingArea
+from paxosblock.client.publishing import StagingArea
 from paxosblock.config import ClientConfig
 
 _INHERITED: list[object] = []

@@ -51,7 +51,12 @@ def check_access(reads: Reads, request: CheckAccess, actor: Actor) -> Done:
         PermissionDeniedError: the actor may not.
     """
     inode, names = tree.find_inode(reads, request.path, actor), paths.split(request.path)
-    for wanted, action in ((request.read, Action.READ), (request.write, Action.WRITE)):
+    asked = {
+        Action.READ: request.read,
+        Action.WRITE: request.write,
+        Action.EXECUTE: request.execute,
+    }
+    for action, wanted in asked.items():
         if wanted:
             permissions.check(inode, action, names, actor)
     return Done()

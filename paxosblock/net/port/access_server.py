@@ -5,6 +5,7 @@ as such a page may come from any site."""
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
@@ -15,7 +16,7 @@ from paxosblock.net.port.access import NONCE, TO, Access
 from paxosblock.net.port.bearer import AUTHORIZATION
 from paxosblock.net.port.doorkeeper import certified
 from paxosblock.net.port.http_server import slot_of
-from paxosblock.net.port.own_names import OWN_NAMES, is_own
+from paxosblock.net.port.own_names import OWN_NAMES, OwnNames, is_own
 from paxosblock.net.port.refusals import Refusal, Refusals
 from paxosblock.net.port.upgrade_server import refusal
 
@@ -44,7 +45,8 @@ def http_demand(access: Access, refusals: Refusals) -> Middleware:
         brought, why = request.headers.get(AUTHORIZATION, ""), Refusal.WEB_PAGE
         try:
             names = certified(access, request)
-            _check_no_page(request, named=not names and not access.demands(offered=bool(brought)))
+            open_to = not names and not access.demands(offered=bool(brought))
+            check_no_page(request.headers, request.app[OWN_NAMES], named=open_to)
             why = Refusal.NO_ACCESS
             has_token = await access.door.shown(request.headers) is not None
             if not has_token:
@@ -87,16 +89,17 @@ def _prepare_proof(access: Access, request: web.Request) -> str:
     return ""
 
 
-def _check_no_page(request: web.Request, *, named: bool) -> None:
-    """Check that no page in a browser asks; `named`: that it names this node, too.
+def check_no_page(headers: Mapping[str, str], own: OwnNames, *, named: bool) -> None:
+    """Check, by the headers of a request, that no page in a browser asks; `named`: that it gives a
+    name of this node as its own, too.
 
     Raises:
         AccessDeniedError: one may do so.
     """
-    if "Origin" in request.headers:
+    if "Origin" in headers:
         raise AccessDeniedError("a page in a browser may not ask here: leave out Origin")
-    host = request.headers.get("Host", "")
-    if named and not request.app[OWN_NAMES].have_host(host):
+    host = headers.get("Host", "")
+    if named and not own.have_host(host):
         raise AccessDeniedError(
             f"{host!r} is no name of this node: ask for an address, localhost, or the name in its "
             "--listen or --advertise"

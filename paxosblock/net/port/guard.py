@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from paxosblock.config import NodeConfig
+from paxosblock.config import NodeConfig, ServerConfig
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.admission import Admission, Caps
 from paxosblock.net.port.own_names import OwnNames
@@ -46,12 +46,17 @@ class Guard:
 
         Raises ConfigError if a file with a secret or a certificate is not as it should be.
         """
+        limits = BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s)
+        return cls.bounded(config, descriptors, limits, Access.of_node(config))
+
+    @classmethod
+    def bounded(
+        cls, config: ServerConfig, descriptors: int, limits: BodyLimits, access: Access = OPEN
+    ) -> Self:
+        """Make it from a server's settings, with these limits of bodies."""
         caps = Caps.within(config.max_connections, config.max_connections_per_address, descriptors)
         return cls(
-            caps,
-            head_timeout_s=config.request_head_timeout_s,
-            body_limits=BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s),
-            access=Access.of_node(config),
+            caps, head_timeout_s=config.request_head_timeout_s, body_limits=limits, access=access
         )
 
     def add_to(self, metrics: NodeMetrics) -> None:

@@ -4,7 +4,8 @@ are not HTTP."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -19,12 +20,6 @@ STALL_S: Final = 10.0
 """Seconds for which a peer may send or read nothing of what is under way."""
 _STRANGE: Final = (HttpProcessingError, RequestPayloadError, ConnectionResetError)
 """Errors that peers cause: they are no defect of ours, so they get no traceback."""
-
-
-HEAD_BYTES_MAX: Final = 16 * KIB
-"""Bytes of a head that may have come before its end: the memory of one that proved nothing yet."""
-_BOUNDS: Final[dict[str, Any]] = {"max_line_size": 4096, "max_field_size": 4096, "max_headers": 64}
-"""The bounds of aiohttp's parser, which also reads heads ahead while a request is answered."""
 REFUSED_S: Final = 1.0
 """Seconds for which the rest of a refused request is read, so that its caller sees the refusal."""
 
@@ -73,6 +68,16 @@ class HeadWatch:
 class HttpConnection(RequestHandler):
     """One connection of a client, with a slot."""
 
+    HEAD_BYTES_MAX: ClassVar = 16 * KIB
+    """Bytes of a head that may have come before its end: the memory of one that proved nothing
+    yet."""
+    BOUNDS: ClassVar[Mapping[str, Any]] = {
+        "max_line_size": 4096,
+        "max_field_size": 4096,
+        "max_headers": 64,
+    }
+    """The bounds of aiohttp's parser, which also reads heads ahead while a request is answered."""
+
     __slots__ = (
         "_handed_over",
         "_head_bytes",
@@ -95,7 +100,7 @@ class HttpConnection(RequestHandler):
             loop=loop,
             auto_decompress=False,
             lingering_time=REFUSED_S,
-            **_BOUNDS,
+            **self.BOUNDS,
             **quiet,
         )
         self.slot = slot
@@ -175,7 +180,7 @@ class HttpConnection(RequestHandler):
         elif self._waiter is not None and not self._waiter.done():
             self._heads.begin(self)
             self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
+            if self._head_bytes > self.HEAD_BYTES_MAX:
                 self._heads.refusals.count(Refusal.MALFORMED, self.slot.address)
                 self.dismiss()
 

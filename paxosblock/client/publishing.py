@@ -17,8 +17,8 @@ from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.transaction import Concat, MakeDirectory, Operation, Rename
 from paxosblock.base.paths import STAGING
 from paxosblock.base.replacement import WriteOptions
+from paxosblock.client.append_mode import Addition, until_free
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.fsspec.append_mode import Addition, until_free
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     ExistsError,
@@ -132,6 +132,7 @@ class StagingArea:
         durability: Durability | str | None = None,
         chunk_size: int | None = None,
         window: int | None = None,
+        permission: int = 0o644,
         options: WriteOptions | None = None,
     ) -> StagedFile:
         """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
@@ -157,6 +158,7 @@ class StagingArea:
                 durability=durability,
                 chunk_size=chunk_size,
                 window=window,
+                permission=permission,
                 options=options,
             )
 

@@ -1,0 +1,81 @@
+"""A request to a door and its answer, without a socket: what stands between doors and HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from paxosblock.base.checksum import Buffer
+
+
+class Exchange(Protocol):
+    """A request that waits for its answer."""
+
+    @property
+    def method(self) -> str:
+        """The method, in capitals."""
+
+    @property
+    def target(self) -> str:
+        """The path and the query as they came: nothing in them is decoded."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by names in which case does not count."""
+
+    @property
+    def address(self) -> str:
+        """The host at which the connection begins."""
+
+    @property
+    def origin(self) -> str:
+        """The scheme and the host as the caller named them, such as `http://gw:14000`."""
+
+    @property
+    def has_body(self) -> bool:
+        """True if bytes come with it, or were announced."""
+
+    def body(self) -> AsyncIterator[bytes]:
+        """Yield the bytes that come with it, once; a caller that waits to be asked for them is
+        asked now.
+
+        Raises:
+            InvalidRequestError: they end before their end.
+            DeadlineError: none came for too long.
+        """
+
+
+class StreamedBody:
+    """The body of an answer that is made while it is sent, and what is given back behind it."""
+
+    def __init__(
+        self,
+        pieces: AsyncIterator[Buffer],
+        length: int | None,
+        release: contextlib.AsyncExitStack | None = None,
+    ) -> None:
+        """`length` in bytes, None where it is not known before the end; all of it is sent or the
+        connection is cut."""
+        self.pieces = pieces
+        self.length = length
+        self.release = release or contextlib.AsyncExitStack()
+
+    async def aclose(self) -> None:
+        """Give back what it holds, sent or not."""
+        close = getattr(self.pieces, "aclose", None)
+        try:
+            if close is not None:
+                await close()
+        finally:
+            await self.release.aclose()
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to a request. It has no `Content-Type` unless `headers` say so."""
+
+    status: int
+    body: bytes | StreamedBody = b""
+    headers: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,158 @@
+"""A gateway on the network: its doors, health and metrics on one port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from paxosblock.config import ClientConfig, GatewayConfig
+from paxosblock.errors import PaxosBlockError
+from paxosblock.gateway.budget import Budget
+from paxosblock.gateway.exchange import Answer, Exchange
+from paxosblock.gateway.http_engine import HttpEngine
+from paxosblock.gateway.identity import Identification
+from paxosblock.gateway.user_clients import UserClients
+from paxosblock.gateway.webhdfs.webhdfs_door import WebHdfsDoor, failure
+from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
+from paxosblock.host.logs import facts
+from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
+from paxosblock.host.startup import collect_seldom, refuse_optimized_python
+from paxosblock.net.calls.call_server import SHUTDOWN_S
+from paxosblock.net.port.guard import Guard
+from paxosblock.net.port.request_bodies import BodyLimits
+from paxosblock.net.serving import (
+    ServingNode,
+    open_port,
+    publish_address,
+    stop_signal,
+    until_stopped,
+)
+
+READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
+"""Bytes that are fetched ahead for one reader: many read at a time, and each over one socket."""
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(
+    config: GatewayConfig,
+    client: ClientConfig,
+    *,
+    listen: str,
+    namenodes: Sequence[str],
+    advertise: str | None = None,
+    path: Path | None = None,
+) -> None:
+    """Run a gateway until SIGTERM or SIGINT.
+
+    Args:
+        client: the settings by which it calls the cluster.
+        listen: host:port; port 0 lets the system choose.
+        namenodes: host:port of every NameNode; they need not run yet.
+        advertise: host:port by which callers reach it, too.
+        path: a folder in which `address` has the address where it listens.
+
+    Raises:
+        ConfigError: it cannot listen there, or a setting is wrong.
+        StorageError: the address cannot be written.
+    """
+    refuse_optimized_python()
+    stop = stop_signal()
+    running_gateway = running(
+        config, client, listen=listen, namenodes=namenodes, advertise=advertise, path=path
+    )
+    async with running_gateway as node:
+        collect_seldom()
+        await until_stopped(stop, node, "gateway")
+        _log.info("Gateway closes")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: GatewayConfig,
+    client: ClientConfig,
+    *,
+    listen: str,
+    namenodes: Sequence[str],
+    advertise: str | None = None,
+    path: Path | None = None,
+) -> AsyncIterator[ServingNode]:
+    """Yield a gateway for the length of a `with`. Raises like `serve`."""
+    descriptors = raise_limit()
+    RESERVE.keep(RESERVE_COUNT)
+    limits = BodyLimits(config.request_memory_bytes, config.idle_stream_s)
+    guard = Guard.bounded(config, descriptors // 2, limits)  # each may open one to a DataNode
+    async with contextlib.AsyncExitStack() as stack:
+        ahead_bytes = min(client.prefetch_size, READ_AHEAD_BYTES)
+        shared = replace(client, prefetch_size=ahead_bytes)
+        clients = UserClients(namenodes, shared, config.users_kept)
+        stack.push_async_callback(clients.close)
+        metrics = NodeMetrics("gateway")
+        guard.add_to(metrics)
+        doors = Doors(clients, guard, Budget(config.request_memory_bytes), metrics, client)
+        engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
+        runner = web.ServerRunner(engine.server, shutdown_timeout=SHUTDOWN_S)
+        address = await open_port(stack, runner, listen, guard, engine.connect)
+        guard.names.add([advertise] if advertise else [])
+        if path is not None:
+            publish_address(stack, path, address)
+        _log.info("Gateway serves", extra=facts(address=address))
+        yield ServingNode(address, _never)
+
+
+async def _never() -> PaxosBlockError:
+    """Wait: a gateway keeps nothing that could fail."""
+    never: asyncio.Future[PaxosBlockError] = asyncio.get_running_loop().create_future()
+    return await never
+
+
+class Doors:
+    """Everything that is answered at the port of one gateway."""
+
+    def __init__(
+        self,
+        clients: UserClients,
+        guard: Guard,
+        budget: Budget,
+        metrics: NodeMetrics,
+        client: ClientConfig,
+    ) -> None:
+        """`client` has the settings by which the gateway calls the cluster."""
+        identification = Identification.at(client, guard.names)
+        self._webhdfs = WebHdfsDoor(clients, identification, budget)
+        self._metrics = metrics
+        self._answered = metrics.counter(
+            "requests", "Requests answered, by door and status.", ("door", "status")
+        )
+        metrics.observe("clients", "Users for whom there are connections.", lambda: len(clients))
+        metrics.observe(
+            "bytes_under_way", "Room held for bytes of files.", lambda: budget.held_bytes
+        )
+
+    async def answer(self, exchange: Exchange) -> Answer:
+        """Return the answer to a request."""
+        target = exchange.target
+        if self._webhdfs.has(target):
+            door, answer = "webhdfs", await self._webhdfs.answer(exchange)
+        else:
+            door, answer = "own", self._own(exchange.method, target.partition("?")[0])
+        self._answered.labels(door, str(int(answer.status))).inc()
+        return answer
+
+    def _own(self, method: str, path: str) -> Answer:
+        if method == "GET" and path == "/healthz":
+            state = {"role": "gateway", "status": "ok"}
+            typed = {"Content-Type": "application/json"}
+            return Answer(HTTPStatus.OK, msgspec.json.encode(state), typed)
+        if method == "GET" and path == "/metrics":
+            return Answer(HTTPStatus.OK, self._metrics.page(), {"Content-Type": CONTENT_TYPE})
+        return failure(HTTPStatus.NOT_FOUND, "there is no door: ask for /webhdfs/v1/PATH?op=...")

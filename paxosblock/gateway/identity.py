@@ -1,0 +1,69 @@
+"""Whom a gateway acts for: the user of the token that comes, or, where neither the gateway nor its
+callers prove anything, the one that a request names.
+
+A gateway that has a proof of its own, a certificate, a token or the access secret of the cluster,
+lends it to no caller: each brings a token of a user, which the cluster checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paxosblock.api.user_tokens import looks_like, unsealed
+from paxosblock.config import ClientConfig
+from paxosblock.errors import AccessDeniedError
+from paxosblock.gateway.user_clients import Principal
+from paxosblock.net.port.access_server import check_no_page
+from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME
+from paxosblock.net.port.caller import NOBODY, USER, checked
+from paxosblock.net.port.own_names import OwnNames
+
+
+class NoProofError(Exception):
+    """A request brings no token, and the gateway serves those only who bring one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identification:
+    """Finds out who asks."""
+
+    proves: bool
+    """Callers must bring a token."""
+    names: OwnNames
+
+    @classmethod
+    def at(cls, config: ClientConfig, names: OwnNames) -> Identification:
+        """Return that of a gateway which calls the cluster with these settings."""
+        proofs = config.access_file, config.tls_cert, config.tls_ca, config.token_file
+        return cls(any(proofs), names)
+
+    def check_place(self, headers: Mapping[str, str]) -> None:
+        """Check that no page in a browser asks, as it may come from any site.
+
+        Raises:
+            AccessDeniedError: one may do so.
+        """
+        check_no_page(headers, self.names, named=not self.proves)
+
+    def principal(self, headers: Mapping[str, str], token: str, named: str) -> Principal:
+        """Return the user for whom a request is made.
+
+        Args:
+            token: the one that came in another way than by a header; "" if none came so.
+            named: the user that the request names; "" if it does so by a header, or not at all.
+
+        Raises:
+            NoProofError: a token is wanted, and none came.
+            AccessDeniedError: the token is none.
+            InvalidRequestError: no user can be called so.
+        """
+        offered = headers.get(AUTHORIZATION, "")
+        word = token or (offered.removeprefix(SCHEME).strip() if offered else "")
+        if word:
+            if not looks_like(word):
+                raise AccessDeniedError("what came in the place of a token is none")
+            return Principal(unsealed(word)[0].user, word)
+        if self.proves:
+            raise NoProofError
+        return Principal(checked(named or headers.get(USER, "") or NOBODY))

@@ -1,0 +1,129 @@
+"""Takes the bytes of a request into a file, and lets no half of one be taken for a whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from paxosblock.api.namenode import FileStatus
+from paxosblock.api.transaction import AssertFile, Delete
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.publishing import Publish
+from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.errors import ExistsError, PaxosBlockError
+from paxosblock.gateway.user_clients import UserClient
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that a request makes; None: as the gateway's settings say."""
+
+    path: str
+    overwrite: bool = False
+    permission: int = 0o644
+    replication: int | None = None
+    block_size: int | None = None
+    parent_must_exist: bool = False
+
+    async def run(self, user: UserClient, body: AsyncIterator[bytes]) -> None:
+        """Write it, and close it.
+
+        A new file is there from the beginning, as in HDFS, and is gone if `body` breaks off. One
+        that takes the place of another keeps a hidden name until it is complete, so that the old
+        one stays if it breaks off.
+
+        Raises:
+            ExistsError: it is there, and `overwrite` is not set.
+            PaxosBlockError: as `AsyncClient.create` and its writer, and what `body` raises.
+        """
+        try:
+            writer = await self._create(user.fs)
+        except ExistsError:
+            if not self.overwrite:
+                raise
+            await self._replace(user, body)
+        else:
+            await self._write(user.fs, writer, body)
+
+    async def _create(self, fs: AsyncClient) -> AsyncFileWriter:
+        return await fs.create(
+            self.path,
+            replication=self.replication,
+            block_size=self.block_size,
+            chunk_size=self._chunk_size(fs),
+            parent_must_exist=self.parent_must_exist,
+            permission=self.permission,
+        )
+
+    async def _write(
+        self, fs: AsyncClient, writer: AsyncFileWriter, body: AsyncIterator[bytes]
+    ) -> None:
+        try:
+            async for piece in body:
+                await writer.write(piece)
+            await writer.close()
+        except BaseException:
+            await writer.abort()
+            await _remove(fs, writer.status)
+            raise
+
+    async def _replace(self, user: UserClient, body: AsyncIterator[bytes]) -> None:
+        staged = await user.staging.create(
+            self.path,
+            Publish.REPLACE,
+            replication=self.replication,
+            block_size=self.block_size,
+            chunk_size=self._chunk_size(user.fs),
+            permission=self.permission,
+        )
+        writer = staged.writer
+
+        async def finish() -> None:
+            async for piece in body:
+                await writer.write(piece)
+            await writer.close()
+
+        await staged.complete(finish, publishes=True)
+
+    def _chunk_size(self, fs: AsyncClient) -> int | None:
+        """Return the bytes of a chunk, which has no more than a block; None: the usual ones."""
+        if self.block_size is None:
+            return None
+        return min(self.block_size, fs.config.chunk_size)
+
+
+async def append(user: UserClient, path: str, body: AsyncIterator[bytes]) -> None:
+    """Write the bytes of a request behind those of a file. What came of them stays, if they break
+    off, as in HDFS.
+
+    Raises:
+        PaxosBlockError: as `AsyncClient.append` and its writer, and what `body` raises.
+    """
+    async with user.fs.append(path) as writer:
+        try:
+            async for piece in body:
+                await writer.write(piece)
+        except BaseException:
+            await _kept(writer)
+            raise
+
+
+async def _kept(writer: AsyncFileWriter) -> None:
+    """Keep what came."""
+    try:
+        await writer.close()
+    except PaxosBlockError as error:
+        _log.warning("'%s': a part of an append may be lost: %s", writer.status.path, error)
+
+
+async def _remove(fs: AsyncClient, made: FileStatus) -> None:
+    """Delete a file that was not completed, if it is still there. An error is logged: it is less
+    than its writer wanted then, and was told so."""
+    path = made.path
+    try:
+        await fs.transact([AssertFile(path, made.file_id), Delete(path)])
+    except PaxosBlockError as error:
+        _log.warning("'%s': a part of a file is left: %s", path, error)

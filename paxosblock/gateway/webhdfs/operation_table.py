@@ -1,0 +1,113 @@
+"""The operations of WebHDFS: those that a gateway has, and those that it refuses by name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.gateway.budget import Budget
+from paxosblock.gateway.exchange import Answer, Exchange
+from paxosblock.gateway.user_clients import UserClient
+from paxosblock.gateway.webhdfs.parameters import Parameters
+from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopCall:
+    """One operation as it was asked for."""
+
+    exchange: Exchange
+    path: str
+    query: str
+    """The parameters as they came."""
+    parameters: Parameters
+    user: str
+    client: UserClient
+    budget: Budget
+    stack: contextlib.AsyncExitStack
+    """What it holds until its answer was sent."""
+
+    @property
+    def fs(self) -> AsyncClient:
+        """The cluster, as the user sees it."""
+        return self.client.fs
+
+
+Run = Callable[[HadoopCall], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopOperation:
+    """An operation that a gateway has; the docstring of `run` says what it does."""
+
+    name: str
+    verb: str
+    run: Run
+
+
+OPERATIONS: Final[dict[str, HadoopOperation]] = {}
+"""The operations by name."""
+
+LACKING: Final[dict[str, str]] = {
+    "ALLOWSNAPSHOT": "PUT",
+    "CREATESNAPSHOT": "PUT",
+    "CREATESYMLINK": "PUT",
+    "DELETESNAPSHOT": "DELETE",
+    "DISABLEECPOLICY": "PUT",
+    "DISALLOWSNAPSHOT": "PUT",
+    "ENABLEECPOLICY": "PUT",
+    "GETALLSTORAGEPOLICY": "GET",
+    "GETDELEGATIONTOKEN": "GET",
+    "GETECCODECS": "GET",
+    "GETECPOLICIES": "GET",
+    "GETECPOLICY": "GET",
+    "GETLINKTARGET": "GET",
+    "GETSNAPSHOTDIFF": "GET",
+    "GETSNAPSHOTDIFFLISTING": "GET",
+    "GETSNAPSHOTLIST": "GET",
+    "GETSNAPSHOTTABLEDIRECTORYLIST": "GET",
+    "GETSTORAGEPOLICY": "GET",
+    "GETTRASHROOTS": "GET",
+    "GET_BLOCK_LOCATIONS": "GET",
+    "CANCELDELEGATIONTOKEN": "PUT",
+    "RENAMESNAPSHOT": "PUT",
+    "RENEWDELEGATIONTOKEN": "PUT",
+    "SATISFYSTORAGEPOLICY": "PUT",
+    "SETECPOLICY": "PUT",
+    "SETQUOTA": "PUT",
+    "SETQUOTABYSTORAGETYPE": "PUT",
+    "SETSTORAGEPOLICY": "PUT",
+    "UNSETECPOLICY": "POST",
+    "UNSETSTORAGEPOLICY": "POST",
+}
+"""Hadoop's operations that a gateway lacks: they are refused by name, and nothing is done."""
+
+
+def operation(name: str, verb: str) -> Callable[[Run], Run]:
+    """Let a function be the operation of this name and method of HTTP."""
+
+    def note(run: Run) -> Run:
+        OPERATIONS[name] = HadoopOperation(name, verb, run)
+        return run
+
+    return note
+
+
+def operation_of(name: str, verb: str) -> HadoopOperation:
+    """Return the operation that a request names.
+
+    Raises:
+        HadoopError: there is none, or it is asked for by another method, or it is lacking.
+    """
+    wanted = name.upper()
+    found = OPERATIONS.get(wanted)
+    if found is not None and found.verb == verb:
+        return found
+    if LACKING.get(wanted) == verb:
+        raise HadoopError(JavaError.UNSUPPORTED, f"{wanted} is not supported by this gateway")
+    shown = name[:40].encode("unicode_escape").decode()
+    words = f'Invalid value for webhdfs parameter "op": {verb} has no operation {shown!r}'
+    raise HadoopError(JavaError.ILLEGAL_ARGUMENT, words)

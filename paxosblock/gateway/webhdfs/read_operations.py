@@ -1,0 +1,164 @@
+"""Operations of WebHDFS that change nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from paxosblock.api.namenode import Listing
+from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.exchange import Answer, StreamedBody
+from paxosblock.gateway.webhdfs.hadoop_json import (
+    FileStatusJson,
+    ServerDefaultsJson,
+    answered,
+    block_location,
+    content_summary,
+    done,
+    file_status,
+    quota_usage,
+)
+from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation
+from paxosblock.gateway.webhdfs.parameters import invalid
+from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError
+from paxosblock.gateway.webhdfs.two_steps import redirected
+
+_ACTION: Final = re.compile(r"[r-][w-][x-]")
+_LIST_HEAD: Final = b'{"FileStatuses":{"FileStatus":['
+_LIST_TAIL: Final = b"]}}"
+
+
+@operation("GETFILESTATUS", "GET")
+async def get_file_status(call: HadoopCall) -> Answer:
+    """Show a file or directory."""
+    return answered({"FileStatus": file_status(await call.fs.stat(call.path))})
+
+
+@operation("GETFILELINKSTATUS", "GET")
+async def get_file_link_status(call: HadoopCall) -> Answer:
+    """Show a file or directory: no name is a link."""
+    return await get_file_status(call)
+
+
+@operation("LISTSTATUS", "GET")
+async def list_status(call: HadoopCall) -> Answer:
+    """Show the entries of a directory; of a file, the file."""
+    pages = call.fs.pages(call.path, one_state=False)
+    first = await anext(pages)
+    if not first.more:
+        return answered({"FileStatuses": {"FileStatus": _entries(first, call.path)}})
+    return Answer(200, StreamedBody(_listed(first, pages, call.path), None))
+
+
+async def _listed(first: Listing, pages: AsyncIterator[Listing], path: str) -> AsyncIterator[bytes]:
+    yield _LIST_HEAD + _joined(_entries(first, path))
+    async for page in pages:
+        if page.entries:
+            yield b"," + _joined(_entries(page, path))
+    yield _LIST_TAIL
+
+
+def _joined(entries: list[FileStatusJson]) -> bytes:
+    return msgspec.json.encode(entries)[1:-1]
+
+
+def _entries(page: Listing, path: str) -> list[FileStatusJson]:
+    return [file_status(each, each.name if each.path != path else "") for each in page.entries]
+
+
+@operation("LISTSTATUS_BATCH", "GET")
+async def list_status_batch(call: HadoopCall) -> Answer:
+    """Show a thousand entries of a directory that come behind `startafter`."""
+    after = call.parameters.text("startafter")
+    page = await anext(call.fs.pages(call.path, after, one_state=False))
+    listed = {"FileStatuses": {"FileStatus": _entries(page, call.path)}}
+    left = int(page.more)  # no more is known of those that follow, and programs ask for no more
+    return answered({"DirectoryListing": {"partialListing": listed, "remainingEntries": left}})
+
+
+@operation("GETCONTENTSUMMARY", "GET")
+async def get_content_summary(call: HadoopCall) -> Answer:
+    """Count the files, directories and bytes at and below a path, at one moment."""
+    summary = await call.fs.content_summary(call.path)
+    return answered({"ContentSummary": content_summary(summary)})
+
+
+@operation("GETQUOTAUSAGE", "GET")
+async def get_quota_usage(call: HadoopCall) -> Answer:
+    """Count the names and bytes at and below a path; there are no quotas."""
+    return answered({"QuotaUsage": quota_usage(await call.fs.content_summary(call.path))})
+
+
+@operation("GETHOMEDIRECTORY", "GET")
+async def get_home_directory(call: HadoopCall) -> Answer:
+    """Tell where relative paths of the user begin."""
+    return answered({"Path": _home(call)})
+
+
+@operation("GETTRASHROOT", "GET")
+async def get_trash_root(call: HadoopCall) -> Answer:
+    """Tell where a program may move what its user deletes."""
+    return answered({"Path": f"{_home(call)}/.Trash"})
+
+
+def _home(call: HadoopCall) -> str:
+    return f"/user/{call.user}"
+
+
+@operation("GETSERVERDEFAULTS", "GET")
+async def get_server_defaults(call: HadoopCall) -> Answer:
+    """Tell the gateway's block size and replication."""
+    config = call.fs.config
+    defaults = ServerDefaultsJson(config.block_size, config.replication)
+    return answered({"FsServerDefaults": defaults})
+
+
+@operation("CHECKACCESS", "GET")
+async def check_access(call: HadoopCall) -> Answer:
+    """Ask if the user may read, write or execute what is at a path."""
+    wanted = call.parameters.text("fsaction", "---")
+    if not _ACTION.fullmatch(wanted):
+        raise invalid("fsaction", f"{wanted[:40]!r} is not of the form [r-][w-][x-]")
+    read, write, execute = (letter in wanted for letter in "rwx")
+    await call.fs.check_access(call.path, read=read, write=write, execute=execute)
+    return done()
+
+
+@operation("GETFILEBLOCKLOCATIONS", "GET")
+async def get_file_block_locations(call: HadoopCall) -> Answer:
+    """Tell where the blocks of a file are."""
+    offset, length = call.parameters.number("offset") or 0, call.parameters.number("length")
+    status = await call.fs.stat(call.path)
+    places = await call.fs.locations(status.path, offset, length)
+    return answered({"BlockLocations": {"BlockLocation": [*map(block_location, places)]}})
+
+
+@operation("OPEN", "GET")
+async def open_file(call: HadoopCall) -> Answer:
+    """Send the bytes of a file, from `offset` on, at most `length` of them.
+
+    They come at once: no other address is named, unless `noredirect` asks for one.
+    """
+    if call.parameters.flag("noredirect"):
+        await call.fs.stat(call.path)
+        return redirected(call)
+    offset = call.parameters.number("offset", least=-(1 << 63)) or 0
+    length = call.parameters.number("length")
+    await call.stack.enter_async_context(call.budget.hold(_held(call.fs.config.prefetch_size)))
+    reader = await call.stack.enter_async_context(call.fs.open(call.path))
+    size = await reader.decide()
+    if offset < 0 or (offset >= size > 0):
+        words = f"Offset={offset} out of the range [0, {size}); OPEN, path={call.path}"
+        raise HadoopError(JavaError.IO, words)
+    left = size - offset
+    sent = left if length is None else min(length, left)
+    body = StreamedBody(pieces_of(reader, offset, sent), sent)
+    return Answer(200, body, {"Content-Type": "application/octet-stream"})
+
+
+def _held(prefetch_bytes: int) -> int:
+    """Return how many bytes a reader has here: those that come, and those that go."""
+    return 2 * prefetch_bytes

@@ -1,0 +1,112 @@
+"""The door of WebHDFS: from a request to its operation, and from what that raises to a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from http import HTTPStatus
+from typing import Final
+
+from paxosblock.base.paths import STAGING
+from paxosblock.errors import ConfigError, PaxosBlockError
+from paxosblock.gateway.budget import Budget
+from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
+from paxosblock.gateway.identity import Identification, NoProofError
+from paxosblock.gateway.user_clients import Principal, UserClients
+from paxosblock.gateway.webhdfs import change_operations, read_operations
+from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation_of
+from paxosblock.gateway.webhdfs.parameters import PREFIX, Parameters, path_of
+from paxosblock.gateway.webhdfs.remote_exceptions import (
+    HadoopError,
+    JavaError,
+    as_hadoop_error,
+    refusal_of,
+)
+
+ROOMS: Final = (read_operations, change_operations)
+"""The modules whose operations the table has."""
+
+_log = logging.getLogger(__name__)
+
+
+class WebHdfsDoor:
+    """Answers requests below `/webhdfs/v1` for the users of one cluster."""
+
+    def __init__(self, clients: UserClients, identification: Identification, budget: Budget):
+        self._clients = clients
+        self._identification = identification
+        self._budget = budget
+
+    @staticmethod
+    def has(target: str) -> bool:
+        """True if a request for this path is one for WebHDFS."""
+        return target.partition("?")[0].startswith((f"{PREFIX}/", PREFIX))
+
+    async def answer(self, exchange: Exchange) -> Answer:
+        """Return the answer to a request. Raises nothing but what ends the process."""
+        path = ""
+        try:
+            self._identification.check_place(exchange.headers)
+            raw_path, _, query = exchange.target.partition("?")
+            path = path_of(raw_path)
+            return await self._answered(exchange, path, query)
+        except HadoopError as error:
+            return refusal_of(error)
+        except NoProofError:
+            words = "Authentication required: bring a token of a user (paxosblock admin token)"
+            return refusal_of(HadoopError(JavaError.NOT_PROVEN, words))
+        except ConfigError as error:
+            return refusal_of(HadoopError(JavaError.ACCESS_CONTROL, error.message))
+        except PaxosBlockError as error:
+            return refusal_of(as_hadoop_error(error, path))
+        except Exception:
+            _log.exception("WebHDFS failed at a request")
+            return failure(HTTPStatus.INTERNAL_SERVER_ERROR, "the gateway failed, see its log")
+
+    async def _answered(self, exchange: Exchange, path: str, query: str) -> Answer:
+        parameters = Parameters(query)
+        wanted = operation_of(parameters.text("op"), exchange.method)
+        principal = self._principal(exchange, parameters)
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(self._clients.lent(principal))
+            _check_shown(path)
+            call = HadoopCall(
+                exchange, path, query, parameters, principal.user, client, self._budget, stack
+            )
+            answer = await wanted.run(call)
+            if isinstance(answer.body, StreamedBody):
+                answer.body.release = stack.pop_all()
+            return answer
+
+    def _principal(self, exchange: Exchange, parameters: Parameters) -> Principal:
+        principal = self._identification.principal(
+            exchange.headers, parameters.text("delegation"), parameters.text("user.name")
+        )
+        other = parameters.text("doas", principal.user)
+        if other != principal.user:
+            words = f"User: {principal.user} is not allowed to impersonate {other[:255]}"
+            raise HadoopError(JavaError.AUTHORIZATION, words)
+        return principal
+
+
+def _check_shown(path: str) -> None:
+    """Check that a path is not one of files that are not published yet.
+
+    Raises:
+        HadoopError: it is.
+    """
+    if path == STAGING or path.startswith(f"{STAGING}/"):
+        words = f"{STAGING} is for files that are not complete yet"
+        raise HadoopError(JavaError.ACCESS_CONTROL, words)
+
+
+def failure(status: int, words: str) -> Answer:
+    """Return the answer of this status to what reaches no operation."""
+    kind = JavaError.ILLEGAL_ARGUMENT
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        kind = JavaError.RETRIABLE
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        kind = JavaError.RUNTIME
+    answer = refusal_of(HadoopError(kind, words))
+    answer.status = status
+    return answer
