@@ -56,6 +56,7 @@ IMPORTED: Final = (
     "paxosblock.cli.main",
     "paxosblock.cli.node_commands",
     "paxosblock.datanode.datanode_server",
+    "paxosblock.gateway.gateway_server",
     "paxosblock.host.kernel_syncs",
     "paxosblock.host.loop",
     "paxosblock.namenode.raft.birth",

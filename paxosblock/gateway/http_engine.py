@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
+from urllib.parse import quote
 
 from aiohttp import web
 from aiohttp.client_exceptions import ClientError
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestPayloadError
 
 from paxosblock.base.units import KIB
@@ -184,7 +186,7 @@ class DoorConnection(HttpConnection):
         "max_headers": 64,
     }
 
-    __slots__ = ("_line_came", "_refusal")
+    __slots__ = ("_last_body", "_line_came", "_refusal")
 
     def __init__(
         self,
@@ -197,10 +199,13 @@ class DoorConnection(HttpConnection):
         super().__init__(server, heads, slot, stall_s)
         self._refusal = refusal
         self._line_came = False
+        self._last_body: StreamReader | None = None
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; those of a request line that are not ASCII as the parser wants them."""
-        if self.idle:
+        # Only where the parser has seen the end of the body before does a line begin: what is
+        # changed anywhere else is a byte of a file.
+        if self._last_body is None or self._last_body.is_eof():
             if not data.isascii() and not self._line_came:
                 line, end, rest = data.partition(b"\n")
                 data = _escaped(line) + end + rest
@@ -209,6 +214,7 @@ class DoorConnection(HttpConnection):
         super().data_received(data)
         if self._request_count > before:
             self._line_came = False
+            _, self._last_body = self._messages[-1]
 
     def handle_error(
         self,
@@ -227,6 +233,9 @@ class DoorConnection(HttpConnection):
         return response
 
 
+_ASCII: Final = bytes(range(128))
+
+
 def _escaped(line: bytes) -> bytes:
     """Return a line with each byte that is not ASCII percent-encoded: Hadoop sends UTF-8."""
-    return b"".join(b"%%%02X" % byte if byte > 127 else bytes((byte,)) for byte in line)
+    return quote(line, safe=_ASCII).encode()

@@ -1,0 +1,1 @@
+"""The gateway, as programs see it that know nothing of this project."""

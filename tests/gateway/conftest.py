@@ -1,0 +1,46 @@
+"""One cluster and one gateway for all tests of a file, and a directory for each test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from tests.gateway.gateways import RunningGateway, gateway_of
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One NameNode and three DataNodes, where leases end soon."""
+    leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
+    path = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(path=path, settings={"namenode": leases}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """A gateway of it."""
+    with gateway_of(cluster, tmp_path_factory.mktemp("gateway")) as gateway:
+        yield gateway
+        log = gateway.log
+    assert "Traceback" not in log, log
+
+
+@pytest.fixture(scope="module")
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    """The cluster as our own client sees it."""
+    with Client(cluster.url) as fs:
+        yield fs
+
+
+@pytest.fixture
+def home(fs: Client) -> str:
+    """A directory that only this test uses."""
+    path = f"/{uuid.uuid4().hex}"
+    fs.mkdirs(path)
+    return path
