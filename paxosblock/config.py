@@ -131,7 +131,7 @@ class ServerConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig(ServerConfig):
-    """What both kinds of nodes demand of those who reach their port."""
+    """The demands of both kinds of nodes on callers at their port."""
 
     request_memory_bytes: Bytes = 128 * MIB
     """Bytes of long requests (above 16 KiB) that may be under way; a further one gets the answer to

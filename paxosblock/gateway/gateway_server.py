@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from http import HTTPStatus
@@ -19,9 +20,9 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.exchange import Answer, Exchange
 from paxosblock.gateway.http_engine import HttpEngine
-from paxosblock.gateway.identity import Identification
 from paxosblock.gateway.user_clients import UserClients
 from paxosblock.gateway.webhdfs.webhdfs_door import WebHdfsDoor, failure
+from paxosblock.gateway.who_asks import Identification
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
@@ -130,8 +131,12 @@ class Doors:
         identification = Identification.at(client, guard.names)
         self._webhdfs = WebHdfsDoor(clients, identification, budget)
         self._metrics = metrics
-        self._answered = metrics.counter(
-            "requests", "Requests answered, by door and status.", ("door", "status")
+        self._answered: Counter[tuple[str, str]] = Counter()
+        metrics.tally(
+            "requests",
+            "Requests answered, by door and status.",
+            ("door", "status"),
+            self._answered.items,
         )
         metrics.observe("clients", "Users for whom there are connections.", lambda: len(clients))
         metrics.observe(
@@ -145,7 +150,7 @@ class Doors:
             door, answer = "webhdfs", await self._webhdfs.answer(exchange)
         else:
             door, answer = "own", self._own(exchange.method, target.partition("?")[0])
-        self._answered.labels(door, str(int(answer.status))).inc()
+        self._answered[door, str(int(answer.status))] += 1
         return answer
 
     def _own(self, method: str, path: str) -> Answer:

@@ -44,7 +44,7 @@ class HttpEngine:
 
     @property
     def server(self) -> web.Server:
-        """What calls the doors."""
+        """The server of aiohttp that calls the doors."""
         return web.Server(self._handle)
 
     def connect(self, server: web.Server, heads: HeadWatch, slot: Slot) -> HttpConnection:

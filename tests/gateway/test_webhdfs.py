@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from paxosblock import Client, ExistsError, LocalCluster
+from paxosblock import Client, ExistsError, LocalCluster, MakeDirectory
 from paxosblock.api.namenode import Kind
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import RunningGateway, content, gateway_of, put
@@ -75,8 +75,6 @@ def test_a_list_shows_a_directory_or_a_file_by_itself(
 def test_a_long_list_comes_whole_and_page_by_page(
     gateway: RunningGateway, fs: Client, home: str
 ) -> None:
-    from paxosblock import MakeDirectory  # noqa: PLC0415
-
     wanted = [f"n{number:04}" for number in range(2_500)]
     fs.transact([MakeDirectory(f"{home}/{name}") for name in wanted])
     whole = gateway.ask("GET", home, "LISTSTATUS")

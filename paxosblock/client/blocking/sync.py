@@ -400,6 +400,17 @@ class Client(ClientBase):
         """
         return self._run(self._async.set_permission, path, permission)
 
+    def check_access(
+        self, path: AnyPath, *, read: bool = False, write: bool = False, execute: bool = False
+    ) -> None:
+        """Return if the user may do all of this with a file or directory, as it is now.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+            PermissionDeniedError: the user may not do one of these, or not get there.
+        """
+        return self._run(self._async.check_access, path, read=read, write=write, execute=execute)
+
     def set_owner(
         self, path: AnyPath, owner: str | None = None, group: str | None = None
     ) -> FileStatus:

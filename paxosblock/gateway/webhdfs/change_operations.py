@@ -35,7 +35,7 @@ async def create(call: HadoopCall) -> Answer:
     upload = _upload(call)
     if is_first_step(call):
         return redirected(call)
-    await call.stack.enter_async_context(call.budget.hold(_held(call)))
+    await call.stack.enter_async_context(call.budget.hold(_writer_bytes(call)))
     try:
         await upload.run(call.client, call.exchange.body())
     except ExistsError:
@@ -76,7 +76,7 @@ async def append_bytes(call: HadoopCall) -> Answer:
     if is_first_step(call):
         _check_appended(await call.fs.stat(call.path))
         return redirected(call)
-    await call.stack.enter_async_context(call.budget.hold(_held(call)))
+    await call.stack.enter_async_context(call.budget.hold(_writer_bytes(call)))
     try:
         await append(call.client, call.path, call.exchange.body())
     except IsDirectoryError:
@@ -94,7 +94,7 @@ def _append_to_directory(path: str) -> HadoopError:
     return HadoopError(JavaError.FILE_EXISTS, words)
 
 
-def _held(call: HadoopCall) -> int:
+def _writer_bytes(call: HadoopCall) -> int:
     """Return how many bytes a writer has here: its window, and what comes."""
     config = call.fs.config
     return (config.window + 2) * config.chunk_size

@@ -1,4 +1,4 @@
-"""What WebHDFS answers, as JSON with Hadoop's names."""
+"""The answers of WebHDFS, as JSON with Hadoop's names."""
 
 from __future__ import annotations
 

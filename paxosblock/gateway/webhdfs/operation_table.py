@@ -28,7 +28,7 @@ class HadoopCall:
     client: UserClient
     budget: Budget
     stack: contextlib.AsyncExitStack
-    """What it holds until its answer was sent."""
+    """The resources that it holds until its answer was sent."""
 
     @property
     def fs(self) -> AsyncClient:

@@ -147,7 +147,9 @@ async def open_file(call: HadoopCall) -> Answer:
         return redirected(call)
     offset = call.parameters.number("offset", least=-(1 << 63)) or 0
     length = call.parameters.number("length")
-    await call.stack.enter_async_context(call.budget.hold(_held(call.fs.config.prefetch_size)))
+    await call.stack.enter_async_context(
+        call.budget.hold(_reader_bytes(call.fs.config.prefetch_size))
+    )
     reader = await call.stack.enter_async_context(call.fs.open(call.path))
     size = await reader.decide()
     if offset < 0 or (offset >= size > 0):
@@ -159,6 +161,6 @@ async def open_file(call: HadoopCall) -> Answer:
     return Answer(200, body, {"Content-Type": "application/octet-stream"})
 
 
-def _held(prefetch_bytes: int) -> int:
+def _reader_bytes(prefetch_bytes: int) -> int:
     """Return how many bytes a reader has here: those that come, and those that go."""
     return 2 * prefetch_bytes

@@ -119,7 +119,6 @@ def as_hadoop_error(error: PaxosBlockError, path: str) -> HadoopError:
     Programs look for some of the words.
     """
     kind = _KINDS.get(type(error), JavaError.IO)
-    path = str(error.details.get("path") or path)
     match error:
         case NotFoundError() | NotDirectoryError():
             return HadoopError(kind, f"File does not exist: {path}")

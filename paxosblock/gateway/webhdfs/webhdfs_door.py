@@ -11,7 +11,6 @@ from paxosblock.base.paths import STAGING
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
-from paxosblock.gateway.identity import Identification, NoProofError
 from paxosblock.gateway.user_clients import Principal, UserClients
 from paxosblock.gateway.webhdfs import change_operations, read_operations
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation_of
@@ -22,6 +21,7 @@ from paxosblock.gateway.webhdfs.remote_exceptions import (
     as_hadoop_error,
     refusal_of,
 )
+from paxosblock.gateway.who_asks import Identification, NoProofError
 
 ROOMS: Final = (read_operations, change_operations)
 """The modules whose operations the table has."""

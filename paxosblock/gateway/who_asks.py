@@ -1,5 +1,5 @@
-"""Whom a gateway acts for: the user of the token that comes, or, where neither the gateway nor its
-callers prove anything, the one that a request names.
+"""The user for whom a gateway acts: that of the token that comes, or, where neither the gateway nor
+its callers prove anything, the one that a request names.
 
 A gateway that has a proof of its own, a certificate, a token or the access secret of the cluster,
 lends it to no caller: each brings a token of a user, which the cluster checks.

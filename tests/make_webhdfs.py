@@ -1,0 +1,137 @@
+"""Write docs/webhdfs.md: `make generate`.
+
+The table of operations is made from the functions that answer them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from paxosblock.gateway.webhdfs.operation_table import LACKING, OPERATIONS
+from paxosblock.gateway.webhdfs.remote_exceptions import JavaError
+from paxosblock.gateway.webhdfs.webhdfs_door import ROOMS
+from tests.make_api import REPOSITORY
+
+PAGE: Final = REPOSITORY / "docs" / "webhdfs.md"
+assert ROOMS, "the table is full when they are imported"
+
+HEAD: Final = """# WebHDFS
+
+Made by `make generate` from the code; a test compares them.
+
+A *gateway* speaks WebHDFS v1, the protocol over HTTP by which programs reach HDFS without its
+libraries. Hadoop's own `hdfs dfs`, Spark's readers and writers and HdfsCLI come in unmodified; a
+file is the same file through every door.
+
+```console
+$ paxosblock cluster up
+$ paxosblock gateway --namenodes 127.0.0.1:9870 &
+$ curl 'http://127.0.0.1:14000/webhdfs/v1/?op=LISTSTATUS&user.name=me'
+$ curl -L -T notes.txt "http://127.0.0.1:14000/webhdfs/v1/notes.txt?op=CREATE&user.name=$USER"
+$ curl "http://127.0.0.1:14000/webhdfs/v1/notes.txt?op=OPEN&user.name=$USER"
+$ hdfs dfs -ls webhdfs://127.0.0.1:14000/
+```
+
+```python
+spark.read.parquet("webhdfs://127.0.0.1:14000/table")
+df.write.parquet("webhdfs://127.0.0.1:14000/table")
+```
+
+A gateway keeps nothing: start as many as you like, on any machine that reaches the NameNodes and
+DataNodes. One that is killed loses what was on its way through it. `GET /healthz` and `/metrics`
+are those of every node; its settings are `[gateway]` in [settings.md](settings.md), and those by
+which it calls the cluster `[client]`.
+
+## Who asks
+
+Each request is made as the user who asks, and the NameNodes check it as any other
+([security.md](security.md)).
+
+* Where nothing proves who calls the cluster, the user is the one that `user.name` names, as in
+  HDFS without Kerberos (Hadoop's client sends `HADOOP_USER_NAME`), or `nobody`.
+* A gateway that has a proof of its own (a certificate, a token, the access secret) lends it to no
+  caller. Each brings the token of a user, which `paxosblock admin token issue` makes, as
+  `Authorization: Bearer` or as `delegation=`; without one the answer is 401. The gateway sends
+  that token on, and may no more than its user.
+* `doas` is refused for another user than the one who asks.
+* A page in a browser gets nothing: no request with `Origin`, and where names are believed, none
+  whose `Host` is no name of the gateway (`--advertise` adds one).
+
+What comes and goes is not encrypted, so a gateway listens beyond its machine only with
+`--insecure`. A proxy before it may speak TLS.
+
+## Files
+
+* CREATE and APPEND take two steps, as HDFS has them: the first request is answered with an
+  address, which is that of the gateway by the name that the program used, and the second brings
+  the bytes. OPEN is answered at once, and so is a second step without the first (`data=true`).
+* A new file is there from the beginning of its CREATE, open until the last byte came. If the
+  request breaks off, it is deleted. If the gateway is killed, the file is closed when its lease
+  ends, with what had been acknowledged, as when a DataNode of HDFS dies.
+* A CREATE that replaces a file does so when its last byte came, in one step. Until then, and if it
+  breaks off, the old file is there.
+* An APPEND that breaks off leaves the bytes that came.
+* No answer is longer or shorter than its `Content-Length` says: where a reader cannot go on, the
+  connection is cut.
+* Bytes on their way take room of `request_memory`; a request for which there is none is asked to
+  try again.
+"""
+
+OPERATIONS_HEAD: Final = """## Operations
+
+Names of parameters, `true` and `false` may be in any case, as may the name of the operation.
+
+| operation | method | what it does |
+|---|---|---|"""
+
+LACKING_HEAD: Final = """
+Refused by name with `UnsupportedOperationException`, and nothing is done:
+"""
+
+ERRORS_HEAD: Final = """
+## Refusals
+
+They have Hadoop's JSON: `{"RemoteException": {"exception", "javaClassName", "message"}}`.
+
+| exception | status |
+|---|---|"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, OPERATIONS_HEAD, *_operations(), *_lacking(), *_refusals(), ""])
+
+
+def _operations() -> Iterator[str]:
+    for each in sorted(OPERATIONS.values(), key=lambda each: each.name):
+        words = " ".join((each.run.__doc__ or "").split())
+        yield f"| {each.name} | {each.verb} | {words} |"
+
+
+def _lacking() -> Iterator[str]:
+    yield LACKING_HEAD
+    line = ""
+    names = sorted(LACKING)
+    for name in names:
+        word = f"{name}{'.' if name == names[-1] else ','}"
+        if len(line) + len(word) > 98:
+            yield line
+            line = ""
+        line = f"{line} {word}".strip()
+    yield line
+
+
+def _refusals() -> Iterator[str]:
+    yield ERRORS_HEAD
+    for kind in sorted(JavaError, key=lambda kind: (kind.status, kind.simple_name)):
+        yield f"| `{kind.full_name}` | {int(kind.status)} |"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Hadoop's own shell and Spark's own formats over `webhdfs://`, by the jars that Spark brings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paxosblock import Client, LocalCluster
+from paxosblock.host.user import current_user
+from tests.gateway.gateways import RunningGateway, content, gateway_of
+
+pytestmark = pytest.mark.plain("its subject is the wire of WebHDFS, and a gateway speaks no TLS")
+
+Shell = Callable[[str], tuple[int, str]]
+DATA = os.urandom(700_000)
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """A gateway of the cluster."""
+    with gateway_of(cluster, tmp_path_factory.mktemp("gateway")) as gateway:
+        yield gateway
+        log = gateway.log
+    assert "Traceback" not in log, log
+
+
+@pytest.fixture
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    """The same cluster as our own client sees it."""
+    with Client(cluster.url) as fs:
+        yield fs
+
+
+@pytest.fixture
+def home(fs: Client) -> str:
+    """A directory that only this test uses."""
+    path = f"/webhdfs-{uuid.uuid4().hex}"
+    fs.mkdirs(path)
+    return path
+
+
+@pytest.fixture
+def shell(spark: SparkSession, gateway: RunningGateway) -> Shell:
+    """`hdfs dfs` in Spark's JVM: its exit code, and what it prints."""
+    jvm: Any = spark._jvm
+
+    def run(line: str) -> tuple[int, str]:
+        words = shlex.split(line)
+        java: Any = spark.sparkContext._gateway
+        arguments = java.new_array(jvm.java.lang.String, len(words))
+        for place, word in enumerate(words):
+            arguments[place] = word
+        settings = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+        settings.set("fs.defaultFS", f"webhdfs://{gateway.address}")
+        system, printed = jvm.java.lang.System, jvm.java.io.ByteArrayOutputStream()
+        out, err = system.out, system.err
+        stream = jvm.java.io.PrintStream(printed)
+        system.setOut(stream)
+        system.setErr(stream)
+        try:
+            code = jvm.org.apache.hadoop.fs.FsShell(settings).run(arguments)
+        finally:
+            system.setOut(out)
+            system.setErr(err)
+        return code, str(printed.toString("UTF-8"))
+
+    return run
+
+
+def test_the_shell_of_hadoop_writes_reads_and_names_files(
+    shell: Shell, fs: Client, home: str, tmp_path: Path
+) -> None:
+    local, got = tmp_path / "local", tmp_path / "got"
+    local.write_bytes(DATA)
+    for line in (
+        f"-mkdir -p {home}/d/e",
+        f"-put {local} {home}/d/f",
+        f"-put -f {local} {home}/d/f",
+        f"-put -d {local} {home}/d/direct",
+        f"-get {home}/d/f {got}",
+        f"-appendToFile {local} {home}/d/f",
+        f"-cp -p {home}/d/f {home}/d/copy",
+        f"-mv {home}/d/copy {home}/d/e",
+        f"-touchz {home}/d/empty",
+        f"-setrep 2 {home}/d/f",
+        f"-chmod 640 {home}/d/f",
+        f"-chown ann:dev {home}/d/f",
+        f"-test -e {home}/d/f",
+        f"-mkdir '{home}/ünö +%41'",
+        f"-rm {home}/d/direct",
+    ):
+        assert shell(line)[0] == 0, (line, shell(line))
+    assert got.read_bytes() == DATA
+    assert content(fs, f"{home}/d/f") == content(fs, f"{home}/d/e/copy") == DATA + DATA
+    status = fs.stat(f"{home}/d/f")
+    assert (status.replication, status.permission, status.owner) == (2, 0o640, "ann")
+    assert [each.name for each in fs.ls(home)] == ["d", "ünö +%41"]
+    code, listed = shell(f"-ls {home}/d")
+    assert code == 0
+    shown = [re.split(r" +", line, maxsplit=7) for line in listed.splitlines()]
+    assert shown[0] == ["Found", "3", "items"]
+    assert [(line[0], line[1], line[2], line[4], line[7]) for line in shown[1:]] == [
+        ("drwxr-xr-x", "-", current_user(), "0", f"{home}/d/e"),
+        ("-rw-r--r--", "3", current_user(), "0", f"{home}/d/empty"),
+        ("-rw-r-----", "2", "ann", str(2 * len(DATA)), f"{home}/d/f"),
+    ]
+    assert shell(f"-ls -R {home}")[1].count("\n") == 5
+    assert shell(f"-find {home} -name copy")[1] == f"{home}/d/e/copy\n"
+    assert shell(f"-stat '%r %a %u' {home}/d/f")[1] == "2 640 ann\n"
+    assert shell(f"-du -s {home}")[1].split()[0] == str(4 * len(DATA))
+    assert shell(f"-count {home}")[1].split()[:3] == ["4", "3", str(4 * len(DATA))]
+    assert shell(f"-rm -r -skipTrash {home}/d")[0] == 0
+    assert not fs.exists(f"{home}/d")
+
+
+def test_the_shell_of_hadoop_hears_why_not(
+    shell: Shell, fs: Client, home: str, tmp_path: Path
+) -> None:
+    local = tmp_path / "local"
+    local.write_bytes(b"x")
+    fs.mkdirs(f"{home}/d/e")
+    fs.create(f"{home}/f").close()
+    assert shell(f"-put {local} {home}/f") == (1, f"put: `{home}/f': File exists\n")
+    assert shell(f"-cat {home}/no") == (1, f"cat: `{home}/no': No such file or directory\n")
+    assert shell(f"-mv {home}/no {home}/d")[1] == f"mv: `{home}/no': No such file or directory\n"
+    assert shell(f"-rmdir {home}/d") == (1, f"rmdir: `{home}/d': Directory is not empty\n")
+    assert shell(f"-test -e {home}/no")[0] == 1
+    assert shell(f"-mkdir {home}/f/x")[0] == 1
+
+
+def test_spark_writes_and_reads_its_own_formats(
+    spark: SparkSession, gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    url = f"webhdfs://{gateway.address}{home}/table"
+    for rows in (1_000, 500):
+        spark.range(rows).write.mode("overwrite").parquet(url)
+        assert spark.read.parquet(url).count() == rows
+    assert fs.exists(f"{home}/table/_SUCCESS")
+    spark.range(5).write.mode("append").parquet(url)
+    assert spark.read.parquet(url).count() == 505
