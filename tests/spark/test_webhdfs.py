@@ -114,7 +114,7 @@ def test_the_shell_of_hadoop_writes_reads_and_names_files(
         ("-rw-r--r--", "3", current_user(), "0", f"{home}/d/empty"),
         ("-rw-r-----", "2", "ann", str(2 * len(DATA)), f"{home}/d/f"),
     ]
-    assert shell(f"-ls -R {home}")[1].count("\n") == 5
+    assert shell(f"-ls -R {home}")[1].count("\n") == 6
     assert shell(f"-find {home} -name copy")[1] == f"{home}/d/e/copy\n"
     assert shell(f"-stat '%r %a %u' {home}/d/f")[1] == "2 640 ann\n"
     assert shell(f"-du -s {home}")[1].split()[0] == str(4 * len(DATA))
