@@ -2066,8 +2066,8 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a page in a browser may call over HTTP",
         "net/port/access_server.py",
-        '    if "Origin" in request.headers:\n',
-        '    if "Origin " in request.headers:\n',
+        '    if "Origin" in headers:\n',
+        '    if "Origin " in headers:\n',
         "tests/net/test_rpc.py",
     ),
     _node(
