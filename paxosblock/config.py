@@ -111,11 +111,6 @@ class ServerConfig(Config):
     """The same for those from one address, and never more than three quarters of all."""
     request_head_timeout_s: Seconds = 10.0
     """Seconds a connection may take to send the head of its first request, or the rest of one."""
-    request_stall_timeout_s: Seconds = 10.0
-    """Seconds in which the body of a request may bring less than 64 KiB, unless it ends, of an
-    answer less than 64 KiB may be read, and a data stream may bring no first frame, or nothing of a
-    frame's rest (it is closed within twice that).
-    """
     log_level: Annotated[LogLevel, choice(LogLevel)] = LogLevel.INFO
     """The least of what is logged: `info` tells what changes names and what is not usual, `debug`
     each step of each file."""
@@ -133,6 +128,11 @@ class ServerConfig(Config):
 class NodeConfig(ServerConfig):
     """The demands of both kinds of nodes on callers at their port."""
 
+    request_stall_timeout_s: Seconds = 10.0
+    """Seconds in which the body of a request may bring less than 64 KiB, unless it ends, of an
+    answer less than 64 KiB may be read, and a data stream may bring no first frame, or nothing of a
+    frame's rest (it is closed within twice that).
+    """
     request_memory_bytes: Bytes = 128 * MIB
     """Bytes of long requests (above 16 KiB) that may be under way; a further one gets the answer to
     try again.
