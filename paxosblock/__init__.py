@@ -19,6 +19,7 @@ TYPE_CHECKING = (
     False  # as type checkers know it; a command imports `typing` after its signals are set
 )
 if TYPE_CHECKING:
+    from paxosblock.api.encryption import DataKey
     from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Kind, Listing
     from paxosblock.api.ownership import AclStatus
     from paxosblock.api.reports import StorageReport
@@ -148,6 +149,7 @@ __all__ = [
     "Consistency",
     "ContentSummary",
     "CorruptionError",
+    "DataKey",
     "DataNode",
     "DeadlineError",
     "Delete",
@@ -259,6 +261,7 @@ __getattr__, __dir__ = lazy_names(
         "Consistency": "paxosblock.client.reading.length",
         "ContentSummary": "paxosblock.api.subtree",
         "CorruptionError": "paxosblock.errors",
+        "DataKey": "paxosblock.api.encryption",
         "DataNode": "paxosblock.client.blocking.sync",
         "DeadlineError": "paxosblock.errors",
         "Delete": "paxosblock.api.transaction",

@@ -32,6 +32,7 @@ from paxosblock.base.settings import (
     Bytes,
     BytesOrZero,
     BytesPerSecond,
+    Command,
     Count,
     File,
     Flag,
@@ -249,6 +250,13 @@ class NameNodeConfig(NodeConfig):
     block_key_interval_s: Seconds = 8 * 3600.0
     """Seconds after which the NameNodes sign block tokens with another key, and for which a token
     is good. DataNodes know a key this long before it is used and this long after."""
+    master_key_file: File = ""
+    """A file with the master key, which wraps the keys of encryption zones (`admin encrypt`):
+    32 bytes in base64 or hex, as `paxosblock setup secret` makes them. With several lines the first
+    one wraps, and the others unwrap until `admin encrypt --roll`. All NameNodes need the same."""
+    master_key_command: Command = ""
+    """In place of the file a command that prints these lines, such as one that asks a service for
+    keys (KMS); it is run when the NameNode starts, and by `admin encrypt`."""
     leader_heartbeat_s: Seconds = 0.1
     """Seconds after which the NameNode that leads tells the others so again."""
     election_min_s: Seconds = 0.4

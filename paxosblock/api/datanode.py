@@ -135,7 +135,8 @@ class ReadBytes(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
 
     The answer is a `Run`. It may cover less than was asked for, because the DataNode bounds a
     reply, but at least one chunk unless `offset` is past the end. If `exact`, the answer need not
-    have more of the first and the last chunk than the part asked for.
+    have more of the first and the last chunk than the part asked for. `offset` and `size_bytes` do
+    not count `added_bytes` of each chunk, which are no user data: encryption added them.
     """
 
     block: BlockId
@@ -145,6 +146,7 @@ class ReadBytes(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     size_bytes: int
     exact: bool = False
     capability: bytes = b""
+    added_bytes: int = 0
 
 
 class FetchChunks(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
@@ -202,13 +204,15 @@ class FindReplica(Signed, frozen=True, omit_defaults=True):
 
 
 class FindChunk(Signed, frozen=True, omit_defaults=True):
-    """Ask a storage that holds `version` of a block for the chunk with user byte `offset`."""
+    """Ask a storage that holds `version` of a block for the chunk with user byte `offset`, which
+    leaves out `added_bytes` of each chunk."""
 
     block: BlockId
     storage: StorageId
     version: Version
     offset: int
     capability: bytes = b""
+    added_bytes: int = 0
 
 
 class FoundChunk(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ class GetFile(msgspec.Struct, frozen=True):
     The page begins at `place`, or with the block that has byte `offset` (the last block if the file
     ends before it). A `file_id` asks for the file of that id, even if it was renamed, so that all
     pages are of one file. `host` is the client's machine: the answer has each member's distance
-    from it.
+    from it. `decrypts`: the client is of a version that does so where it is needed.
     """
 
     path: str
@@ -26,6 +26,7 @@ class GetFile(msgspec.Struct, frozen=True):
     offset: int | None = None
     file_id: int = NO_FILE
     host: str = ""
+    decrypts: bool = False
 
 
 class FileView(msgspec.Struct, frozen=True):

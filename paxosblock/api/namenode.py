@@ -10,6 +10,7 @@ import enum
 import msgspec
 
 from paxosblock.api.capability import Signed
+from paxosblock.api.encryption import DataKey
 from paxosblock.api.methods import Done, Method, Once
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.base.paths import is_path
@@ -45,7 +46,8 @@ class FileStatus(msgspec.Struct, frozen=True):
     reader learns the rest from the DataNodes. Times are seconds since the epoch. A directory and
     all below it are deleted at `expires_s`, 0 for never. `truncations` counts how often the file
     was truncated: while it stays the same, bytes that were read once do not change. With `has_acl`
-    there are entries that the permission does not tell (`Client.get_acl_status`).
+    there are entries that the permission does not tell (`Client.get_acl_status`). `encrypted`: it
+    is in an encryption zone, and clients encrypt what DataNodes hold of it.
     """
 
     path: str
@@ -64,6 +66,7 @@ class FileStatus(msgspec.Struct, frozen=True):
     expires_s: float = 0
     truncations: int = 0
     has_acl: bool = False
+    encrypted: bool = False
 
     def __post_init__(self) -> None:
         # Programs make names of local files of these, and a NameNode may be a stranger's.
@@ -99,7 +102,9 @@ class BlockView(msgspec.Struct, frozen=True):
     The block starts at byte `offset` of its file. `complete` says that at least min_replication
     members reported the finalized version. `shortfall` tells the writer of a block that was just
     placed why it has fewer members than were asked for, `trouble` a reader how long a block has
-    been under recovery, and why.
+    been under recovery, and why. To each of its chunks encryption adds `added_bytes`, which the
+    record's length in bytes counts, and `offset` does not; a client that may read or write the
+    block gets its `key` then.
     """
 
     record: BlockRecord
@@ -108,6 +113,8 @@ class BlockView(msgspec.Struct, frozen=True):
     complete: bool = False
     shortfall: str = ""
     trouble: str = ""
+    added_bytes: int = 0
+    key: DataKey | None = None
 
 
 # --- namespace -----------------------------------------------------------------------------------
@@ -151,7 +158,8 @@ class CreateFile(msgspec.Struct, frozen=True):
 
     With `first`, a block is made ahead (`AddBlock`), for a file that is written at once. CloseFile
     makes that block a part of the file when it says how the block ends. Owner and permission
-    are as in MakeDirectories.
+    are as in MakeDirectories. It is encrypted as a file made at the path `zone_of` would be: its own, or one
+    where it will be moved, or joined to what is there. "" comes from clients that cannot encrypt.
     """
 
     path: str
@@ -166,6 +174,7 @@ class CreateFile(msgspec.Struct, frozen=True):
     once: Once | None = None
     first: FirstBlock | None = None
     unmasked: Unmasked | None = None
+    zone_of: str = ""
 
 
 class CreatedFile(msgspec.Struct, frozen=True):
@@ -184,12 +193,14 @@ class AppendFile(msgspec.Struct, frozen=True):
 
     With a `window`, the NameNode at once begins to open the last block again, if that was written
     with the same window and has fewer than `chunks` chunks; the writer then sends `ReopenBlock`.
+    `encrypts`: the client is of a version that does so where it is needed.
     """
 
     path: str
     writer: WriterId
     window: int = 0
     chunks: int = 0
+    encrypts: bool = False
 
 
 class Appendable(msgspec.Struct, frozen=True):

@@ -240,6 +240,12 @@ _FILE: Final = SettingKind(
     parse=lambda written: written,
     allows=lambda value: isinstance(value, str) and "\0" not in value,
 )
+_COMMAND: Final = SettingKind(
+    suffix="",
+    expected="a command with its arguments",
+    parse=lambda written: written,
+    allows=lambda value: isinstance(value, str) and "\0" not in value,
+)
 _HOST: Final = SettingKind(
     suffix="",
     expected="a machine's name, without spaces",
@@ -309,6 +315,7 @@ Racks = Annotated[tuple[tuple[str, str], ...], _RACKS]
 Groups = Annotated[tuple[tuple[str, tuple[str, ...]], ...], _GROUPS]
 Host = Annotated[str, _HOST]
 File = Annotated[str, _FILE]
+Command = Annotated[str, _COMMAND]
 User = Annotated[str, _USER]
 Token = Annotated[str, TOKEN]
 Umask = Annotated[int, _UMASK]

@@ -67,6 +67,9 @@ admin = DashGroup(
         "fsck": CommandEntry(
             "paxosblock.cli.fsck_command", "Check the blocks of files, as the NameNode knows them."
         ),
+        "encrypt": CommandEntry(
+            "paxosblock.cli.encrypt", "Let clients encrypt all files below a directory."
+        ),
         "token": CommandEntry("paxosblock.cli.token", "Issue, list or revoke tokens of users."),
         "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),
     },

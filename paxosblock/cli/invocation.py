@@ -148,10 +148,10 @@ class Invocation:
         """
         from paxosblock.api.file_pages import GET_FILE, GetFile
 
-        view = self.call(GET_FILE, GetFile(path))
+        view = self.call(GET_FILE, GetFile(path, decrypts=True))
         yield from view.blocks
         while view.next_place is not None:
-            request = GetFile(path, view.next_place, file_id=view.status.file_id)
+            request = GetFile(path, view.next_place, file_id=view.status.file_id, decrypts=True)
             view = self.call(GET_FILE, request)
             yield from view.blocks
 

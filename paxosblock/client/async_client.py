@@ -198,6 +198,7 @@ class AsyncClient:
         parent_must_exist: bool = False,
         permission: int = 0o666,
         options: WriteOptions | None = None,
+        zone_of: AnyPath = "",
     ) -> AsyncFileWriter:
         """Make a file and write it: `async with fs.create(path) as out`.
 
@@ -210,6 +211,8 @@ class AsyncClient:
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
             permission: its bits, less those of the setting `umask`.
             options: how it goes on when a DataNode fails.
+            zone_of: the path that it will be moved to, or joined to: if that is in an encryption
+                zone, this file is encrypted with the zone's key. "" is `path`.
 
             Whatever is None is taken from the client's configuration.
 
@@ -233,6 +236,7 @@ class AsyncClient:
             permission & ~self.config.umask,
             first=FirstBlock(window, self.config.host),
             unmasked=Unmasked(permission, self.config.umask),
+            zone_of=text_of(zone_of or path),
         )
         session = self._session
         made = await session.namenodes.call_once(CREATE, request)
@@ -272,7 +276,7 @@ class AsyncClient:
         _, chunk_size, window = self._sizes(None, chunk_size, window)
         writer = new_writer()
         most = self.config.max_chunks_per_block
-        request = AppendFile(text_of(path), writer, 0 if new_block else window, most)
+        request = AppendFile(text_of(path), writer, 0 if new_block else window, most, encrypts=True)
         opened = await self._session.namenodes.call(APPEND, request)
         return file_writer.AsyncFileWriter(
             self._session,

@@ -160,6 +160,7 @@ class StagingArea:
                 window=window,
                 permission=permission,
                 options=options,
+                zone_of=target,
             )
 
         as_it_is = (replication, block_size, durability) == (None, None, None)

@@ -323,7 +323,7 @@ class DataNode:
             raise NotFoundError(text, block=wanted.block)
         assert block.replica is not None, "it has a state"
         log = block.replica.log.truncate(wanted.version.length)
-        index = log.index_at(wanted.offset)
+        index = log.index_at(wanted.offset, wanted.added_bytes)
         return FoundChunk(index, log.start_of(index), log.size_bytes)
 
     async def status(self, _: DataNodeStatusRequest) -> DataNodeStatus:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.base.checksum import Buffer, crc32c
+from paxosblock.base.chunk_cipher import user_bytes
 from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
@@ -178,11 +179,13 @@ class Reader:
             replica = block.replica
             assert replica is not None
             log = replica.log.truncate(request.version.length)
-            if request.offset >= log.size_bytes or request.size_bytes <= 0:
+            added = request.added_bytes
+            size_bytes = user_bytes(log.size_bytes, len(log), added)
+            if request.offset >= size_bytes or request.size_bytes <= 0:
                 return Bulk(Run(len(log), log.size_bytes, b""), 0, ())
-            first = log.index_at(request.offset)
-            end = min(request.offset + request.size_bytes, log.size_bytes)
-            stop = log.index_at(end - 1) + 1
+            first = log.index_at(request.offset, added)
+            end = min(request.offset + request.size_bytes, size_bytes)
+            stop = log.index_at(end - 1, added) + 1
             wanted = range(request.offset, end) if request.exact else None
             loaded = await self._load(block, replica, log, first, stop)
             if loaded is not None:

@@ -27,6 +27,7 @@ import msgspec
 
 from paxosblock.api import (
     care,
+    encryption,
     lease_call,
     namenode_list,
     ownership,
@@ -161,6 +162,8 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     care.SET_ADMIN_STATE.name: lambda request: (
         Deed(f"setAdminState_{request.admin.value}", request.node),
     ),
+    encryption.ENCRYPT_DIRECTORY.name: _of_path("createEncryptionZone"),
+    encryption.ROLL_MASTER_KEY.name: lambda _: (Deed("rollMasterKey", ""),),
     care.BALANCE.name: lambda _: (Deed("balance", ""),),
     status.SAFE_MODE.name: _safe_mode,
     user_tokens.ISSUE_TOKEN.name: lambda request: (Deed("getDelegationToken", request.user),),

@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from paxosblock.api import (
     care,
+    encryption,
     file_pages,
     fsck_call,
     insight,
@@ -610,6 +611,26 @@ CALLS: Final = (
         operators.set_admin_state,
         check=checks.check_admin_state,
         log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
+    ),
+    handled(
+        encryption.ENCRYPT_DIRECTORY,
+        operators.encrypt_directory,
+        log=lambda request, zone: facts(path=request.path, zone=zone.directory, master=zone.master),
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
+    ),
+    handled(
+        encryption.ROLL_MASTER_KEY,
+        operators.roll_master_key,
+        log=lambda _, rolled: facts(master=rolled.master, wrapped=rolled.wrapped),
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
+    ),
+    handled(
+        encryption.ENCRYPTION_ZONES,
+        operators.encryption_zones,
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),

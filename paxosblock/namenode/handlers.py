@@ -187,7 +187,7 @@ async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:
     checks.check_finalize(request, node.config)
     entry = await node.finalizer.finalize_by_writer(request)
     node.block_leases.release(request.block)
-    return node.views.block(entry)
+    return node.views.block(entry, with_key=False)
 
 
 async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
@@ -197,7 +197,7 @@ async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
         await _check_may_seal(node, entry, request.writer)
         entry = await node.recoverer.finalize(request.block)
     node.block_leases.release(request.block)
-    return node.views.block(entry)
+    return node.views.block(entry, with_key=False)
 
 
 async def rebuild_block(node: NameNode, request: RebuildBlock) -> BlockView:

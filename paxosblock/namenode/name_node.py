@@ -52,6 +52,8 @@ from paxosblock.namenode.moments import Moments
 from paxosblock.namenode.table_scrubber import TableScrubber
 from paxosblock.namenode.token_desk import TokenDesk
 from paxosblock.namenode.users import Users
+from paxosblock.namenode.zone_keys import TURN_S as ZONE_KEYS_S
+from paxosblock.namenode.zone_keys import ZoneKeys
 from paxosblock.net.calls.rpc import RpcClient
 
 WARM_UP_HEARTBEATS = 2
@@ -106,6 +108,7 @@ class NameNode:
             find=self.catalog.get_block,
         )
         self.recoverer = self._make_recoverer()
+        self.zone_keys = ZoneKeys(config, self.catalog.zone)
         self.views = self._make_views()
         self.rebuilder = self._make_rebuilder()
         self.reopener = self._make_reopener()
@@ -151,6 +154,9 @@ class NameNode:
     async def start(self) -> None:
         """Serve whenever this NameNode leads; one that is alone serves when this returns."""
         self._in_any_role.repeat("table scrubber", self.table_scrubber.run, 0)
+        if self.zone_keys.is_set:
+            await self.zone_keys.refresh()
+            self._in_any_role.repeat("master key", self.zone_keys.turn, ZONE_KEYS_S)
         await self.leadership.start()
 
     def look_at_file(self, number: int) -> None:
@@ -265,6 +271,7 @@ class NameNode:
             self.config.min_replication,
             self.clock_s,
             trouble=self.recoverer.trouble,
+            key_of=self.zone_keys.of_block,
         )
 
     def _make_learner(self) -> Learner:

@@ -13,6 +13,14 @@ from paxosblock.api.care import (
     LeavingRequest,
     SetAdminState,
 )
+from paxosblock.api.encryption import (
+    EncryptDirectory,
+    EncryptionZone,
+    EncryptionZones,
+    RolledMasterKey,
+    RollMasterKey,
+    ZonesRequest,
+)
 from paxosblock.api.fsck_call import CheckedFiles, CheckFiles
 from paxosblock.api.methods import Done
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
@@ -23,13 +31,16 @@ from paxosblock.api.user_tokens import (
     TokenIssued,
     TokenList,
 )
-from paxosblock.errors import NotFoundError
+from paxosblock.errors import ConfigError, NotFoundError
 from paxosblock.namenode.blocks.replication.fsck import check_slice
+from paxosblock.namenode.catalog import zones
 from paxosblock.namenode.catalog.changes import Decided
-from paxosblock.namenode.catalog.draft import in_one
+from paxosblock.namenode.catalog.draft import Draft, in_one
+from paxosblock.namenode.catalog.namespace import Context, check_names_may_change
 from paxosblock.namenode.catalog.node_records import Change, Known
 from paxosblock.namenode.catalog.node_records import set_admin_state as decide
 from paxosblock.namenode.catalog.permissions import ACTOR
+from paxosblock.namenode.catalog.records import Zone
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.port.caller import CALLER
 
@@ -66,6 +77,49 @@ async def safe_mode(node: NameNode, request: SafeModeRequest) -> SafeModeStatus:
             await node.catalog.leave_safe_mode()
             node.safe_mode.leave()
     return node.safe_mode.status(node.clock_s())
+
+
+async def encrypt_directory(node: NameNode, request: EncryptDirectory) -> Decided[EncryptionZone]:
+    """Make an empty directory an encryption zone.
+
+    Raises:
+        ConfigError: this NameNode has no master key.
+        Others: as `zones.encrypt`.
+    """
+    await node.zone_keys.refresh()
+
+    def decision(draft: Draft, request: EncryptDirectory, context: Context) -> EncryptionZone:
+        check_names_may_change(draft)
+
+        def wrapped(number: int) -> Zone:
+            return node.zone_keys.made(number, context.now_ms)
+
+        return zones.encrypt(draft, request, wrapped, context.actor)
+
+    return await node.catalog.decide(EncryptionZone, in_one(decision), request, once=request.once)
+
+
+async def roll_master_key(node: NameNode, request: RollMasterKey) -> Decided[RolledMasterKey]:
+    """Wrap the keys of all zones with the first master key.
+
+    Raises:
+        ConfigError: this NameNode has none, or not the one that wraps a key now.
+    """
+    await node.zone_keys.refresh()
+    if node.zone_keys.why:
+        raise ConfigError(node.zone_keys.why)
+
+    def decision(draft: Draft, _: RollMasterKey, __: Context) -> RolledMasterKey:
+        count = zones.roll(draft, node.zone_keys.wrapped_again)
+        return RolledMasterKey(node.zone_keys.master, count)
+
+    return await node.catalog.decide(RolledMasterKey, in_one(decision), request, once=request.once)
+
+
+async def encryption_zones(node: NameNode, _: ZonesRequest) -> EncryptionZones:
+    """Show the encryption zones."""
+    keys = node.zone_keys
+    return EncryptionZones(await node.catalog.zones(), keys.master, keys.why)
 
 
 async def balance(node: NameNode, request: Balance) -> BalanceStatus:

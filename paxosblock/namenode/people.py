@@ -64,7 +64,7 @@ async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
     """Show a block and its history."""
     entry = await node.catalog.get_block(request.block)
     return BlockExplanation(
-        view=node.views.block(entry),
+        view=node.views.block(entry, with_key=False),
         hdfs_state=node.views.hdfs_state(entry),
         path=await node.catalog.block_path(entry),
         history=node.history.of(request.block),

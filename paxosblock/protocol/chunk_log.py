@@ -107,19 +107,21 @@ class ChunkLog:
         end: int = _ENTRY.unpack_from(self._buffer, (index - 1) * _ENTRY.size)[0]
         return end
 
-    def index_at(self, offset_bytes: int) -> int:
-        """Return the index of the chunk with byte `offset_bytes`, or `len(self)` past the end."""
-        if offset_bytes >= self.size_bytes:
+    def index_at(self, offset_bytes: int, added_bytes: int = 0) -> int:
+        """Return the index of the chunk with byte `offset_bytes`, or `len(self)` past the end; of
+        each chunk `added_bytes` do not count."""
+        if offset_bytes >= self.size_bytes - self._count * added_bytes:
             return self._count
         low, high = 0, self._count
-        first_bytes = self.start_of(1)
-        if first_bytes:  # chunks are mostly as long as the first one
+        first_bytes = self.start_of(1) - added_bytes
+        if first_bytes > 0:  # chunks are mostly as long as the first one
             guess = min(offset_bytes // first_bytes, high - 1)
-            if self.start_of(guess) <= offset_bytes < self.start_of(guess + 1):
+            begin = self.start_of(guess) - guess * added_bytes
+            if begin <= offset_bytes < self.start_of(guess + 1) - (guess + 1) * added_bytes:
                 return guess
         while low < high:
             middle = (low + high) // 2
-            if self.start_of(middle + 1) <= offset_bytes:
+            if self.start_of(middle + 1) - (middle + 1) * added_bytes <= offset_bytes:
                 low = middle + 1
             else:
                 high = middle

@@ -1585,8 +1585,8 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "what is not acknowledged is not sent again after a Grant",
         "writing/block_writer.py",
-        "deque([self._sent(entry.chunk) for entry in self._in_flight])",
-        "deque(self._in_flight)",
+        "self._in_flight = deque(again)",
+        "del again",
         BLOCK_WRITER,
     ),
     _client(
@@ -1812,8 +1812,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a boundary counts for whatever version there is by now",
         "catalog/truncate.py",
-        "cut = Cut(record.block, record.finalized_generation, kept)",
-        "cut = Cut(record.block, record.writer_generation, kept)",
+        "cut = Cut(record.block, record.finalized_generation, kept, entry.added_bytes)",
+        "cut = Cut(record.block, record.writer_generation, kept, entry.added_bytes)",
         TRUNCATE,
     ),
     _recovery(

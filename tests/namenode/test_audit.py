@@ -71,6 +71,7 @@ SHOWS = {
     "check_access",
     "check_files",
     "cluster_status",
+    "encryption_zones",
     "explain",
     "get_acl_status",
     "get_attributes",

@@ -9,6 +9,7 @@ import pytest
 
 from paxosblock.api import (
     care,
+    encryption,
     file_pages,
     fsck_call,
     insight,
@@ -49,6 +50,7 @@ def described() -> set[str]:
     """The calls that the API describes."""
     homes = (
         care,
+        encryption,
         file_pages,
         fsck_call,
         insight,

@@ -183,7 +183,8 @@ async def test_a_stream_has_its_caller_when_it_is_made(tmp_path: Path) -> None:
     async with stream_node(make, access=access) as port:
         for each in (access, Access.of(str(file), user="you")):
             (await connect("127.0.0.1", port, Echo(), access=each)).close()
-    assert callers == [Caller(CallerRole.CLAIMED, name, (), "127.0.0.1") for name in ("me", "you")]
+    here = "127.0.0.1"
+    assert callers == [Caller.claiming(name, here, private=True) for name in ("me", "you")]
 
 
 def test_a_user_without_a_name_is_called_by_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ class Client(ClientBase):
         parent_must_exist: bool = False,
         permission: int = 0o666,
         options: WriteOptions | None = None,
+        zone_of: AnyPath = "",
     ) -> FileWriter:
         """Make a file and write it: `with fs.create(path) as out`.
 
@@ -76,6 +77,8 @@ class Client(ClientBase):
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
             permission: its bits, less those of the setting `umask`.
             options: how it goes on when a DataNode fails.
+            zone_of: the path that it will be moved to, or joined to: if that is in an encryption
+                zone, this file is encrypted with the zone's key. "" is `path`.
 
             Whatever is None is taken from the client's configuration.
 
@@ -96,6 +99,7 @@ class Client(ClientBase):
             parent_must_exist=parent_must_exist,
             permission=permission,
             options=options,
+            zone_of=zone_of,
         )
         return FileWriter(self, self._background, there)
 

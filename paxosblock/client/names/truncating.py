@@ -186,6 +186,7 @@ async def _written(
         durability=like.durability,
         parent_must_exist=True,
         first=FirstBlock(session.config.window, session.config.host),
+        zone_of=like.path,
     )
     made = await session.namenodes.call_once(CREATE, request)
     async with AsyncFileWriter(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReadBytes, Run
+from paxosblock.api.encryption import DataKey
 from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import (
     GET_BLOCK,
@@ -23,6 +24,7 @@ from paxosblock.api.namenode import (
     FileStatus,
 )
 from paxosblock.base.checksum import crc32c
+from paxosblock.base.chunk_cipher import ADDED_BYTES, ChunkCipher, user_bytes
 from paxosblock.base.even_run import EvenRun
 from paxosblock.base.jitter import JITTER
 from paxosblock.client.session.backoff import Backoff
@@ -60,13 +62,18 @@ SLOW_AFTER_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The readable part of one block: `size_bytes` of `version`, from `offset` of the file on."""
+    """The readable part of one block: `size_bytes` of `version`, from `offset` of the file on.
+
+    They are bytes of user data; with a `key` its chunks are encrypted, each `added_bytes` longer.
+    """
 
     block: BlockId
     version: Version
     offset: int
     size_bytes: int
     members: tuple[BlockMember, ...]
+    added_bytes: int = 0
+    key: DataKey | None = None
 
     @property
     def end(self) -> int:
@@ -78,13 +85,20 @@ def finalized_extent(view: BlockView) -> Extent:
     """Return all of a finalized block (R-fin)."""
     record = view.record
     version = finalized_version(record)
-    return Extent(record.block, version, view.offset, record.size_bytes, view.members)
+    return _extent(view, version, record.length, record.size_bytes)
 
 
 def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
     """Return as much of a block under construction as a quorum read found (R2)."""
     version = unfinalized_version(read)
-    return Extent(view.record.block, version, view.offset, read.goal_bytes, view.members)
+    return _extent(view, version, read.goal, read.goal_bytes)
+
+
+def _extent(view: BlockView, version: Version, length: int, size_bytes: int) -> Extent:
+    """Return the first `length` chunks of a block, which have `size_bytes` at DataNodes."""
+    block, added = view.record.block, view.added_bytes
+    size_bytes = user_bytes(size_bytes, length, added)
+    return Extent(block, version, view.offset, size_bytes, view.members, added, view.key)
 
 
 async def page_of(
@@ -96,7 +110,7 @@ async def page_of(
         NotFoundError: the file was deleted, or joined to another.
         TruncatedError: it was truncated since `file` was told.
     """
-    request = GetFile(file.path, place, offset, file.file_id, session.config.host)
+    request = GetFile(file.path, place, offset, file.file_id, session.config.host, decrypts=True)
     view = await session.namenodes.call(GET_FILE, request)
     check_same(file, view.status)
     return view
@@ -132,6 +146,8 @@ class BlockReader:
         """`file` is the one that was opened, if the block was found through a file."""
         self.extent = extent
         self._file = file
+        key = extent.key
+        self._cipher = None if key is None else ChunkCipher(key.key, extent.block)
         self.chunk_bytes = session.config.chunk_size
         """Size of the chunks, as far as it is known: requests that fit it fetch nothing twice."""
         self._session = session
@@ -236,8 +252,12 @@ class BlockReader:
         connection = await self._session.reading.get(member.address)
         timeout_s = min(SLOW_AFTER_S, self._session.config.rpc_timeout_s)
         while not target.complete:
-            exact = target.left < self.chunk_bytes
-            sink = _Sink(target, self.extent.version, exact=exact)
+            cipher = self._cipher
+            exact = cipher is None and target.left < self.chunk_bytes
+            if cipher is None:
+                sink = _Sink(target, self.extent.version, exact=exact)
+            else:  # of an encrypted chunk all is needed to check any of it
+                sink = _DecryptingSink(target, self.extent.version, cipher)
             request = ReadBytes(
                 target.block,
                 member.storage,
@@ -246,6 +266,7 @@ class BlockReader:
                 target.left,
                 exact,
                 member.capability,
+                sink.added_bytes,
             )
             await connection.fetch(request, sink, timeout_s)
             if not sink.advanced:
@@ -280,7 +301,7 @@ class BlockReader:
             if self._file is not None:
                 raise _truncated(self._file)
             raise TruncatedError(f"block {old.block}: was cut after it was opened", block=old.block)
-        self.extent = Extent(old.block, version, old.offset, old.size_bytes, view.members)
+        self.extent = replace(old, version=version, members=view.members)
         self._order = JITTER.sample(view.members, len(view.members))
         self._gone.clear()
 
@@ -328,6 +349,9 @@ class _Target:
 class _Sink:
     """Takes the run of chunks of one reply, each chunk verified."""
 
+    added_bytes = 0
+    """Bytes of each chunk that are no user data."""
+
     def __init__(self, target: _Target, version: Version, *, exact: bool = False) -> None:
         self.chunk_bytes = 0
         """The size of the longest chunk that came, or part of one if the request was `exact`."""
@@ -355,7 +379,7 @@ class _Sink:
             ends = [end for end, _ in read_entries(names[even.chunks * ENTRY_BYTES :])]
         except ValueError as error:
             raise ProtocolError(f"a run of chunks has no names: {error}") from error
-        begins_right = reply.offset <= self._target.position
+        begins_right = 0 <= reply.offset - self.added_bytes * reply.first <= self._target.position
         begins_right &= bool(reply.first) or not reply.offset or self._exact
         in_version = 0 <= reply.first <= self._version.length - len(names) // ENTRY_BYTES
         ends = [reply.offset + even.chunks * even.size_bytes, *ends]
@@ -389,6 +413,7 @@ class _Sink:
         self._target.accept(run.offset, payload)
 
     def _check(self, header: Header) -> None:
+        """Check that what comes is the run that was announced."""
         came = header.kind, header.block, header.index, header.payload_length
         if came != (FrameKind.RUN, self._target.block, self._run.first, self._size_bytes):
             raise CorruptionError(
@@ -396,3 +421,39 @@ class _Sink:
                 f"of block {header.block} on came for {self._size_bytes} bytes from chunk "
                 f"{self._run.first} of block {self._target.block} on"
             )
+
+
+class _DecryptingSink(_Sink):
+    """Takes a run of encrypted chunks: the tag of each says that it is what a client wrote."""
+
+    added_bytes = ADDED_BYTES
+
+    def __init__(self, target: _Target, version: Version, cipher: ChunkCipher) -> None:
+        super().__init__(target, version)
+        self._cipher = cipher
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        """Return None: into a buffer lent by the connection, and from there to its place."""
+        self._check(header)
+        return None
+
+    def chunk_received(self, header: Header, payload: memoryview) -> None:
+        """The run; only chunks with wanted bytes are decrypted."""
+        self._check(header)
+        run, target = self._run, self._target
+        at, begin = 0, user_bytes(run.offset, run.first, ADDED_BYTES)
+        for index, (end, _) in enumerate(read_entries(run.names), run.first):
+            chunk = payload[at : end - run.offset]
+            at, size = end - run.offset, len(chunk) - ADDED_BYTES
+            if size < 0:
+                raise CorruptionError(
+                    f"chunk {index} of block {header.block} is too short to be encrypted",
+                    block=header.block,
+                    index=index,
+                )
+            if begin < target.stop and begin + size > target.position:
+                place = target.place(begin, size)
+                into = memoryview(bytearray(size)) if place is None else place
+                self._cipher.decrypt_into(index, begin, chunk, into)
+                target.accept(begin, into)
+            begin, self.chunk_bytes = begin + size, max(self.chunk_bytes, size)

@@ -83,7 +83,8 @@ class Follower:
 
     async def _fetch_view(self) -> FileView:
         """Fetch the page of blocks that begins where we stand."""
-        request = GetFile(self.path, offset=self.position, host=self.session.config.host)
+        host = self.session.config.host
+        request = GetFile(self.path, offset=self.position, host=host, decrypts=True)
         view = await self.session.namenodes.call(GET_FILE, request)
         before = self._file = self._file or view.status
         if before.file_id != view.status.file_id:

@@ -110,7 +110,7 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
 async def _find_readable(
     session: SharedSession, path: str, consistency: Consistency, file_id: int
 ) -> ReadableFile:
-    request = GetFile(path, file_id=file_id, host=session.config.host)
+    request = GetFile(path, file_id=file_id, host=session.config.host, decrypts=True)
     view = await session.namenodes.call(GET_FILE, request)
     last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)

@@ -28,10 +28,11 @@ from paxosblock.api.namenode import (
     BlockView,
     FinalizeBlock,
 )
+from paxosblock.base.chunk_cipher import ChunkCipher, stored_bytes, user_bytes
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.transport import FRESH_MAX, DataConnection
 from paxosblock.client.session.watched import WritingConnections
-from paxosblock.client.writing.chunks import Chunk, frame_header
+from paxosblock.client.writing.chunks import Chunk, chunk_of, frame_header
 from paxosblock.errors import (
     AccessDeniedError,
     CorruptionError,
@@ -75,7 +76,10 @@ class Sealed:
 
 
 class _InFlight(NamedTuple):
+    """A chunk that a writer gave, the chunk as it was sent, and when."""
+
     chunk: Chunk
+    stored: Chunk
     sent_at: float
 
 
@@ -88,8 +92,9 @@ class _Waiter(NamedTuple):
 class BlockWriter:
     """The writer of one block, in one generation after the other.
 
-    `acknowledged_bytes` and `sent_bytes` count the block's bytes that all members voted for, and
-    that were sent to them.
+    `acknowledged_bytes` and `sent_bytes` count the block's bytes of user data that all members
+    voted for, and that were sent to them. The chunks of a block with a key are encrypted as they
+    are sent for the first time.
     """
 
     def __init__(
@@ -117,7 +122,9 @@ class BlockWriter:
         self._namenodes = namenodes
         self._pool = pool
         self._on_failed = None if on_failed is None else WeakMethod(on_failed)
-        record = view.record
+        record, key = view.record, view.key
+        self._added_bytes = view.added_bytes
+        self._cipher = None if key is None else ChunkCipher(key.key, record.block)
         self._durability = record.durability
         self._writer = write.open_writer(record.block, record.members, record.window)
         self._connections: dict[StorageId, DataConnection] = {}
@@ -144,7 +151,8 @@ class BlockWriter:
         record = view.record
         block._writer = write.granted_writer(grant(record), record.window)
         block._check_ours(record)
-        block.acknowledged_bytes = block.sent_bytes = record.size_bytes
+        size_bytes = user_bytes(record.size_bytes, record.length, view.added_bytes)
+        block.acknowledged_bytes = block.sent_bytes = size_bytes
         block.flushed = True
         return block
 
@@ -213,10 +221,11 @@ class BlockWriter:
         Raises:
             BlockFailed: at least one of them did not vote.
         """
-        self._writer, message = write.send_with_create(self._writer, chunk.size_bytes, chunk.crc)
+        stored = chunk if self._cipher is None else self._encrypted(self._cipher, chunk)
+        self._writer, message = write.send_with_create(self._writer, stored.size_bytes, stored.crc)
         self.sent_bytes += chunk.size_bytes
-        self._in_flight.append(_InFlight(chunk, self._pool.clock.now_s))
-        frame = frame_header(message) + chunk.data
+        self._in_flight.append(_InFlight(chunk, stored, self._pool.clock.now_s))
+        frame = frame_header(message) + stored.data
         await self._open_everywhere(partial(self._write_whole_at, frame=frame))
 
     async def _open_everywhere(self, open_at: Callable[[BlockMember], Awaitable[None]]) -> None:
@@ -303,17 +312,23 @@ class BlockWriter:
 
         The bytes of the chunk must not change any more.
         """
-        self._in_flight.append(self._sent(chunk))
+        stored = chunk if self._cipher is None else self._encrypted(self._cipher, chunk)
+        self._in_flight.append(self._sent(chunk, stored))
 
-    def _sent(self, chunk: Chunk) -> _InFlight:
+    def _encrypted(self, cipher: ChunkCipher, chunk: Chunk) -> Chunk:
+        """Return the next chunk to send, as DataNodes keep it."""
+        data = cipher.encrypt(self._writer.sent, self.sent_bytes, chunk.data)
+        return chunk_of(data, sync=chunk.sync)
+
+    def _sent(self, chunk: Chunk, stored: Chunk) -> _InFlight:
         self._writer, message = write.send(
-            self._writer, chunk.size_bytes, chunk.crc, sync=chunk.sync
+            self._writer, stored.size_bytes, stored.crc, sync=stored.sync
         )
         self.sent_bytes += chunk.size_bytes
         header = frame_header(message)
         for connection in self._connections.values():
-            connection.send(header, chunk.data)
-        return _InFlight(chunk, self._pool.clock.now_s)
+            connection.send(header, stored.data)
+        return _InFlight(chunk, stored, self._pool.clock.now_s)
 
     # -- W3 -------------------------------------------------------------------------------------
 
@@ -352,9 +367,9 @@ class BlockWriter:
         if not acknowledged and not vote.synced:
             return  # most votes: others are still to come
         for _ in range(acknowledged):
-            chunk, sent_at = self._in_flight.popleft()
-            self.acknowledged_bytes += chunk.size_bytes
-            self._pool.votes.observe(self._pool.clock.now_s - sent_at)
+            voted = self._in_flight.popleft()
+            self.acknowledged_bytes += voted.chunk.size_bytes
+            self._pool.votes.observe(self._pool.clock.now_s - voted.sent_at)
         for waiter in self._waiters:
             if self._count(waiter.synced) >= waiter.goal and not waiter.done.done():
                 waiter.done.set_result(None)
@@ -442,7 +457,8 @@ class BlockWriter:
         except asyncio.CancelledError:
             self._fail((), "its call was cancelled before it was opened again")
             raise
-        self._in_flight = deque([self._sent(entry.chunk) for entry in self._in_flight])
+        again = [self._sent(entry.chunk, entry.stored) for entry in self._in_flight]
+        self._in_flight = deque(again)
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 
@@ -457,7 +473,7 @@ class BlockWriter:
         if self._writer.can_close:
             self._writer = write.close(self._writer)
         self.asked_to_close = True
-        length = self.sent, self.sent_bytes
+        length = self.sent, stored_bytes(self.sent_bytes, self.sent, self._added_bytes)
         return FinalizeBlock(self.block, self._identity, self.generation, *length, following)
 
     def closed(self) -> None:

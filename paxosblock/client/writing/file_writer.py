@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
     CLOSE_FILE,
     NO_BLOCK,
@@ -26,6 +27,7 @@ from paxosblock.api.namenode import (
     OpenBlock,
 )
 from paxosblock.base.checksum import Buffer
+from paxosblock.base.chunk_cipher import ADDED_BYTES
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.lease_keeper import Fence
@@ -117,7 +119,8 @@ class AsyncFileWriter:
         self.status = status
         self._session = session
         self._writer = writer
-        self.chunk_size = min(chunk_size, status.block_size)
+        most = MAX_CHUNK_BYTES - ADDED_BYTES if status.encrypted else MAX_CHUNK_BYTES
+        self.chunk_size = min(chunk_size, status.block_size, most)
         self._buffer = ChunkBuffer(self.chunk_size)
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
@@ -407,7 +410,8 @@ class AsyncFileWriter:
             )
         block = self._next.writer_of(view, self._block_failed)
         try:
-            await block.open(small=self._closing and is_small(self._pending))
+            small = self._closing and is_small(self._pending, view.added_bytes)
+            await block.open(small=small)
         except BlockFailed as failure:
             # If the reply is lost, sealing is repeated: it may be the file's last block now.
             self._enter(block)

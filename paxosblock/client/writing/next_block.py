@@ -49,9 +49,10 @@ OnFailed = Callable[[tuple[StorageId, ...]], None]
 _log = logging.getLogger(__name__)
 
 
-def is_small(chunks: Sequence[Chunk]) -> bool:
-    """True if these, which are all that is left of a file, are one short chunk (D1)."""
-    return len(chunks) == 1 and chunks[0].size_bytes <= SMALL_BYTES_MAX
+def is_small(chunks: Sequence[Chunk], added_bytes: int) -> bool:
+    """True if these, which are all that is left of a file, are one short chunk (D1), to which
+    encryption adds `added_bytes`."""
+    return len(chunks) == 1 and chunks[0].size_bytes + added_bytes <= SMALL_BYTES_MAX
 
 
 class Unopened:
@@ -156,7 +157,7 @@ class NextBlock:
             return None
         block = self.writer_of(first, on_failed)
         try:
-            if is_small([chunk]):
+            if is_small([chunk], first.added_bytes):
                 await block.write_whole(chunk)
             else:
                 await block.open()

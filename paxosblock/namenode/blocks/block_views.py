@@ -8,9 +8,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from paxosblock.api.capability import Right
+from paxosblock.api.encryption import DataKey
 from paxosblock.api.file_pages import FileView
 from paxosblock.api.namenode import BlockMember, BlockView
 from paxosblock.api.status import NodeStatus
+from paxosblock.base.chunk_cipher import ADDED_BYTES
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.signer import Signer
@@ -35,20 +37,35 @@ class BlockViews:
         replicas: Replicas,
         min_replication: int,
         clock_s: Callable[[], float],
+        *,
         trouble: Callable[[BlockId], str],
+        key_of: Callable[[BlockEntry], DataKey | None],
     ) -> None:
-        """Judge by `clock_s` which DataNodes are alive; `trouble` tells why a recovery goes on."""
+        """Judge by `clock_s` which DataNodes are alive; `trouble` tells why a recovery goes on, and
+        `key_of` the key of an encrypted block for the present caller."""
         self._datanodes = datanodes
         self._replicas = replicas
         self._min_replication = min_replication
         self._clock_s = clock_s
         self._trouble = trouble
+        self._key_of = key_of
 
     def block(
-        self, entry: BlockEntry, offset: int = 0, host: str = "", *, to_writer: bool = False
+        self,
+        entry: BlockEntry,
+        offset: int = 0,
+        host: str = "",
+        *,
+        to_writer: bool = False,
+        with_key: bool = True,
     ) -> BlockView:
         """Return a block that starts at byte `offset` of its file, as seen from `host`; `to_writer`
-        if it was granted to the one that asks."""
+        if it was granted to the one that asks. Where nothing is read or written with the answer it
+        need not be `with_key`: blocks can be ended without the master key.
+
+        Raises:
+            AccessDeniedError, ConfigError: as `ZoneKeys.of_block`.
+        """
         record, now_s = entry.record, self._clock_s()
         asker = self._datanodes.locate(host)
         recovers = record.state is BlockState.UNDER_RECOVERY
@@ -61,6 +78,8 @@ class BlockViews:
             offset=offset,
             complete=self._replicas.is_complete(record, self._min_replication),
             trouble=self._trouble(record.block) if recovers else "",
+            added_bytes=ADDED_BYTES if entry.zone else 0,
+            key=self._key_of(entry) if entry.zone and with_key else None,
         )
 
     def member(self, storage: StorageId | None) -> BlockMember | None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from paxosblock.api.datanode import FindChunk, FoundChunk
+from paxosblock.base.chunk_cipher import user_bytes
 from paxosblock.errors import NotReadyError, PaxosBlockError
 from paxosblock.namenode.blocks.acceptors import Acceptors
 from paxosblock.namenode.blocks.finalizer import Finalizer
@@ -81,7 +82,9 @@ class Cutter:
         version = finalized_version(record)
         asked = {
             asyncio.create_task(
-                self._acceptors.find_chunk(FindChunk(cut.block, member, version, cut.offset))
+                self._acceptors.find_chunk(
+                    FindChunk(cut.block, member, version, cut.offset, added_bytes=cut.added_bytes)
+                )
             ): member
             for member in record.members
         }
@@ -133,5 +136,6 @@ def _agreed(cut: Cut, answers: dict[Boundary, list[StorageId]], refusals: list[s
 
 def _fits(record: BlockRecord, cut: Cut, found: FoundChunk) -> bool:
     """True if this can be the chunk with the byte, in a replica of the decided version."""
-    inside = 0 <= found.index < record.length and 0 <= found.offset <= cut.offset
+    begins = user_bytes(found.offset, found.index, cut.added_bytes)
+    inside = 0 <= found.index < record.length and 0 <= begins <= cut.offset
     return inside and found.size_bytes == record.size_bytes

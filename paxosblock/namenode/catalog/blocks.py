@@ -35,6 +35,7 @@ from paxosblock.namenode.catalog import (
     protocol_errors,
     reserving,
     tree,
+    zones,
 )
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.permissions import Action, Actor
@@ -126,6 +127,7 @@ def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FileP
         NotFoundError: there is no such file.
         IsDirectoryError: the path names a directory.
         PermissionDeniedError: the actor may not read the file, or not come there.
+        InvalidRequestError: it is encrypted, and the client cannot decrypt it.
     """
     if request.file_id == NO_FILE:
         inode, path = tree.find_inode(reads, request.path, actor, Action.READ), request.path
@@ -134,6 +136,8 @@ def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FileP
     else:
         inode, path = file_and_path(reads, request.file_id)
         check_may_read(reads, inode, path, actor)
+    if inode.zone and not request.decrypts:
+        raise zones.of_earlier_client(path)
     start = request.place
     if request.offset is not None:
         start = tree.place_of_offset(reads, inode.number, request.offset)
@@ -225,7 +229,8 @@ def add(
     if last is not None:
         protocol_errors.check_learned(last.entry.record)  # the new block begins where it ends
         give_up_append(draft, last.entry)
-    entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
+    sequence = last.entry.sequence + 1 if last else 0
+    entry = BlockEntry(record, request.file_id, sequence, zone=inode.zone)
     place = keys.place(request.file_id, entry.sequence)
     draft.get(place)
     draft.put(place, encode(Place(block, last.end if last else 0)))
@@ -413,6 +418,8 @@ def append(draft: Draft, request: AppendFile, actor: Actor) -> Appendable:
     if not isinstance(inode, FileInode):
         raise tree.is_directory(request.path)
     span = keys.places(inode.number)
+    if inode.zone and not request.encrypts:
+        raise zones.of_earlier_client(request.path)
     if inode.open:
         _check_opened_by(inode, request)
         span = keys.place(inode.number, 0), keys.place(inode.number, inode.appended_from)

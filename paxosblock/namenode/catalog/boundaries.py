@@ -11,16 +11,19 @@ from paxosblock.protocol.types import BlockId, Generation
 
 
 class Cut(NamedTuple):
-    """Byte `offset` of the version of a block that was decided under `finalized_generation`."""
+    """Byte `offset` of user data of the version of a block that was decided under
+    `finalized_generation`; to each chunk encryption has added `added_bytes`, or 0."""
 
     block: BlockId
     finalized_generation: Generation
     offset: int
+    added_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The beginning of the chunk with a byte: after `length` chunks of `size_bytes` bytes."""
+    """The beginning of the chunk with a byte: after `length` chunks, which have `size_bytes` at
+    holders."""
 
     length: int
     size_bytes: int

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from paxosblock.api.capability import BlockKey
+from paxosblock.api.encryption import EncryptionZone
 from paxosblock.api.file_pages import PAGE_BLOCKS, GetFile
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
@@ -48,6 +49,7 @@ from paxosblock.namenode.catalog import (
     token_records,
     tree,
     without_file,
+    zones,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
 from paxosblock.namenode.catalog.boundaries import Boundaries
@@ -68,6 +70,7 @@ from paxosblock.namenode.catalog.records import (
     FileInode,
     NodeRecord,
     ProcessRecord,
+    Zone,
     decode_cluster,
     decode_entry,
     encode,
@@ -446,6 +449,16 @@ class Catalog:
         """Let no node believe a token any more (`token_records.revoke`)."""
         now_s = self._clock_ms() // 1000
         return await self._change(lambda draft: token_records.revoke(draft, serial, now_s, user))
+
+    # --- encryption zones ------------------------------------------------------------------------
+
+    def zone(self, number: int) -> Zone:
+        """Return the record of an encryption zone, as applied here."""
+        return zones.find(self._store.view(), number)
+
+    async def zones(self) -> tuple[EncryptionZone, ...]:
+        """Return the encryption zones whose directories are there."""
+        return zones.shown(await self._store.barrier())
 
     # --- safe mode -------------------------------------------------------------------------------
 

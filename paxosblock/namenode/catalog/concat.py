@@ -16,7 +16,7 @@ import msgspec
 from paxosblock.api.transaction import BLOCKS_MOVED_MAX
 from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, namespace, permissions, tree
+from paxosblock.namenode.catalog import keys, namespace, permissions, tree, zones
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action
@@ -40,7 +40,8 @@ def concat(
         How many blocks were moved.
 
     Raises:
-        InvalidRequestError: no source, a file twice, or more than `limit` blocks.
+        InvalidRequestError: no source, a file twice, more than `limit` blocks, or files of
+            different encryption zones.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`, of any of the files.
         NotReadyError: what became of a block since a backup is not known yet.
         PermissionDeniedError: the actor may not write the target, read a source, or take a source
@@ -53,6 +54,7 @@ def concat(
     for path in sources:
         source = tree.find_closed(draft, path, context.actor, Action.READ)
         permissions.check_entry(draft, source, paths.split(path), context.actor)
+        zones.check_goes(draft, source, path, into.zone)
         into_end = msgspec.structs.replace(into, length=length)
         end = yield from _move_blocks(draft, source, into_end, end, start + limit)
         length += source.length
@@ -88,7 +90,7 @@ def _move_blocks(
         draft.delete(key)
         draft.put(place, encode(Place(block, into.length + size_bytes)))
         draft.replace_block(entry, replace(entry, file=into.number, sequence=sequence))
-        size_bytes += entry.record.size_bytes
+        size_bytes += entry.user_bytes
         yield
     assert size_bytes == source.length, "a closed file is as long as its blocks"
     return start + len(places)

@@ -27,6 +27,7 @@
     Q + serial                 the second at which that token ends (8 bytes)
     q + serial                 the token was revoked (empty value)
     w                          the number of what DataNodes are told of tokens (8 bytes)
+    z + directory              Zone: the wrapped key of the encryption zone with this top
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -55,6 +56,7 @@ OPEN_BLOCKS: Range = prefix_range(b"u")
 GARBAGE: Range = prefix_range(b"g")
 NODES: Range = prefix_range(b"d")
 PROCESSES: Range = prefix_range(b"p")
+ZONES: Range = prefix_range(b"z")
 DEADLINES: Range = prefix_range(b"x")
 TOKENS: Range = prefix_range(b"j")
 REVOKED: Range = prefix_range(b"q")
@@ -170,6 +172,11 @@ def garbage(number: int) -> bytes:
     return _key(b"g", number)
 
 
+def zone(directory: int) -> bytes:
+    """Key of the encryption zone whose top is a directory."""
+    return _key(b"z", directory)
+
+
 def deadline(time_ms: int, subject: bytes) -> bytes:
     """Key that says when what the key `subject` holds ends."""
     return _key(b"x", time_ms) + subject
@@ -256,7 +263,7 @@ def node_name(key: bytes) -> str:
 
 
 def number_of(key: bytes) -> int:
-    """Id in a key of an inode, a block, an open file, a piece of garbage or a revoked token; the
-    time of a deadline."""
+    """Id in a key of an inode, a block, an open file, a zone, a piece of garbage or a revoked
+    token; the time of a deadline."""
     number: int = _KEY.unpack_from(key)[1]
     return number

@@ -79,10 +79,10 @@ def _fits(draft: Draft, entry: BlockEntry) -> bool:
     if last is None or not isinstance(inode, FileInode):
         return True  # the file is being swept
     if last.entry.record.block != entry.record.block:
-        found = blocks.get(draft, entry.record.block).record
-        return found.finalized and found.size_bytes == entry.record.size_bytes
+        found = blocks.get(draft, entry.record.block)
+        return found.record.finalized and found.user_bytes == entry.user_bytes
     draft.expect_empty(keys.places(entry.file, last.entry.sequence + 1))
-    length = last.offset + entry.record.size_bytes
+    length = last.offset + entry.user_bytes
     if not inode.open and inode.length != length:
         cut = length < inode.length
         truncations = inode.truncations + cut

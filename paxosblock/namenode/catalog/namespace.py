@@ -35,7 +35,7 @@ from paxosblock.errors import (
     PermissionDeniedError,
     SafeModeError,
 )
-from paxosblock.namenode.catalog import acls, keys, permissions, tree
+from paxosblock.namenode.catalog import acls, keys, permissions, tree, zones
 from paxosblock.namenode.catalog.acls import Bits
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.draft import Draft, Slices, inode_in
@@ -248,6 +248,8 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
         )
     directory = tree.find_directory(draft, destination[:-1], actor)
     permissions.check_new_entry(draft, directory, destination[:-1], actor)
+    if (zone := _directory(draft, directory).zone) or inode.zone:
+        zones.check_goes(draft, inode, request.source, zone)
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context)
     if isinstance(inode, DirectoryInode) and inode.expires_ms:
@@ -523,6 +525,7 @@ def _make_missing(
             permission=mode,
             acl=acl,
             implicit=implicit and not of_all,
+            zone=above.zone,
         )
         _link(draft, made, context)
     assert made is not None, "at least the last directory is missing"
@@ -553,6 +556,9 @@ def _new_file(
     acl: Acl | UnsetType = UNSET
     if above.acl is not UNSET:
         permission, acl = acls.inherited(above, _bits(request), directory=False)
+    zone = above.zone
+    if request.zone_of != request.path:
+        zone = zones.of_new(draft, request, above, context.actor)
     return FileInode(
         number=next(context.numbers),
         parent=directory,
@@ -568,6 +574,7 @@ def _new_file(
         writer=request.writer,
         reserved=reserved,
         acl=acl,
+        zone=zone,
     )
 
 

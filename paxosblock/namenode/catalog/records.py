@@ -13,6 +13,7 @@ from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE
 from paxosblock.api.user_tokens import TokenNote
 from paxosblock.base.acl_entries import Acl
+from paxosblock.base.chunk_cipher import ADDED_BYTES, user_bytes
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
@@ -32,6 +33,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     `expires_ms` it is deleted with all that is in it; 0: never. Without an access
     control list (`acls.py`) nothing of it is written. An `implicit` one was made on the way to
     something else, and goes when what is in it is gone (`namespace.prune`).
+    `zone` is the encryption zone that it is the top of, or was made in (`zones.py`); 0: none.
     """
 
     number: int
@@ -45,6 +47,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     attributes: int = 0
     acl: Acl | msgspec.UnsetType = msgspec.UNSET
     implicit: bool = False
+    zone: int = 0
 
 
 class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=False):
@@ -54,7 +57,8 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=Fal
     closed it, so that a repeated close is recognised. `length` (bytes) is that of the last close;
     the blocks that `writer` has added or opened again since are at the places from `appended_from`
     on. `truncations` counts how often bytes were cut off. `reserved` is the block that was made
-    ahead (`reserving.py`). `attributes` are counted as in a directory.
+    ahead (`reserving.py`). `attributes` are counted as in a directory. `zone` is the encryption
+    zone that it was made in or for; 0: none.
     """
 
     number: int
@@ -76,6 +80,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=Fal
     reserved: BlockId = NO_BLOCK
     attributes: int = 0
     acl: Acl | msgspec.UnsetType = msgspec.UNSET
+    zone: int = 0
 
 
 Inode = DirectoryInode | FileInode
@@ -86,12 +91,25 @@ class BlockEntry:
     """A block's record and its place: `file` is NO_FILE for a block of an embedder.
 
     `replication` is how many replicas a block without a file asks for; 0: as many as its file does.
+    With the key of `zone` the client encrypts its chunks; 0: it does not.
     """
 
     record: BlockRecord
     file: int = NO_FILE
     sequence: int = 0
     replication: int = 0
+    zone: int = 0
+
+    @property
+    def added_bytes(self) -> int:
+        """Bytes that encryption adds to each chunk, 0 without it."""
+        return ADDED_BYTES if self.zone else 0
+
+    @property
+    def user_bytes(self) -> int:
+        """Bytes of user data of the block, once its length is decided: those that files count."""
+        record = self.record
+        return user_bytes(record.size_bytes, record.length, self.added_bytes)
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -170,6 +188,14 @@ class BlockKeys(msgspec.Struct, frozen=True):
     next_ms: int
 
 
+class Zone(msgspec.Struct, frozen=True):
+    """An encryption zone: its key, `wrapped` by the master key of this name (`zone_keys.py`)."""
+
+    wrapped: bytes
+    master: str
+    made_ms: int
+
+
 _encode = msgspec.msgpack.Encoder().encode
 
 Record = (
@@ -183,6 +209,7 @@ Record = (
     | ProcessRecord
     | BlockKeys
     | TokenNote
+    | Zone
 )
 
 
@@ -224,6 +251,8 @@ decode_block_keys: Callable[[bytes], BlockKeys] = _decoder(BlockKeys, "block key
 """Decode the keys that capabilities are signed with."""
 decode_token: Callable[[bytes], TokenNote] = _decoder(TokenNote, "token")
 """Decode what is known of a token."""
+decode_zone: Callable[[bytes], Zone] = _decoder(Zone, "encryption zone")
+"""Decode an encryption zone."""
 _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 

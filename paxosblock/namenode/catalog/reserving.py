@@ -38,7 +38,7 @@ def reserved(reads: Reads, inode: FileInode) -> BlockEntry | None:
 def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
     """Make a block ahead for a file that has none, or was made with its name a moment ago."""
     assert inode.open, "a block is made ahead only for the writer of a file"
-    entry = BlockEntry(record, inode.number)
+    entry = BlockEntry(record, inode.number, zone=inode.zone)
     draft.add_block(entry)
     draft.put(keys.open_block(record.block), b"")
     if inode.reserved != record.block:

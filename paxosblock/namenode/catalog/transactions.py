@@ -175,6 +175,7 @@ class _TransactionRun:
             permission=MARKER_PERMISSION if umask is None else OF_FILES & ~umask,
             owner=request.owner,
             unmasked=None if umask is None else Unmasked(OF_FILES, umask),
+            zone_of=path,
         )
 
 

@@ -221,7 +221,7 @@ class Located:
     @property
     def end(self) -> int:
         """Return where the file's next block begins, once the length of this one is decided."""
-        return self.offset + self.entry.record.size_bytes
+        return self.offset + self.entry.user_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +343,7 @@ def directory_status(path: str, inode: DirectoryInode, modified_ms: int) -> File
         permission=inode.permission,
         expires_s=inode.expires_ms / 1000,
         has_acl=inode.acl is not msgspec.UNSET,
+        encrypted=inode.zone != 0,
     )
 
 
@@ -364,6 +365,7 @@ def file_status(path: str, inode: FileInode, size: int) -> FileStatus:
         permission=inode.permission,
         truncations=inode.truncations,
         has_acl=inode.acl is not msgspec.UNSET,
+        encrypted=inode.zone != 0,
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from paxosblock.api.transaction import BLOCKS_MOVED_MAX, Truncate
 from paxosblock.base import paths
+from paxosblock.base.chunk_cipher import user_bytes
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
@@ -114,11 +115,11 @@ def _cut(
 ) -> None:
     """K8: keep the first `kept` bytes of a block that begins at `where`: a path and an offset."""
     record, (path, offset) = entry.record, where
-    cut = Cut(record.block, record.finalized_generation, kept)
+    cut = Cut(record.block, record.finalized_generation, kept, entry.added_bytes)
     boundary = context.boundaries.get(cut)
     if boundary is None:
         raise BoundaryUnknownError(record, cut)
-    begins = offset + boundary.size_bytes
+    begins = offset + user_bytes(boundary.size_bytes, boundary.length, entry.added_bytes)
     if begins != offset + kept:
         raise InvalidRequestError(
             f"{paths.shown(path)}: byte {offset + kept} is inside a chunk, which begins at byte "

@@ -136,7 +136,7 @@ class Access:
         return replace(
             cls.of(config.access_file, required=config.access_required),
             tls=_tls_of(config, kind if serves else None),
-            node_secrets=_secrets_in("node_file", config.node_file),
+            node_secrets=secrets_in_file("node_file", config.node_file),
         )
 
     @classmethod
@@ -146,7 +146,7 @@ class Access:
         Raises:
             ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
         """
-        if not (secrets := _secrets_in("access_file", file)):
+        if not (secrets := secrets_in_file("access_file", file)):
             return cls(user=user)
         return cls(secrets, required, user)
 
@@ -390,33 +390,6 @@ def _tls_of(config: ClientConfig | NodeConfig, serves: CertifiedKind | None = No
     )
 
 
-def _secrets_in(setting: str, file: str) -> tuple[bytes, ...]:
-    """Read the secrets in the file that a setting names. "" is no file and no secret.
-
-    Raises:
-        ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
-    """
-    if not file:
-        return ()
-    try:
-        lines = Path(file).read_bytes().split(b"\n")
-        for_everybody = Path(file).stat().st_mode & 0o007
-    except OSError as error:
-        raise ConfigError(f"{setting} {file}: {error.strerror}") from error
-    if for_everybody:
-        raise ConfigError(f"{setting} {file}: everybody may read the secret: chmod o= it")
-    secrets = [(n, _secret(line)) for n, line in enumerate(lines, 1) if line.strip()]
-    if not secrets:
-        raise ConfigError(f"{setting} {file}: it holds no secret")
-    for number, secret in secrets:
-        if secret is None:
-            raise ConfigError(
-                f"{setting} {file}: line {number} is no secret, one word of base64 or hex of "
-                f"{SECRET_BYTES} bytes: `paxosblock setup secret` makes one"
-            )
-    return tuple(secret for _, secret in secrets if secret is not None)
-
-
 def make_secret(file: Path) -> None:
     """Write a new secret to a file that only its owner may read, and that is not there yet.
 
@@ -429,6 +402,40 @@ def make_secret(file: Path) -> None:
         out.write(line)
         out.flush()
         os.fsync(descriptor)
+
+
+def secrets_in_file(setting: str, file: str) -> tuple[bytes, ...]:
+    """Return the secrets in the file that a setting names, a line each: 32 bytes in base64 or hex.
+    "" is no file and no secret.
+
+    Raises:
+        ConfigError: it cannot be read, holds none, or something else, or everybody may read it.
+    """
+    if not file:
+        return ()
+    try:
+        lines = Path(file).read_bytes()
+        for_everybody = Path(file).stat().st_mode & 0o007
+    except OSError as error:
+        raise ConfigError(f"{setting} {file}: {error.strerror}") from error
+    if for_everybody:
+        raise ConfigError(f"{setting} {file}: everybody may read the secret: chmod o= it")
+    return secrets_in(f"{setting} {file}", lines)
+
+
+def secrets_in(what: str, text: bytes) -> tuple[bytes, ...]:
+    """Return the secrets in a text. Raises ConfigError, which begins with `what`."""
+    lines = enumerate(text.split(b"\n"), 1)
+    secrets = [(number, _secret(line)) for number, line in lines if line.strip()]
+    if not secrets:
+        raise ConfigError(f"{what}: it holds no secret")
+    for number, secret in secrets:
+        if secret is None:
+            raise ConfigError(
+                f"{what}: line {number} is no secret, one word of base64 or hex of "
+                f"{SECRET_BYTES} bytes: `paxosblock setup secret` makes one"
+            )
+    return tuple(secret for _, secret in secrets if secret is not None)
 
 
 def _secret(line: bytes) -> bytes | None:

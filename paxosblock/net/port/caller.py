@@ -51,31 +51,34 @@ class Caller(msgspec.Struct, frozen=True):
     """The host at which the connection begins."""
     token: UserToken | None = None
     """The token that the caller brought, which bounds what they may do."""
+    private: bool = False
+    """True if no other can read what the caller is sent: by TLS, or on one machine."""
 
     @classmethod
-    def claiming(cls, user: str | None, address: str) -> Self:
+    def claiming(cls, user: str | None, address: str, *, private: bool = False) -> Self:
         """Make the one that has proven nothing and claims to be `user`; None: it says nothing.
 
         Raises:
             InvalidRequestError: no user can be called so.
         """
-        return cls(CallerRole.CLAIMED, NOBODY if user is None else checked(user), (), address)
+        name = NOBODY if user is None else checked(user)
+        return cls(CallerRole.CLAIMED, name, (), address, private=private)
 
     @classmethod
-    def certified(cls, name: CertifiedName, address: str) -> Self:
+    def certified(cls, name: CertifiedName, address: str, *, private: bool = False) -> Self:
         """Make the holder of a certificate with this name. Raises as `claiming`."""
         user = checked(name.name) if name.kind is CertifiedKind.USER else name.name
-        return cls(CallerRole(name.kind.value), user, name.groups, address)
+        return cls(CallerRole(name.kind.value), user, name.groups, address, private=private)
 
     @classmethod
-    def with_token(cls, token: UserToken, address: str) -> Self:
+    def with_token(cls, token: UserToken, address: str, *, private: bool = False) -> Self:
         """Make the one who has brought a token that was checked."""
-        return cls(CallerRole.USER, token.user, token.groups, address, token)
+        return cls(CallerRole.USER, token.user, token.groups, address, token, private=private)
 
 
 NODES: Final = (CallerRole.NODE, CallerRole.DATANODE, CallerRole.NAMENODE)
 """The roles of nodes."""
-HERE: Final = Caller(CallerRole.NAMENODE, "")
+HERE: Final = Caller(CallerRole.NAMENODE, "", private=True)
 """This process itself, which may do everything."""
 UNTOLD: Final = Caller(CallerRole.CLAIMED, NOBODY)
 """The caller where no door has told one: a door that forgets to do so must let none in."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 
 from aiohttp import web
 
@@ -88,16 +89,25 @@ async def caller_of(request: web.Request, access: Access, refusals: Refusals) ->
         AccessDeniedError: the token is not good; that is counted in `refusals`.
         PaxosBlockError: the node cannot tell whether it is.
     """
+    address, private = request.remote or "", request.secure or _is_here(request.remote)
     try:
         token = await access.door.shown(request.headers)
     except AccessDeniedError:
         refusals.count(Refusal.NO_ACCESS, request.remote or "")
         raise
     if token is not None:
-        return Caller.with_token(token, request.remote or "")
+        return Caller.with_token(token, address, private=private)
     for name in certified(access, request):
-        return Caller.certified(name, request.remote or "")
-    return Caller.claiming(request.headers.get(USER), request.remote or "")
+        return Caller.certified(name, address, private=private)
+    return Caller.claiming(request.headers.get(USER), address, private=private)
+
+
+def _is_here(address: str | None) -> bool:
+    """True for an address of this machine that no other one can use."""
+    try:
+        return ipaddress.ip_address(address or "").is_loopback
+    except ValueError:
+        return False
 
 
 def peer_of(transport: asyncio.Transport) -> str:

@@ -76,7 +76,7 @@ def _check_file(
         page.blocks += 1
         if located.entry.record.finalized or located.entry.record.restored:
             need = assess(Demand(located.entry, inode.replication))
-            page.size_bytes += located.entry.record.size_bytes
+            page.size_bytes += located.entry.user_bytes
             page.asked_replicas += need.wanted
             page.replicas += need.counted
             page.lacking_replicas += need.lacks
