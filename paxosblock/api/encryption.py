@@ -41,8 +41,8 @@ class ZonesRequest(msgspec.Struct, frozen=True):
 
 
 class EncryptionZones(msgspec.Struct, frozen=True):
-    """All zones, and the `master` key that wraps a new one; "": this NameNode has none, and `why`
-    tells so."""
+    """All zones, and the `master` key that wraps a new one; `why` tells that this NameNode has
+    none, or has one of before that it cannot read any more."""
 
     zones: tuple[EncryptionZone, ...]
     master: str = ""

@@ -56,5 +56,5 @@ def encrypt(invocation: Invocation, path: str | None, *, lists: bool, roll: bool
         found = invocation.call(ENCRYPTION_ZONES, ZonesRequest())
         for each in found.zones:
             invocation.say(f"{each.path}  wrapped by master key {each.master}", each)
-        master = f"master key {found.master}" if found.master else f"no master key: {found.why}"
+        master = f"no master key: {found.why}" if found.why else f"master key {found.master}"
         invocation.say(f"{counted(len(found.zones), 'encryption zone')}, {master}")

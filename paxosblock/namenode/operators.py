@@ -83,10 +83,11 @@ async def encrypt_directory(node: NameNode, request: EncryptDirectory) -> Decide
     """Make an empty directory an encryption zone.
 
     Raises:
-        ConfigError: this NameNode has no master key.
+        ConfigError: this NameNode has no master key, or cannot read it again: nobody could read
+            the zone after its next start.
         Others: as `zones.encrypt`.
     """
-    await node.zone_keys.refresh()
+    await _refresh_master_keys(node)
 
     def decision(draft: Draft, request: EncryptDirectory, context: Context) -> EncryptionZone:
         check_names_may_change(draft)
@@ -105,9 +106,7 @@ async def roll_master_key(node: NameNode, request: RollMasterKey) -> Decided[Rol
     Raises:
         ConfigError: this NameNode has none, or not the one that wraps a key now.
     """
-    await node.zone_keys.refresh()
-    if node.zone_keys.why:
-        raise ConfigError(node.zone_keys.why)
+    await _refresh_master_keys(node)
 
     def decision(draft: Draft, _: RollMasterKey, __: Context) -> RolledMasterKey:
         count = zones.roll(draft, node.zone_keys.wrapped_again)
@@ -116,9 +115,17 @@ async def roll_master_key(node: NameNode, request: RollMasterKey) -> Decided[Rol
     return await node.catalog.decide(RolledMasterKey, in_one(decision), request, once=request.once)
 
 
+async def _refresh_master_keys(node: NameNode) -> None:
+    """Read the master keys again. Raises ConfigError."""
+    await node.zone_keys.refresh()
+    if node.zone_keys.why:
+        raise ConfigError(f"this NameNode has no master key: {node.zone_keys.why}")
+
+
 async def encryption_zones(node: NameNode, _: ZonesRequest) -> EncryptionZones:
-    """Show the encryption zones."""
+    """Show the encryption zones, and whether the master key can still be read."""
     keys = node.zone_keys
+    await keys.refresh()
     return EncryptionZones(await node.catalog.zones(), keys.master, keys.why)
 
 

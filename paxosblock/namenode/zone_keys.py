@@ -86,7 +86,7 @@ class ZoneKeys:
             await self.refresh()
 
     def made(self, number: int, now_ms: int) -> Zone:
-        """Return the record of a new zone, with a key of its own. Raises ConfigError."""
+        """Return the record of a new zone, with a key of its own."""
         return self._wrapped(number, secrets.token_bytes(KEY_BYTES), now_ms)
 
     def wrapped_again(self, number: int, zone: Zone) -> Zone:
@@ -118,8 +118,7 @@ class ZoneKeys:
 
     def _wrapped(self, number: int, key: bytes, made_ms: int) -> Zone:
         name = self.master
-        if not name:
-            raise ConfigError(f"this NameNode has no master key: {self.why}")
+        assert name, "whoever makes or rolls a zone has read the master keys before"
         nonce = os.urandom(NONCE_BYTES)
         wrapped = aes(self._masters[name]).encrypt(nonce, key, _WRAPPED % number)
         return Zone(nonce + wrapped, name, made_ms)
@@ -131,7 +130,7 @@ class ZoneKeys:
             why = self.why or f"it has {', '.join(self._masters)}"
             raise ConfigError(
                 f"the key of an encryption zone is wrapped by master key {zone.master}, which this"
-                f" NameNode has not: {why}"
+                f" NameNode has not ({why}): give it that key in a line of its own"
             )
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 

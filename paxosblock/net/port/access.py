@@ -416,6 +416,9 @@ def secrets_in_file(setting: str, file: str) -> tuple[bytes, ...]:
     try:
         lines = Path(file).read_bytes()
         for_everybody = Path(file).stat().st_mode & 0o007
+    except FileNotFoundError as error:
+        hint = "put it there, or let `paxosblock setup secret` make one"
+        raise ConfigError(f"{setting} {file}: {error.strerror}: {hint}") from error
     except OSError as error:
         raise ConfigError(f"{setting} {file}: {error.strerror}") from error
     if for_everybody:
