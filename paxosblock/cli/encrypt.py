@@ -12,6 +12,8 @@ from paxosblock.api.encryption import (
     RollMasterKey,
     ZonesRequest,
 )
+from paxosblock.base.paths import shown
+from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation
 from paxosblock.cli.text import counted
@@ -28,7 +30,7 @@ def encrypt(invocation: Invocation, path: str | None, *, lists: bool, roll: bool
     \b
       $ paxosblock setup secret /etc/paxosblock/master       # once, the same at all NameNodes
       $ paxosblock admin encrypt /secret
-      /secret is an encryption zone, its key wrapped by master key 26053eae99cb
+      '/secret' is an encryption zone, its key wrapped by master key 26053eae99cb
       $ paxosblock admin encrypt --list
 
     The directory becomes an encryption zone: what is written below it is encrypted by the client,
@@ -45,8 +47,9 @@ def encrypt(invocation: Invocation, path: str | None, *, lists: bool, roll: bool
     if sum((path is not None, lists, roll)) != 1:
         raise click.UsageError("name a directory, or give --list or --roll")
     if path is not None:
-        zone = invocation.call(ENCRYPT_DIRECTORY, EncryptDirectory(path))
-        text = f"{path} is an encryption zone, its key wrapped by master key {zone.master}"
+        where = the_one(invocation, path)
+        zone = invocation.call(ENCRYPT_DIRECTORY, EncryptDirectory(where))
+        text = f"{shown(where)} is an encryption zone, its key wrapped by master key {zone.master}"
         invocation.say(text, zone)
     elif roll:
         rolled = invocation.call(ROLL_MASTER_KEY, RollMasterKey())
@@ -55,6 +58,6 @@ def encrypt(invocation: Invocation, path: str | None, *, lists: bool, roll: bool
     else:
         found = invocation.call(ENCRYPTION_ZONES, ZonesRequest())
         for each in found.zones:
-            invocation.say(f"{each.path}  wrapped by master key {each.master}", each)
+            invocation.say(f"{shown(each.path)}  wrapped by master key {each.master}", each)
         master = f"no master key: {found.why}" if found.why else f"master key {found.master}"
         invocation.say(f"{counted(len(found.zones), 'encryption zone')}, {master}")

@@ -15,6 +15,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
+from tests.master_keys import write_masters
 from tests.waiting import wait_until
 
 
@@ -71,9 +72,11 @@ def sleeps(pid: int) -> bool:
 
 
 @pytest.fixture(scope="package")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One NameNode and three DataNodes, for all tests that only use files."""
-    with LocalCluster(datanodes=3) as cluster:
+    write_masters(master := tmp_path_factory.mktemp("master") / "key", 1)
+    settings = {"namenode": {"master_key_file": str(master)}}
+    with LocalCluster(datanodes=3, settings=settings) as cluster:
         yield cluster
 
 

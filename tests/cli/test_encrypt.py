@@ -10,8 +10,7 @@ import pytest
 
 from paxosblock import LocalCluster
 from tests.cli.conftest import Paxosblock
-
-ONE, TWO = (f"{bytes([number] * 32).hex()}\n" for number in (1, 2))
+from tests.master_keys import write_masters
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +51,13 @@ def test_a_directory_is_encrypted_and_listed_and_its_key_rolled(
 def encrypt_list_and_roll(there: Paxosblock, master: Path, tmp_path: Path) -> None:
     assert there("fs", "mkdir", "/secret").code == 0
     made = there("admin", "encrypt", "/secret")
-    words = "/secret is an encryption zone, its key wrapped by master key "
+    words = "'/secret' is an encryption zone, its key wrapped by master key "
     assert (made.code, made.err) == (0, "")
     assert made.out.startswith(words)
     name = made.out.removeprefix(words).strip()
     listed = there("admin", "encrypt", "--list")
     assert listed.out.splitlines() == [
-        f"/secret  wrapped by master key {name}",
+        f"'/secret'  wrapped by master key {name}",
         f"1 encryption zone, master key {name}",
     ]
     shown = there("--json", "admin", "encrypt", "--list").out.splitlines()[0]
@@ -73,12 +72,14 @@ def encrypt_list_and_roll(there: Paxosblock, master: Path, tmp_path: Path) -> No
     stored = [file for file in (tmp_path / "cluster").rglob("*") if file.is_file()]
     assert sum(marker in file.read_bytes() for file in stored) == 1, "that of /notes"
 
-    master.write_text(TWO + master.read_text())
+    before = master.read_text()
+    write_masters(master, 2)
+    master.write_text(master.read_text() + before)
     rolled = there("admin", "encrypt", "--roll")
     assert rolled.code == 0
     assert "wraps the keys of all zones, 1 zone newly" in rolled.out
     assert name not in rolled.out
-    master.write_text(TWO)
+    write_masters(master, 2)
     assert "0 zones newly" in there("admin", "encrypt", "--roll").out
     assert there("fs", "cat", "/secret/notes").out.encode() == marker
 
@@ -97,7 +98,7 @@ def encrypt_list_and_roll(there: Paxosblock, master: Path, tmp_path: Path) -> No
 def test_what_cannot_be_a_zone_is_refused_in_one_line(
     there: Paxosblock, master: Path, tmp_path: Path, words: tuple[str, ...], line: str
 ) -> None:
-    keys_are(master, ONE + TWO)
+    write_masters(master, 1, 2)
     if there("fs", "stat", "/full").code:
         (tmp_path / "a").write_bytes(b"a")
         assert there("fs", "mkdir", "/full", "/z").code == 0
@@ -111,9 +112,12 @@ def test_what_cannot_be_a_zone_is_refused_in_one_line(
     assert refused.err.count("\n") == 1
 
 
-def keys_are(file: Path, text: str) -> None:
-    file.write_text(text)
-    file.chmod(0o600)
+def holds(text: str) -> Callable[[Path], None]:
+    def spoil(file: Path) -> None:
+        write_masters(file)
+        file.write_text(text)
+
+    return spoil
 
 
 def absent(file: Path) -> None:
@@ -126,7 +130,7 @@ def directory(file: Path) -> None:
 
 
 def for_everybody(file: Path) -> None:
-    keys_are(file, ONE)
+    write_masters(file, 1)
     file.chmod(0o604)
 
 
@@ -136,8 +140,8 @@ def for_everybody(file: Path) -> None:
         (absent, "No such file or directory: put it there, or let `paxosblock setup"),
         (directory, "Is a directory"),
         (for_everybody, "everybody may read the secret: chmod o= it"),
-        (lambda file: keys_are(file, "\n"), "it holds no secret"),
-        (lambda file: keys_are(file, "# keys\n"), "line 1 is no secret, one word of base64 or hex"),
+        (holds("\n"), "it holds no secret"),
+        (holds("# keys\n"), "line 1 is no secret, one word of base64 or hex"),
     ],
 )
 @pytest.mark.parametrize("words", ["/new", "--roll"])
@@ -162,10 +166,10 @@ def test_a_bad_file_of_the_master_key_is_one_line_that_says_what_to_do(
 def test_with_another_master_key_there_is_one_line_that_says_which_is_missing(
     there: Paxosblock, master: Path
 ) -> None:
-    keys_are(master, ONE)
+    write_masters(master, 1)
     assert there("fs", "mkdir", "/missed").code == 0
     name = there("admin", "encrypt", "/missed").out.split()[-1]
-    keys_are(master, TWO)
+    write_masters(master, 2)
     refused = there("admin", "encrypt", "--roll")
     assert refused.code == 1
     assert f"is wrapped by master key {name}, which this NameNode has not (it has " in refused.err

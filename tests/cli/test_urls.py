@@ -67,6 +67,7 @@ OTHERS: dict[str, Words] = {
     "explain": lambda url, local: ("explain", f"{url}/a"),
     "fsck": lambda url, local: ("fsck", f"{url}/a"),
     "admin fsck": lambda url, local: ("admin", "fsck", f"{url}/a"),
+    "admin encrypt": lambda url, local: ("admin", "encrypt", f"{url}-empty"),
     "admin recover-lease": lambda url, local: ("admin", "recover-lease", f"{url}/a"),
     "spark distcp": lambda url, local: ("spark", "distcp", local, f"{url}/a"),
     "spark fsck": lambda url, local: ("spark", "fsck", "--deep", f"{url}/a"),
@@ -99,7 +100,8 @@ WITHOUT_SPARK = {name: words for name, words in ALL.items() if not name.startswi
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster with the files `a` and `b` in a directory, and a local file."""
+    """A cluster with the files `a` and `b` in a directory, an empty directory beside it, and a
+    local file."""
 
     cluster: LocalCluster
     client: Client
@@ -122,6 +124,7 @@ def scene(cluster: LocalCluster, client: Client, folder: str, tmp_path: Path) ->
     for name, data in AS_MADE.items():
         with client.create(f"{folder}/{name}") as out:
             out.write(data)
+    client.mkdirs(f"{folder}-empty")
     local = tmp_path / "local"
     local.write_bytes(b"local")
     return Scene(cluster, client, folder, str(local))

@@ -11,6 +11,7 @@ from pyarrow.conftest import groups
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.local.cluster import LocalCluster
+from tests.master_keys import write_masters
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,9 +23,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Four DataNodes, so that one may be missing; a test that kills one starts it again."""
-    leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
+    write_masters(master := tmp_path_factory.mktemp("master") / "key", 1)
+    namenode = {
+        "lease_soft_limit": "2s",
+        "lease_hard_limit": "3s",
+        "master_key_file": str(master),
+    }
     path = tmp_path_factory.mktemp("cluster")
-    with LocalCluster(datanodes=4, path=path, settings={"namenode": leases}) as cluster:
+    with LocalCluster(datanodes=4, path=path, settings={"namenode": namenode}) as cluster:
         yield cluster
         PaxosBlockFileSystem.clear_instance_cache()  # those that fsspec keeps are closed in time
 

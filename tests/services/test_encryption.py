@@ -14,10 +14,8 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.encryption import (
-    ENCRYPT_DIRECTORY,
     ENCRYPTION_ZONES,
     ROLL_MASTER_KEY,
-    EncryptDirectory,
     RollMasterKey,
     ZonesRequest,
 )
@@ -28,6 +26,7 @@ from paxosblock.errors import ConfigError, CorruptionError, FencedError, Invalid
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import call
+from tests.master_keys import encrypt, write_masters
 from tests.services.lying_reader import LIES, REMEMBER
 from tests.waiting import wait_until
 
@@ -90,18 +89,9 @@ def fs(cluster: Lying) -> Iterator[Client]:
     cluster.repent()
 
 
-def write_masters(file: Path, *numbers: int) -> None:
-    file.write_text("".join(f"{bytes([number] * 32).hex()}\n" for number in numbers))
-    file.chmod(0o600)
-
-
 def restarted(node: Node) -> None:
     node.stop()
     node.start()
-
-
-def encrypt(cluster: LocalCluster, path: str) -> None:
-    call(cluster.namenode.address, ENCRYPT_DIRECTORY, EncryptDirectory(path), 5.0)
 
 
 def written(fs: Client, path: str, data: bytes) -> None:
