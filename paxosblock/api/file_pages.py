@@ -18,7 +18,8 @@ class GetFile(msgspec.Struct, frozen=True):
     The page begins at `place`, or with the block that has byte `offset` (the last block if the file
     ends before it). A `file_id` asks for the file of that id, even if it was renamed, so that all
     pages are of one file. `host` is the client's machine: the answer has each member's distance
-    from it. `decrypts`: the client is of a version that does so where it is needed.
+    from it. `decrypts`: the client is of a version that does so where it is needed. `only_shows`:
+    it reads nothing with the answer, which then has no keys.
     """
 
     path: str
@@ -27,6 +28,7 @@ class GetFile(msgspec.Struct, frozen=True):
     file_id: int = NO_FILE
     host: str = ""
     decrypts: bool = False
+    only_shows: bool = False
 
 
 class FileView(msgspec.Struct, frozen=True):

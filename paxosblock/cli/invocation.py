@@ -148,10 +148,10 @@ class Invocation:
         """
         from paxosblock.api.file_pages import GET_FILE, GetFile
 
-        view = self.call(GET_FILE, GetFile(path, decrypts=True))
+        view = self.call(GET_FILE, GetFile(path, only_shows=True))
         yield from view.blocks
         while view.next_place is not None:
-            request = GetFile(path, view.next_place, file_id=view.status.file_id, decrypts=True)
+            request = GetFile(path, view.next_place, file_id=view.status.file_id, only_shows=True)
             view = self.call(GET_FILE, request)
             yield from view.blocks
 

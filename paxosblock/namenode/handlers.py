@@ -147,7 +147,7 @@ async def get_file(node: NameNode, request: GetFile) -> FileView:
     last = found.last or (found.page.blocks[-1] if found.page.blocks else None)
     if last is not None:
         _hurry_recovery(node, last.entry)
-    return node.views.file(found, request.host)
+    return node.views.file(found, request.host, with_keys=not request.only_shows)
 
 
 def _hurry_recovery(node: NameNode, entry: BlockEntry) -> None:

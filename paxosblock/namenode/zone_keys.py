@@ -23,6 +23,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.namenode.catalog.records import BlockEntry, Zone
 from paxosblock.net.port.access import secrets_in, secrets_in_file
+from paxosblock.net.port.bearer import stamp_of
 from paxosblock.net.port.caller import CALLER
 
 COMMAND_S: Final = 10.0
@@ -54,6 +55,8 @@ class ZoneKeys:
         """The reason that there is no master key, "" if there is one."""
         self._missing = False
         """A key was asked for that no master key here unwraps."""
+        self._stamp: tuple[int, ...] = ()
+        """Of the file, when it was read."""
 
     def __repr__(self) -> str:
         return f"<ZoneKeys {', '.join(self._masters) or self.why}>"
@@ -72,6 +75,7 @@ class ZoneKeys:
         """Read the master keys again; where that fails, go on with those of before, and say why."""
         if not self.is_set:
             return
+        self._stamp = self._stamp_now()
         try:
             found = await asyncio.to_thread(_read, self._config)
         except ConfigError as error:
@@ -81,8 +85,9 @@ class ZoneKeys:
             self._masters, self.why, self._missing = {name_of(key): key for key in found}, "", False
 
     async def turn(self) -> None:
-        """Read the master keys again if one was missing since the last time."""
-        if self._missing:
+        """Read the master keys again if one was missing since the last time, or the file was
+        replaced: so the NameNode that leads next has a key that was rolled."""
+        if self._missing or self._stamp_now() != self._stamp:
             await self.refresh()
 
     def made(self, number: int, now_ms: int) -> Zone:
@@ -115,6 +120,12 @@ class ZoneKeys:
         if key is None:
             key = self._keys[number] = self._unwrapped(number, self._find(number))
         return DataKey(key_of_block(key, block))
+
+    def _stamp_now(self) -> tuple[int, ...]:
+        try:
+            return stamp_of(self._config.master_key_file)
+        except OSError:
+            return ()  # there is none, or a command
 
     def _wrapped(self, number: int, key: bytes, made_ms: int) -> Zone:
         name = self.master

@@ -292,7 +292,7 @@ async def files(calls: Calls, query: Query) -> FilesPage:
         after = query.get("after", "")
         listing = await calls.call(LIST, ListDirectory(path, after, FILES))
         return FilesPage(path, status, listing.entries, after, listing.next_after)
-    request = GetFile(path, _number(query, "place"), file_id=status.file_id, decrypts=True)
+    request = GetFile(path, _number(query, "place"), file_id=status.file_id, only_shows=True)
     try:
         found = await calls.call(GET_FILE, request)
     except PaxosBlockError as error:

@@ -217,6 +217,8 @@ async def test_a_key_goes_only_where_nobody_listens(scene: Scene) -> None:
             await scene.service.call(GET_FILE, GetFile("/z/file", decrypts=True))
         assert (await scene.service.call(GET_FILE, GetFile("/plain", decrypts=True))).blocks
         assert (await scene.service.call(STAT, PathRequest("/z/file"))).size == 20
+        shown = await scene.service.call(GET_FILE, GetFile("/z/file", only_shows=True))
+        assert [each.key for each in shown.blocks] == [None]
     finally:
         CALLER.reset(before)
 
@@ -311,6 +313,23 @@ async def test_the_master_key_is_rolled_and_no_key_of_a_block_changes(
     assert (await scene.service.call(ROLL_MASTER_KEY, RollMasterKey())).wrapped == 0
     write(file, NEW)
     other = await new_scene(config=NameNodeConfig(master_key_file=str(file)), store=scene.store)
+    found = await other.service.call(GET_FILE, GetFile("/z/file", decrypts=True))
+    assert [each.key for each in found.blocks] == [view.key]
+
+
+async def test_the_next_leader_reads_what_was_rolled_at_the_first_try(
+    scene: Scene, file: Path, tmp_path: Path
+) -> None:
+    view = await written(scene, "/z/file")
+    its_own = tmp_path / "its own"
+    write(its_own, OLD)
+    config = NameNodeConfig(master_key_file=str(its_own))
+    other = await new_scene(config=config, store=scene.store)
+    await other.node.zone_keys.refresh()
+    for each in (file, its_own):
+        write(each, NEW, OLD)
+    await scene.service.call(ROLL_MASTER_KEY, RollMasterKey())
+    await other.node.zone_keys.turn()
     found = await other.service.call(GET_FILE, GetFile("/z/file", decrypts=True))
     assert [each.key for each in found.blocks] == [view.key]
 

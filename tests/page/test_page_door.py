@@ -23,6 +23,7 @@ from paxosblock.net.calls import control
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port import page_door
 from paxosblock.net.port.access import Access, make_secret
+from paxosblock.net.port.bearer import is_here
 from paxosblock.net.port.page_door import COOKIE, PAGE_HEADERS
 from tests.namenode.scene import create_request
 
@@ -108,7 +109,7 @@ async def test_a_site_whose_name_leads_here_is_refused(tmp_path: Path) -> None:
 async def test_without_proof_only_callers_on_this_machine_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_door, "_is_here", lambda remote: False)
+    monkeypatch.setattr(page_door, "is_here", lambda remote: False)
     async with served(tmp_path / "a") as (url, browser):
         status, said = await text(browser, url)
         assert (status, "callers on this machine" in said) == (403, True)
@@ -126,7 +127,7 @@ async def test_without_proof_only_callers_on_this_machine_get_it(
     ],
 )
 def test_this_machine_is_loopback(remote: str | None, *, here: bool) -> None:
-    assert page_door._is_here(remote) is here
+    assert is_here(remote) is here
 
 
 def issued(url: str, access: Access, rights: TokenRight) -> str:

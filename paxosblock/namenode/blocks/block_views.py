@@ -86,11 +86,12 @@ class BlockViews:
         """Return a storage as it is now."""
         return None if storage is None else self._datanodes.member(storage, self._clock_s())
 
-    def file(self, found: FilePage, host: str = "") -> FileView:
-        """Return a file and a page of its blocks, as seen from the machine `host`."""
+    def file(self, found: FilePage, host: str = "", *, with_keys: bool = True) -> FileView:
+        """Return a file and a page of its blocks, as seen from the machine `host`. Raises as
+        `block`."""
 
         def show(located: Located) -> BlockView:
-            return self.block(located.entry, located.offset, host)
+            return self.block(located.entry, located.offset, host, with_key=with_keys)
 
         blocks = tuple(map(show, found.page.blocks))
         last = None if found.last is None else show(found.last)

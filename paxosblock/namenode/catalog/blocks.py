@@ -136,7 +136,7 @@ def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FileP
     else:
         inode, path = file_and_path(reads, request.file_id)
         check_may_read(reads, inode, path, actor)
-    if inode.zone and not request.decrypts:
+    if inode.zone and not (request.decrypts or request.only_shows):
         raise zones.of_earlier_client(path)
     start = request.place
     if request.offset is not None:

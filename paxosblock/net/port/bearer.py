@@ -50,7 +50,7 @@ class OwnToken:
         if self._file and now_s - self._looked_s >= LOOKS_EVERY_S:
             self._looked_s = now_s
             try:
-                if _stamp(self._file) != self._stamp:
+                if stamp_of(self._file) != self._stamp:
                     word = self._read()
                     _check("", word)
                     self._word = word
@@ -64,7 +64,7 @@ class OwnToken:
         Raises:
             AccessDeniedError: others on the way could hear it.
         """
-        if not (hidden or self._over_plain or _is_here(peer)):
+        if not (hidden or self._over_plain or is_here(peer)):
             raise AccessDeniedError(
                 f"the token is not sent to {peer} without TLS, as others could hear it and use it:"
                 " name the cluster's authority with PAXOSBLOCK_TLS_CA, or set token_over_plain if"
@@ -76,7 +76,7 @@ class OwnToken:
         where = f"token_file {self._file}"
         try:
             for_everybody = Path(self._file).stat().st_mode & 0o007
-            self._stamp = _stamp(self._file)
+            self._stamp = stamp_of(self._file)
             text = Path(self._file).read_bytes().decode("ascii", "replace").strip()
         except (OSError, ValueError) as error:
             words = getattr(error, "strerror", None) or str(error)
@@ -93,17 +93,19 @@ def _check(where: str, word: str) -> None:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _stamp(file: str) -> tuple[int, ...]:
+def stamp_of(file: str) -> tuple[int, ...]:
+    """Return what tells whether a file was replaced. Raises OSError."""
     seen = os.stat(file)
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
-def _is_here(peer: str) -> bool:
-    """True if what is sent to an address stays on this machine."""
+def is_here(address: str | None) -> bool:
+    """True for an address of this machine alone: what is sent to it, or comes from it, stays."""
     try:
-        return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:
         return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 # -- at a node -------------------------------------------------------------------------------------

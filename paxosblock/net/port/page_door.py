@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from ipaddress import ip_address
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
@@ -21,7 +20,7 @@ from paxosblock.config import PageFor
 from paxosblock.errors import AccessDeniedError, InvalidRequestError, PaxosBlockError
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
-from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME
+from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME, is_here
 from paxosblock.net.port.caller import CALLER, NOBODY, USER, Caller
 from paxosblock.net.port.doorkeeper import certified
 from paxosblock.net.port.own_names import OWN_NAMES
@@ -175,7 +174,7 @@ class _Door:
         or may be a page of another site."""
         if not self._access.is_open:
             return
-        if self._page_for is not PageFor.ALL and not _is_here(request.remote):
+        if self._page_for is not PageFor.ALL and not is_here(request.remote):
             raise AccessDeniedError(
                 "the page is for callers on this machine, as the node demands no proof of them; "
                 'the setting page = "all" shows it to others'
@@ -217,15 +216,6 @@ class _Door:
 
 def _offers_nothing(request: web.Request) -> bool:
     return COOKIE not in request.cookies and "Authorization" not in request.headers
-
-
-def _is_here(remote: str | None) -> bool:
-    try:
-        address = ip_address((remote or "").partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def _check_same_site(request: web.Request) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 
 from aiohttp import web
 
 from paxosblock.errors import AccessDeniedError, PaxosBlockError
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.admission import Slot
+from paxosblock.net.port.bearer import is_here
 from paxosblock.net.port.caller import USER, Caller, CallerRole
 from paxosblock.net.port.doorkeeper import Doorkeeper, certified
 from paxosblock.net.port.http_server import HttpConnection
@@ -89,7 +89,7 @@ async def caller_of(request: web.Request, access: Access, refusals: Refusals) ->
         AccessDeniedError: the token is not good; that is counted in `refusals`.
         PaxosBlockError: the node cannot tell whether it is.
     """
-    address, private = request.remote or "", request.secure or _is_here(request.remote)
+    address, private = request.remote or "", request.secure or is_here(request.remote)
     try:
         token = await access.door.shown(request.headers)
     except AccessDeniedError:
@@ -100,14 +100,6 @@ async def caller_of(request: web.Request, access: Access, refusals: Refusals) ->
     for name in certified(access, request):
         return Caller.certified(name, address, private=private)
     return Caller.claiming(request.headers.get(USER), address, private=private)
-
-
-def _is_here(address: str | None) -> bool:
-    """True for an address of this machine that no other one can use."""
-    try:
-        return ipaddress.ip_address(address or "").is_loopback
-    except ValueError:
-        return False
 
 
 def peer_of(transport: asyncio.Transport) -> str:
