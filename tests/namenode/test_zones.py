@@ -42,7 +42,7 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.api.ownership import SET_PERMISSION, SetPathPermission
-from paxosblock.api.transaction import Concat
+from paxosblock.api.transaction import Concat, Delete, Marker
 from paxosblock.base.chunk_cipher import ADDED_BYTES, key_of_block
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
@@ -61,6 +61,7 @@ from paxosblock.namenode.zone_keys import name_of
 from paxosblock.net.port.caller import CALLER, Caller
 from paxosblock.protocol.types import FIRST_GENERATION, Durability
 from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
+from tests.namenode.test_transactions import request_of
 
 OLD, NEW = bytes(32), bytes([7] * 32)
 
@@ -127,6 +128,15 @@ async def test_all_that_is_made_below_is_of_the_zone_and_nothing_else(scene: Sce
     assert inside.added_bytes == ADDED_BYTES
     assert inside.key is not None
     assert (outside.added_bytes, outside.key) == (0, None)
+
+
+async def test_a_zone_stays_where_a_directory_on_the_way_would_go(scene: Scene) -> None:
+    """The directory was made for a file, and would go with the last one."""
+    first, last = "/way/first", "/way/last"
+    await scene.service.call(TRANSACT, request_of(Marker(first), Delete(first)))
+    await scene.service.call(ENCRYPT_DIRECTORY, EncryptDirectory("/way"))
+    await scene.service.call(TRANSACT, request_of(Marker(last), Delete(last, prune=True)))
+    assert await encrypted(scene, "/way")
 
 
 async def test_users_see_lengths_of_user_data(scene: Scene) -> None:

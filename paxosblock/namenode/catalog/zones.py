@@ -59,7 +59,7 @@ def encrypt(
         raise InvalidRequestError(f"{shown}: a cluster has at most {ZONES_MAX} encryption zones")
     zone = wrapped(inode.number)
     draft.put(keys.zone(inode.number), encode(zone))
-    draft.put_inode(msgspec.structs.replace(inode, zone=inode.number))
+    draft.put_inode(msgspec.structs.replace(inode, zone=inode.number, implicit=False))
     # A decision of this moment that makes something in the directory has read its entry, and not
     # its inode: with this it is made again.
     draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
