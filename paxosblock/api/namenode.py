@@ -158,8 +158,9 @@ class CreateFile(msgspec.Struct, frozen=True):
 
     With `first`, a block is made ahead (`AddBlock`), for a file that is written at once. CloseFile
     makes that block a part of the file when it says how the block ends. Owner and permission
-    are as in MakeDirectories. It is encrypted as a file made at the path `zone_of` would be: its own, or one
-    where it will be moved, or joined to what is there. "" comes from clients that cannot encrypt.
+    are as in MakeDirectories. It is encrypted as a file made at the path `zone_of` would be: its
+    own, or one where it will be moved, or joined to what is there. "" comes from clients that
+    cannot encrypt.
     """
 
     path: str
