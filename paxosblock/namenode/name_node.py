@@ -83,7 +83,7 @@ class NameNode:
         self.users = Users(claimed_user(), config, clock_s)
         self.catalog = self._make_catalog()
         self.counts = RecentCounts(self.catalog, self.background, clock_s)
-        self.tokens = TokenDesk(self.catalog)
+        self.tokens, self.zone_keys = TokenDesk(self.catalog), ZoneKeys(config, self.catalog.zone)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)
@@ -108,7 +108,6 @@ class NameNode:
             find=self.catalog.get_block,
         )
         self.recoverer = self._make_recoverer()
-        self.zone_keys = ZoneKeys(config, self.catalog.zone)
         self.views = self._make_views()
         self.rebuilder = self._make_rebuilder()
         self.reopener = self._make_reopener()

@@ -83,8 +83,8 @@ async def encrypt_directory(node: NameNode, request: EncryptDirectory) -> Decide
     """Make an empty directory an encryption zone.
 
     Raises:
-        ConfigError: this NameNode has no master key, or cannot read it again: nobody could read
-            the zone after its next start.
+        ConfigError: this NameNode has no master key, or cannot read it again: after its next start
+            it would not have the zone's key.
         Others: as `zones.encrypt`.
     """
     await _refresh_master_keys(node)
