@@ -94,7 +94,8 @@ class MakeDirectory(_Operation, frozen=True, tag=True):
 
     `implicit` ones are there for what is in them, as are those that the creation of a file makes:
     a `Delete` that prunes removes them when they are empty. To make a directory that is there
-    without saying `implicit` keeps it from that.
+    without saying `implicit` keeps it from that, and so does whatever is said of the directory
+    itself: rights, attributes, a time to live, another name.
     """
 
     path: str

@@ -18,15 +18,19 @@ from paxosblock.api.namenode import (
 from paxosblock.api.transaction import (
     BLOCKS_MOVED_MAX,
     OPERATIONS_MAX,
+    AclChange,
     AssertAbsent,
     AssertDirectory,
     AssertFile,
+    ChangeAcl,
     Concat,
     Delete,
     MakeDirectory,
     Marker,
     Operation,
     Rename,
+    SetAttributes,
+    SetOwner,
     SetPermission,
     TransactionOutcome,
 )
@@ -43,7 +47,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.permissions import ACTOR, Actor
+from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.transactions import transact
 from paxosblock.namenode.kv.codec import encode_edit
@@ -60,6 +64,7 @@ from tests.namenode.scene import (
     sweep_everything,
 )
 from tests.namenode.scene import blocks_of as entries_of
+from tests.namenode.test_permissions import acting
 
 APPLIED = TransactionOutcome(True, 0)
 
@@ -279,13 +284,35 @@ async def test_a_directory_that_somebody_made_stays_when_what_is_in_it_is_pruned
     assert await names(catalog, "/made") == ["/made/later"]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        SetPermission("/made/private", 0o700),
+        SetOwner("/made/private", "bob"),
+        SetAttributes("/made/private", {"user.a": b"1"}),
+        ChangeAcl("/made/private", AclChange.MODIFY, "user:bob:r--"),
+        Rename("/made/private", "/made/moved"),
+    ],
+    ids=lambda operation: type(operation).__name__,
+)
+async def test_a_directory_of_which_a_user_said_something_stays(said: Operation) -> None:
+    """One that comes again in its place would have other rights."""
+    catalog = await new_catalog()
+    await closed_file(catalog, "/made/private/file")
+    await apply(catalog, said)
+    (directory,) = await names(catalog, "/made")
+    await apply(catalog, Delete(f"{directory}/file", prune=True))
+    assert await names(catalog, "/made") == [directory]
+
+
 async def test_pruning_ends_where_the_caller_may_not_delete() -> None:
     catalog = await new_catalog()
-    await closed_file(catalog, "/top/theirs/file")
-    await apply(catalog, SetPermission("/top/theirs", 0o777))
-    token = ACTOR.set(Actor("ann"))
-    await apply(catalog, Delete("/top/theirs/file", prune=True))
-    ACTOR.reset(token)
+    await apply(catalog, MakeDirectory("/top"), SetPermission("/top", 0o777))
+    with acting(Actor("ann")):
+        await apply(catalog, Marker("/top/theirs/file"))
+    await apply(catalog, SetPermission("/top", 0o755))
+    with acting(Actor("ann")):
+        await apply(catalog, Delete("/top/theirs/file", prune=True))
     assert await names(catalog, "/top") == ["/top/theirs"]
     assert await names(catalog, "/top/theirs") == []
 

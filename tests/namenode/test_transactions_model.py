@@ -164,17 +164,21 @@ class Tree:
             case SetPermission(path, mode):
                 self.refuse_if(path not in self.at)
                 self.rights[path] = replace(self.of(path), mode=mode)
+                self.implicit.discard(path)
             case SetAttributes(path, wanted):
                 self.refuse_if(path not in self.at)
                 before = self.of(path)
                 after = {k: v for k, v in (before.attributes | wanted).items() if v is not None}
                 self.rights[path] = replace(before, attributes=after)
+                if after != before.attributes:
+                    self.implicit.discard(path)
             case SetOwner(path, owner, group):
                 self.refuse_if(path not in self.at)
                 before = self.of(path)
                 self.rights[path] = replace(
                     before, owner=owner or before.owner, group=group or before.group
                 )
+                self.implicit.discard(path)
 
     def check(self, wanted: AssertAbsent | AssertFile | AssertDirectory) -> None:
         match wanted:
@@ -207,6 +211,7 @@ class Tree:
             )
             self.refuse_if(not (overwrite and both_files))
         self.gone(destination)
+        self.implicit.discard(source)
         for each in [source, *self.below(source)]:
             moved = destination + each.removeprefix(source)
             self.at[moved] = self.at.pop(each)

@@ -27,7 +27,7 @@ from paxosblock.namenode.catalog import keys, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action, Actor
-from paxosblock.namenode.catalog.records import Inode
+from paxosblock.namenode.catalog.records import Inode, asked_for
 from paxosblock.namenode.kv.interface import View
 
 TRUSTED = "trusted."
@@ -61,7 +61,7 @@ def set_attributes(draft: Draft, wanted: SetPathAttributes | SetAttributes, acto
     _check_room(wanted.path, after)
     for name, value in changed.items():
         draft.put(keys.attribute(inode.number, name), value)
-    inode = msgspec.structs.replace(inode, attributes=len(after))
+    inode = asked_for(msgspec.structs.replace(inode, attributes=len(after)))
     draft.put_inode(inode)
     return inode
 

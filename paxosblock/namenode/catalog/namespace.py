@@ -45,6 +45,7 @@ from paxosblock.namenode.catalog.records import (
     DirectoryInode,
     FileInode,
     Inode,
+    asked_for,
     encode,
 )
 from paxosblock.protocol.types import BlockId
@@ -143,18 +144,16 @@ def _find_made(
     names = paths.split(request.path)
     permissions.check_owner(inode, names, context.actor)
     permissions.check_entry(draft, inode, names, context.actor)  # it deletes the directory one day
-    explicit = msgspec.structs.replace(inode, implicit=False)
-    inode = live_until(draft, explicit, _end_ms(request.ttl_s, context))
+    inode = live_until(draft, inode, _end_ms(request.ttl_s, context))
     return tree.status(draft, request.path, inode)
 
 
 def _make_explicit(draft: Draft, number: int) -> None:
     """Keep a directory that was made on the way to something else, as its user asks for it now."""
     inode = _directory(draft, number)
-    assert isinstance(inode, DirectoryInode), "an entry holds the kind of what it names"
-    if inode.implicit:
+    if asked_for(inode) != inode:
         draft.get(keys.inode(number))  # a precondition: nothing else of it may be lost
-        draft.put_inode(msgspec.structs.replace(inode, implicit=False))
+        draft.put_inode(asked_for(inode))
 
 
 def _end_ms(ttl_s: float, context: Context) -> int:
@@ -164,7 +163,7 @@ def _end_ms(ttl_s: float, context: Context) -> int:
 def live_until(draft: Draft, inode: DirectoryInode, expires_ms: int) -> DirectoryInode:
     """Let a directory end at `expires_ms`, or never (0); return it as it is then."""
     draft.move_deadline(keys.inode(inode.number), inode.expires_ms, expires_ms)
-    changed = msgspec.structs.replace(inode, expires_ms=expires_ms)
+    changed = msgspec.structs.replace(inode, expires_ms=expires_ms, implicit=False)
     draft.put_inode(changed)
     return changed
 
@@ -256,7 +255,7 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
         # It has a time to live in case its maker never comes back, but a rename shows that its
         # maker is back.
         inode = live_until(draft, inode, 0)
-    moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
+    moved = asked_for(msgspec.structs.replace(inode, parent=directory, name=destination[-1]))
     if isinstance(request, transaction.Rename) and request.as_new and isinstance(moved, FileInode):
         permissions.check_owner(inode, source, actor)
         moved = _as_new(draft, moved)

@@ -25,7 +25,7 @@ from paxosblock.namenode.catalog import acls, keys, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action, Actor
-from paxosblock.namenode.catalog.records import FileInode, Inode
+from paxosblock.namenode.catalog.records import FileInode, Inode, asked_for
 
 
 def change_permission(draft: Draft, request: SetPathPermission, context: Context) -> FileStatus:
@@ -139,6 +139,7 @@ def acl_status(reads: Reads, path: str, actor: Actor) -> AclStatus:
 
 
 def _put(draft: Draft, before: Inode, after: Inode) -> Inode:
+    after = asked_for(after)
     if after != before:
         draft.put_inode(after)
     return after

@@ -86,6 +86,14 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=Fal
 Inode = DirectoryInode | FileInode
 
 
+def asked_for(inode: Inode) -> Inode:
+    """Return an inode as that of something that was asked for, not only made on the way to a file:
+    what a user says of a directory must not go when it is empty."""
+    if isinstance(inode, DirectoryInode) and inode.implicit:
+        return msgspec.structs.replace(inode, implicit=False)
+    return inode
+
+
 @dataclass(frozen=True, slots=True)
 class BlockEntry:
     """A block's record and its place: `file` is NO_FILE for a block of an embedder.
