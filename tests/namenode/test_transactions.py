@@ -310,7 +310,7 @@ async def test_pruning_ends_where_the_caller_may_not_delete() -> None:
     await apply(catalog, MakeDirectory("/top"), SetPermission("/top", 0o777))
     with acting(Actor("ann")):
         await apply(catalog, Marker("/top/theirs/file"))
-    await apply(catalog, SetPermission("/top", 0o755))
+    await apply(catalog, SetPermission("/top", 0o755), SetOwner("/top", "bob"))
     with acting(Actor("ann")):
         await apply(catalog, Delete("/top/theirs/file", prune=True))
     assert await names(catalog, "/top") == ["/top/theirs"]
