@@ -15,6 +15,7 @@ import click
 from paxosblock.base.rack import DEFAULT_RACK, is_rack
 from paxosblock.cli.group import TERMINATE, LocalVerb
 from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.page_contents import PageContents
 from paxosblock.cli.upgrading import (
     check_upgrade_options,
     end_upgrade,
@@ -194,7 +195,6 @@ def namenode(
         from paxosblock.config import NameNodeConfig, load_config
         from paxosblock.namenode.membership import read_peers
         from paxosblock.namenode.namenode_server import serve
-
     name = node_id or _default_name(listen, path)
     _set_up(invocation, die_with)
     settings = load_config(NameNodeConfig, config, flags=settings_given)
@@ -208,7 +208,10 @@ def namenode(
         several = read_peers(
             members, advertise or listen, secret_file, new_cluster=new_cluster, joins=joins
         )
-    _run(invocation, serve(settings, listen=listen, path=path, node_id=name, peers=several))
+    serving = serve(
+        settings, listen=listen, path=path, node_id=name, peers=several, contents_of=PageContents
+    )
+    _run(invocation, serving)
 
 
 @click.command(cls=LocalVerb)

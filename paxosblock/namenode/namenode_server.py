@@ -11,7 +11,7 @@ import contextlib
 import gc
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
@@ -46,9 +46,12 @@ from paxosblock.net.port.page_door import add_pages
 from paxosblock.net.port.upgrade_server import caller_of
 from paxosblock.net.serving import ServingNode, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
+from paxosblock.page.contents import Contents
 from paxosblock.page.site import Site
 
 _log = logging.getLogger(__name__)
+
+ContentsOf = Callable[[OwnCalls, Access], Contents]
 
 
 async def serve(
@@ -58,6 +61,7 @@ async def serve(
     path: Path,
     node_id: str,
     peers: Peers | None = None,
+    contents_of: ContentsOf | None = None,
 ) -> None:
     """Run a NameNode until SIGTERM or SIGINT. Its process ends when its disk fails.
 
@@ -65,6 +69,7 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         path: the node's folder, made if it is missing.
         peers: the NameNodes of the cluster, if there are several, and the address of this one.
+        contents_of: makes what opens files for its status page, which shows no bytes without.
 
     Raises:
         ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
@@ -79,7 +84,7 @@ async def serve(
     gc.collect()  # of all that was imported, before others wait for this NameNode
     node_of = partial(running, config, listen=listen, path=path, node_id=node_id, peers=peers)
     with contextlib.suppress(_StoppedError):
-        async with node_of(stop=stop) as node:
+        async with node_of(stop=stop, contents_of=contents_of) as node:
             # Imported and loaded objects stay, so no full collection need visit them again.
             collect_seldom()
             await until_stopped(stop, node, "namenode")
@@ -116,6 +121,7 @@ async def running(
     node_id: str,
     peers: Peers | None = None,
     stop: asyncio.Event | None = None,
+    contents_of: ContentsOf | None = None,
 ) -> AsyncIterator[ServingNode]:
     """Run a NameNode for the length of a `with`. Raises like `serve`; _StoppedError if `stop` came
     while it waited for other members.
@@ -150,7 +156,9 @@ async def running(
             guard.names.add([peers.address])
         guard.access.door.checks = node.tokens
         app = _app(node, engine, metrics, guard)
-        site = Site.of_namenode(node.name, OwnCalls(router, client), guard.access.scheme)
+        own = OwnCalls(router, client)
+        contents = contents_of and contents_of(own, guard.access)
+        site = Site.of_namenode(node.name, own, guard.access.scheme, contents)
         add_pages(app, site, guard.access, config.page)
         opened = await listen_at(stack, app, router, listen, guard)
         address = peers.address if peers else opened

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,12 +13,20 @@ import msgspec
 from paxosblock.base.version import __version__
 from paxosblock.errors import PaxosBlockError
 from paxosblock.page import rendering, views
+from paxosblock.page.contents import (
+    Contents,
+    FirstBytes,
+    first_bytes,
+    kept_as,
+    windows,
+)
 from paxosblock.page.views import Calls, Query
 
 HTML: Final = "text/html"
 JSON: Final = "application/json"
 STATIC: Final = {"/page.css": "text/css", "/page.js": "text/javascript"}
 LOGIN: Final = "/login"
+DOWNLOAD: Final = "/download"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,16 @@ class PageAnswer:
     status: int
     content_type: str
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file that a browser is to keep."""
+
+    disposition: str
+    """The header that names it."""
+    size_bytes: int
+    windows: AsyncIterator[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +71,39 @@ class Site:
     """The pages of one node: each as HTML, and the same struct as JSON (`/` as `/page.json`)."""
 
     def __init__(
-        self, role: str, name: str, calls: Calls, pages: Mapping[str, _View], scheme: str
+        self,
+        role: str,
+        name: str,
+        calls: Calls,
+        pages: Mapping[str, _View],
+        scheme: str,
+        *,
+        contents: Contents | None = None,
     ) -> None:
-        """Use `of_namenode` or `of_datanode`. Other nodes have their pages at `scheme`://."""
-        self._common = {"role": role, "node": name, "scheme": scheme, "version": __version__}
+        """Use `of_namenode` or `of_datanode`. Other nodes have their pages at `scheme`://. Without
+        `contents` no page shows bytes of files."""
+        self._common = {
+            "role": role,
+            "node": name,
+            "scheme": scheme,
+            "version": __version__,
+            "shows_bytes": contents is not None,
+        }
         self._calls = calls
+        self._contents = contents
+        if contents is not None:
+            pages = {**pages, "/preview": _first_bytes_of(contents)}
         self._pages = pages
         self._as_json = {
             "/page.json" if path == "/" else f"{path}.json": view for path, view in pages.items()
         }
 
     @classmethod
-    def of_namenode(cls, name: str, calls: Calls, scheme: str) -> Site:
+    def of_namenode(
+        cls, name: str, calls: Calls, scheme: str, contents: Contents | None = None
+    ) -> Site:
         """Return that of a NameNode."""
-        return cls("NameNode", name, calls, _OF_NAMENODE, scheme)
+        return cls("NameNode", name, calls, _OF_NAMENODE, scheme, contents=contents)
 
     @classmethod
     def of_datanode(cls, name: str, calls: Calls, scheme: str) -> Site:
@@ -81,6 +119,19 @@ class Site:
     def files(self) -> tuple[str, ...]:
         """Return the addresses of what pages need beside themselves; it is the same for all."""
         return tuple(STATIC)
+
+    @property
+    def downloads(self) -> tuple[str, ...]:
+        """Return the addresses at which browsers get files to keep."""
+        return (DOWNLOAD,) if self._contents is not None else ()
+
+    @asynccontextmanager
+    async def download(self, query: Query) -> AsyncIterator[Download]:
+        """Open a file for a block. Raises the cluster's error if the caller may not have it."""
+        assert self._contents is not None, "there is no address of downloads"
+        path = query.get("path", "")
+        async with self._contents.open(path) as file:
+            yield Download(kept_as(path), file.size, windows(file))
 
     def file(self, path: str) -> PageAnswer:
         """Return one of `files`."""
@@ -121,3 +172,10 @@ class Site:
     async def _html(self, template: str, title: str, user: str, **values: Any) -> bytes:
         common = self._common | {"title": title, "user": user, "login": LOGIN}
         return await rendering.html(template, common | values)
+
+
+def _first_bytes_of(contents: Contents) -> _View:
+    async def make(_: Calls, query: Query) -> FirstBytes:
+        return await first_bytes(contents, query.get("path", ""))
+
+    return _View(make, "preview.html", "First bytes")

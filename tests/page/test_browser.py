@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -52,6 +53,7 @@ class Seen:
             "overview": f"{self.namenode}/",
             "directory": f"{self.namenode}/files?path=/d",
             "file": f"{self.namenode}/files?path={quote('/d/' + NAMES[0])}",
+            "first bytes": f"{self.namenode}/preview?path={quote('/d/' + NAMES[0])}",
             "writers": f"{self.namenode}/writers",
             "unwhole": f"{self.namenode}/unwhole",
             "login": f"{self.namenode}/login",
@@ -116,6 +118,16 @@ def test_names_are_shown_and_none_of_them_acts(seen: Seen) -> None:
             page.locator("tbody th a").nth(place).click()
             assert page.locator("h1").inner_text().startswith("File"), link
             assert page.locator("h1 .path").inner_text() == f"/d/{link}"
+
+
+def test_a_file_is_kept_under_a_name_that_means_nothing(seen: Seen) -> None:
+    with window(seen.browser) as page:
+        page.goto(seen.pages["file"])
+        with page.expect_download() as kept:
+            page.get_by_role("link", name="download").click()
+        name = kept.value.suggested_filename
+        assert not set(name) & set('<>"/\n')
+        assert Path(kept.value.path()).read_bytes() == b"bytes"
 
 
 def test_the_keyboard_reaches_the_content_and_every_link(seen: Seen) -> None:

@@ -8,8 +8,11 @@ names this node as others cannot (`own_names.py`), so that no site in a browser 
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
@@ -17,7 +20,13 @@ from aiohttp import web
 
 from paxosblock.api.user_tokens import TokenRight
 from paxosblock.config import PageFor
-from paxosblock.errors import AccessDeniedError, InvalidRequestError, PaxosBlockError
+from paxosblock.errors import (
+    AccessDeniedError,
+    InvalidRequestError,
+    NotReadyError,
+    PaxosBlockError,
+)
+from paxosblock.host.logs import facts
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME, is_here
@@ -30,6 +39,10 @@ PURPOSE: Final = "page"
 COOKIE: Final = "paxosblock-page"
 LOGIN: Final = "/login"
 FORM_BYTES_MAX: Final = 8192
+DOWNLOADS_MAX: Final = 4
+"""Files that a node sends at once: each costs it the room and the work of a reader."""
+STALLED_S: Final = 60.0
+"""Seconds in which a browser takes the next part of a file; one that does not is left."""
 PAGE_HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -42,6 +55,31 @@ PAGE_HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+_KEPT: Final = PAGE_HEADERS | {
+    "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+    "Content-Type": "application/octet-stream",
+}
+"""Headers of a file: a browser keeps it, and runs nothing in it, whatever it is."""
+
+_log = logging.getLogger(__name__)
+
+
+class ShownFile(Protocol):
+    """A file to be kept."""
+
+    @property
+    def disposition(self) -> str:
+        """The header that names it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+
+    @property
+    def windows(self) -> AsyncIterator[bytes]:
+        """Its bytes, some at a time."""
 
 
 class ShownPage(Protocol):
@@ -71,6 +109,13 @@ class Pages(Protocol):
     def files(self) -> tuple[str, ...]:
         """The addresses of files that every caller gets who gets anything."""
 
+    @property
+    def downloads(self) -> tuple[str, ...]:
+        """The addresses at which files of the cluster are sent."""
+
+    def download(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ShownFile]:
+        """Open a file for a block, for the user as whom `CALLER` calls."""
+
     def file(self, path: str) -> ShownPage:
         """Return a file."""
 
@@ -93,6 +138,8 @@ def add_pages(app: web.Application, pages: Pages, access: Access, page_for: Page
         add_without_token(app, path, door.show)
     for path in pages.files:
         add_without_token(app, path, door.show_file)
+    for path in pages.downloads:
+        add_without_token(app, path, door.send)
     add_without_token(app, LOGIN, door.show_login)
     app.router.add_post(LOGIN, door.log_in)
 
@@ -102,9 +149,45 @@ class _Door:
         self._pages = pages
         self._access = access
         self._page_for = page_for
+        self._downloads = 0
 
-    async def show(self, request: web.Request) -> web.Response:
+    async def show(self, request: web.Request) -> web.StreamResponse:
         """Show a page to a caller who may see it; to another one the form, or a refusal."""
+
+        async def show(caller: Caller) -> web.StreamResponse:
+            return _sent(await self._pages.page(request.path, dict(request.query), caller.user))
+
+        return await self._let_in(request, show)
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        """Send a file to a caller who may read it."""
+
+        async def send(caller: Caller) -> web.StreamResponse:
+            answer = web.StreamResponse(headers=_KEPT)
+            self._downloads += 1
+            try:
+                if self._downloads > DOWNLOADS_MAX:
+                    raise NotReadyError(
+                        f"{DOWNLOADS_MAX} files are being sent by this node, which is as many as "
+                        "it sends at once; `paxosblock fs get` gets this one from its DataNodes"
+                    )
+                async with self._pages.download(dict(request.query)) as file:
+                    await _send(request, answer, file)
+            except PaxosBlockError as error:
+                if not answer.prepared:
+                    return _sent(await self._pages.refusal(error, caller.user))
+                _give_up(request, str(error))
+            finally:
+                self._downloads -= 1
+            return answer
+
+        return await self._let_in(request, send)
+
+    async def _let_in(
+        self,
+        request: web.Request,
+        answer: Callable[[Caller], Coroutine[Any, Any, web.StreamResponse]],
+    ) -> web.StreamResponse:
         try:
             self._check_near(request)
         except AccessDeniedError as error:
@@ -116,8 +199,7 @@ class _Door:
                 return _sent(await self._pages.refusal(error))
             return await self._form(why="" if _offers_nothing(request) else str(error), status=403)
         CALLER.set(caller)
-        page = await self._pages.page(request.path, dict(request.query), caller.user)
-        return _sent(page)
+        return await answer(caller)
 
     async def show_file(self, request: web.Request) -> web.Response:
         """Show a file that says nothing of the cluster."""
@@ -234,6 +316,31 @@ async def _form_of(request: web.Request) -> Mapping[str, str]:
         raise InvalidRequestError("a form here is application/x-www-form-urlencoded")
     fields = await request.post()
     return {name: value for name, value in fields.items() if isinstance(value, str)}
+
+
+async def _send(request: web.Request, answer: web.StreamResponse, file: ShownFile) -> None:
+    """Send as much of a file as is asked for. Raises the error of a read."""
+    answer.headers["Content-Disposition"] = file.disposition
+    answer.content_length = file.size_bytes
+    await answer.prepare(request)
+    if request.method == "HEAD":
+        return
+    async for window in file.windows:
+        try:
+            await asyncio.wait_for(answer.write(window), STALLED_S)
+        except TimeoutError:
+            _give_up(request, f"the browser took nothing for {STALLED_S:g} s")
+            return
+        except ConnectionError:
+            return  # it wants no more
+    await answer.write_eof()
+
+
+def _give_up(request: web.Request, why: str) -> None:
+    """Close the connection, so that a part of a file does not pass for all of it."""
+    _log.warning("a file was not sent whole", extra=facts(path=request.path_qs, why=why))
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _sent(answer: ShownPage) -> web.Response:
