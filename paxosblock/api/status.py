@@ -82,6 +82,18 @@ class ReplicationStatus(msgspec.Struct, frozen=True):
     short: int = 0
 
 
+class ClusterRoom(msgspec.Struct, frozen=True):
+    """Bytes of the volumes of all live DataNodes.
+
+    `used` are block files, with all replicas; `free` is what further ones may take. The rest of the
+    `size` belongs to others or is kept in reserve.
+    """
+
+    size: int
+    used: int
+    free: int
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """The state of the cluster, as `cluster status` and `admin report` show it."""
 
@@ -96,6 +108,22 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     replication: ReplicationStatus = ReplicationStatus()
     to_learn: int = 0
     """Blocks of a restored backup about which DataNodes must still be asked."""
+
+    @property
+    def room(self) -> ClusterRoom:
+        """The room of the DataNodes that live."""
+        volumes = [
+            volume
+            for node in self.datanodes
+            if node.state != "dead"
+            for volume in node.storages
+            if not volume.failed
+        ]
+        return ClusterRoom(
+            size=sum(volume.capacity_bytes for volume in volumes),
+            used=sum(volume.used_bytes for volume in volumes),
+            free=sum(volume.free_bytes for volume in volumes),
+        )
 
 
 class NameNodeStatusRequest(msgspec.Struct, frozen=True):

@@ -133,17 +133,8 @@ def df(invocation: Invocation, *, human: bool, paths: tuple[str, ...]) -> None:
     for_each_path(invocation, paths, check)
     if paths and invocation.failures == len(paths):
         return
-    nodes = invocation.call(CLUSTER_STATUS, ClusterStatusRequest()).datanodes
-    volumes = [
-        volume
-        for node in nodes
-        if node.state != "dead"
-        for volume in node.storages
-        if not volume.failed
-    ]
-    size = sum(volume.capacity_bytes for volume in volumes)
-    used = sum(volume.used_bytes for volume in volumes)
-    free = sum(volume.free_bytes for volume in volumes)
+    room = invocation.call(CLUSTER_STATUS, ClusterStatusRequest()).room
+    size, used, free = room.size, room.used, room.free
     percent = round(100 * used / size) if size else 0
     url = f"paxosblock://{','.join(invocation.addresses)}"
     invocation.tell({"filesystem": url, "size_bytes": size, "used_bytes": used, "free_bytes": free})

@@ -56,6 +56,7 @@ from paxosblock.api.path_attributes import (
     GetAttributes,
     SetPathAttributes,
 )
+from paxosblock.api.status import CLUSTER_STATUS, ClusterRoom, ClusterStatusRequest
 from paxosblock.api.subtree import (
     KEYS_MAX,
     LIST_KEYS,
@@ -444,6 +445,12 @@ class AsyncClient:
         """Return a `content_summary` of each entry of a directory, all at one moment, in order of
         name; for a file, of the file itself. Raises as `content_summary` does."""
         return await content_summaries(self._sum_subtree, text_of(path))
+
+    async def room(self) -> ClusterRoom:
+        """Return the room of the cluster: the sum of the volumes of all live DataNodes."""
+        request = ClusterStatusRequest(recent=True)
+        status = await self._session.namenodes.call(CLUSTER_STATUS, request)
+        return status.room
 
     async def _sum_subtree(self, request: SumSubtree) -> SubtreeSums:
         return await self._session.namenodes.call(SUM_SUBTREE, request)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster, TokenRight
+from paxosblock.api.user_tokens import unsealed
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import RunningGateway, content, gateway_of
 
@@ -110,6 +111,28 @@ def test_a_stolen_part_of_a_token_opens_nothing(
     changed = token[:place] + other + token[place + 1 :]
     reply = gateway.ask("GET", home, "LISTSTATUS", headers=bearer(changed))
     assert (reply.status, reply.exception) == (403, "AccessControlException")
+
+
+def test_a_delegation_token_is_got_renewed_and_cancelled(
+    gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    first = bearer(fs.issue_token(600, user="joe").token)
+    fs.set_permission(home, 0o777)
+    token = gateway.ask("GET", "/", "GETDELEGATIONTOKEN", headers=first).json["Token"]["urlString"]
+    assert gateway.write(f"{home}/f", b"x", delegation=token).status == 201
+    assert fs.stat(f"{home}/f").owner == "joe"
+    until_s = unsealed(token)[0].until_s
+    renewed = gateway.ask("PUT", "/", "RENEWDELEGATIONTOKEN", headers=first, token=token)
+    assert renewed.json == {"long": until_s * 1000}
+    ann = bearer(fs.issue_token(600, user="ann").token)
+    for op in ("RENEWDELEGATIONTOKEN", "CANCELDELEGATIONTOKEN"):  # of another user
+        assert gateway.ask("PUT", "/", op, headers=ann, token=token).status == 403
+        assert gateway.ask("PUT", "/", op, headers=ann, token="x").exception == "InvalidToken"
+    gone = gateway.ask("PUT", "/", "CANCELDELEGATIONTOKEN", delegation=token, token=token)
+    assert (gone.status, gone.body) == (200, b"")
+    assert gateway.ask("GET", "/", "LISTSTATUS", delegation=token).status == 403
+    again = gateway.ask("PUT", "/", "RENEWDELEGATIONTOKEN", headers=first, token=token)
+    assert again.exception == "InvalidToken"
 
 
 def test_a_gateway_that_others_reach_says_that_it_has_no_tls(

@@ -51,6 +51,11 @@ def home(fs: Client) -> str:
 
 @pytest.fixture
 def shell(spark: SparkSession, gateway: RunningGateway) -> Shell:
+    """`hdfs dfs` in Spark's JVM at the gateway."""
+    return shell_at(spark, {"fs.defaultFS": f"webhdfs://{gateway.address}"})
+
+
+def shell_at(spark: SparkSession, settings_of_hadoop: dict[str, str]) -> Shell:
     """`hdfs dfs` in Spark's JVM: its exit code, and what it prints."""
     jvm: Any = spark._jvm
 
@@ -61,7 +66,8 @@ def shell(spark: SparkSession, gateway: RunningGateway) -> Shell:
         for place, word in enumerate(words):
             arguments[place] = word
         settings = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
-        settings.set("fs.defaultFS", f"webhdfs://{gateway.address}")
+        for name, value in settings_of_hadoop.items():
+            settings.set(name, value)
         system, printed = jvm.java.lang.System, jvm.java.io.ByteArrayOutputStream()
         out, err = system.out, system.err
         stream = jvm.java.io.PrintStream(printed)
@@ -123,6 +129,30 @@ def test_the_shell_of_hadoop_writes_reads_and_names_files(
     assert not fs.exists(f"{home}/d")
 
 
+def test_the_shell_of_hadoop_sees_what_belongs_to_a_file(
+    shell: Shell, fs: Client, home: str
+) -> None:
+    for name in "abc":
+        with fs.create(f"{home}/{name}") as out:
+            out.write(name.encode() * 1000)
+    path = f"{home}/a"
+    for line in (
+        f"-setfattr -n user.origin -v web-3 {path}",
+        f"-setfacl -m user:bob:r-x {path}",
+        f"-concat {path} {home}/b {home}/c",
+        f"-truncate 1500 {path}",
+        "-expunge",
+    ):
+        assert shell(line)[0] == 0, (line, shell(line))
+    assert content(fs, path) == b"a" * 1000 + b"b" * 500
+    assert shell(f"-getfattr -d {path}") == (0, f'# file: {path}\nuser.origin="web-3"\n')
+    assert "\nuser:bob:r-x\n" in shell(f"-getfacl {path}")[1]
+    assert shell(f"-ls {path}")[1].startswith("-rw-r-xr--+")
+    wanted = fs.checksum(path)
+    assert shell(f"-checksum {path}") == (0, f"{path}\t{wanted.algorithm}\t{wanted.text}\n")
+    assert shell("-df /")[1].split()[7] == str(fs.room().size)
+
+
 def test_the_shell_of_hadoop_hears_why_not(
     shell: Shell, fs: Client, home: str, tmp_path: Path
 ) -> None:
@@ -136,6 +166,36 @@ def test_the_shell_of_hadoop_hears_why_not(
     assert shell(f"-rmdir {home}/d") == (1, f"rmdir: `{home}/d': Directory is not empty\n")
     assert shell(f"-test -e {home}/no")[0] == 1
     assert shell(f"-mkdir {home}/f/x")[0] == 1
+
+
+def test_the_client_of_hadoop_goes_on_with_another_gateway(
+    spark: SparkSession, cluster: LocalCluster, home: str, fs: Client, tmp_path: Path
+) -> None:
+    """As with NameNodes of HDFS, of which one is down."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    with gateway_of(cluster, folders[0]) as one, gateway_of(cluster, folders[1]) as two:
+        name = f"gw{uuid.uuid4().hex[:8]}"
+        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        shell = shell_at(
+            spark,
+            {
+                "fs.defaultFS": f"webhdfs://{name}",
+                "dfs.nameservices": name,
+                f"dfs.ha.namenodes.{name}": "n1,n2",
+                f"dfs.namenode.http-address.{name}.n1": one.address,
+                f"dfs.namenode.http-address.{name}.n2": two.address,
+                f"dfs.client.failover.proxy.provider.{name}": provider,
+                "dfs.http.client.failover.sleep.base.millis": "1",
+            },
+        )
+        assert shell(f"-mkdir {home}/d")[0] == 0
+        one.kill()
+        local = tmp_path / "local"
+        local.write_bytes(DATA)
+        assert shell(f"-put {local} {home}/d/f") == (0, "")
+        assert content(fs, f"{home}/d/f") == DATA
 
 
 def test_spark_writes_and_reads_its_own_formats(

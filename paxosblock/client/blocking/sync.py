@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.ownership import AclStatus
+from paxosblock.api.status import ClusterRoom
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
@@ -272,6 +273,10 @@ class Client(ClientBase):
         """Return a `content_summary` of each entry of a directory, all at one moment, in order of
         name; for a file, of the file itself. Raises as `content_summary` does."""
         return self._run(self._async.content_summaries, path)
+
+    def room(self) -> ClusterRoom:
+        """Return the room of the cluster: the sum of the volumes of all live DataNodes."""
+        return self._run(self._async.room)
 
     def list_keys(
         self,

@@ -94,6 +94,31 @@ def _append_to_directory(path: str) -> HadoopError:
     return HadoopError(JavaError.FILE_EXISTS, words)
 
 
+@operation("CONCAT", "POST")
+async def concat(call: HadoopCall) -> Answer:
+    """Move the blocks of the files `sources`, whose names have commas between them, to the end of
+    a file, in one step. The sources are gone then."""
+    sources = [each for each in call.parameters.text("sources").split(",") if each]
+    if not all(each.startswith("/") for each in sources):
+        raise invalid("sources", "each is an absolute path")
+    try:
+        await call.fs.concat(call.path, sources)
+    except NotFoundError as error:
+        words = f"File does not exist: {error.details.get('path', call.path)}"
+        raise HadoopError(JavaError.FILE_NOT_FOUND, words) from None
+    return done()
+
+
+@operation("TRUNCATE", "POST")
+async def truncate(call: HadoopCall) -> Answer:
+    """Cut a file to its first `newlength` bytes, in one step."""
+    size = call.parameters.number("newlength")
+    if size is None:
+        raise invalid("newlength", "it is missing")
+    await call.fs.truncate(call.path, size)
+    return truth(True)
+
+
 def _writer_bytes(call: HadoopCall) -> int:
     """Return how many bytes a writer has here: its window, and what comes."""
     config = call.fs.config

@@ -71,6 +71,39 @@ class BlockLocationJson(msgspec.Struct, rename="camel"):
     corrupt: bool = False
 
 
+class AttributeJson(msgspec.Struct):
+    """An attribute, and its value in a form that a text may have."""
+
+    name: str
+    value: str
+
+
+class AclStatusJson(msgspec.Struct, rename="camel"):
+    """An access control list."""
+
+    entries: list[str]
+    group: str
+    owner: str
+    permission: str
+    sticky_bit: bool
+
+
+class RoomJson(msgspec.Struct):
+    """The room of the cluster, in bytes."""
+
+    capacity: int
+    used: int
+    remaining: int
+
+
+class FileChecksumJson(msgspec.Struct):
+    """A checksum as HDFS has it."""
+
+    algorithm: str
+    bytes: str
+    length: int
+
+
 class ServerDefaultsJson(msgspec.Struct, rename="camel"):
     """The settings that Hadoop's client asks for."""
 

@@ -25,6 +25,8 @@ class HadoopCall:
     """The parameters as they came."""
     parameters: Parameters
     user: str
+    proven: bool
+    """The user brought a token."""
     client: UserClient
     budget: Budget
     stack: contextlib.AsyncExitStack
@@ -60,7 +62,6 @@ LACKING: Final[dict[str, str]] = {
     "DISALLOWSNAPSHOT": "PUT",
     "ENABLEECPOLICY": "PUT",
     "GETALLSTORAGEPOLICY": "GET",
-    "GETDELEGATIONTOKEN": "GET",
     "GETECCODECS": "GET",
     "GETECPOLICIES": "GET",
     "GETECPOLICY": "GET",
@@ -70,11 +71,8 @@ LACKING: Final[dict[str, str]] = {
     "GETSNAPSHOTLIST": "GET",
     "GETSNAPSHOTTABLEDIRECTORYLIST": "GET",
     "GETSTORAGEPOLICY": "GET",
-    "GETTRASHROOTS": "GET",
     "GET_BLOCK_LOCATIONS": "GET",
-    "CANCELDELEGATIONTOKEN": "PUT",
     "RENAMESNAPSHOT": "PUT",
-    "RENEWDELEGATIONTOKEN": "PUT",
     "SATISFYSTORAGEPOLICY": "PUT",
     "SETECPOLICY": "PUT",
     "SETQUOTA": "PUT",

@@ -9,10 +9,13 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.namenode import Listing
+from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.gateway.download import pieces_of
 from paxosblock.gateway.exchange import Answer, StreamedBody
 from paxosblock.gateway.webhdfs.hadoop_json import (
+    FileChecksumJson,
     FileStatusJson,
+    RoomJson,
     ServerDefaultsJson,
     answered,
     block_location,
@@ -104,6 +107,16 @@ async def get_trash_root(call: HadoopCall) -> Answer:
     return answered({"Path": f"{_home(call)}/.Trash"})
 
 
+@operation("GETTRASHROOTS", "GET")
+async def get_trash_roots(call: HadoopCall) -> Answer:
+    """Show the user's directory for what was deleted, if it is there; `allusers` shows no more."""
+    try:
+        trash = await call.fs.stat(f"{_home(call)}/.Trash")
+    except (NotFoundError, NotDirectoryError):
+        return answered({"Paths": []})
+    return answered({"Paths": [file_status(trash, trash.path)]})
+
+
 def _home(call: HadoopCall) -> str:
     return f"/user/{call.user}"
 
@@ -114,6 +127,13 @@ async def get_server_defaults(call: HadoopCall) -> Answer:
     config = call.fs.config
     defaults = ServerDefaultsJson(config.block_size, config.replication)
     return answered({"FsServerDefaults": defaults})
+
+
+@operation("GETSTATUS", "GET")
+async def get_status(call: HadoopCall) -> Answer:
+    """Tell the room of the cluster."""
+    room = await call.fs.room()
+    return answered({"FsStatus": RoomJson(room.size, room.used, room.free)})
 
 
 @operation("CHECKACCESS", "GET")
@@ -159,6 +179,17 @@ async def open_file(call: HadoopCall) -> Answer:
     sent = left if length is None else min(length, left)
     body = StreamedBody(pieces_of(reader, offset, sent), sent)
     return Answer(200, body, {"Content-Type": "application/octet-stream"})
+
+
+@operation("GETFILECHECKSUM", "GET")
+async def get_file_checksum(call: HadoopCall) -> Answer:
+    """Tell the checksum of a file that HDFS would tell. All of it is read for that, at once: no
+    other address is named."""
+    held_bytes = _reader_bytes(call.fs.config.prefetch_size)
+    await call.stack.enter_async_context(call.budget.hold(held_bytes))
+    found = await call.fs.checksum(call.path)
+    told = FileChecksumJson(found.algorithm, found.text, len(found.text) // 2)
+    return answered({"FileChecksum": told})
 
 
 def _reader_bytes(prefetch_bytes: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from http import HTTPStatus
 from typing import Final
 
@@ -63,6 +64,10 @@ class JavaError(enum.Enum):
     RETRIABLE = "org.apache.hadoop.ipc.RetriableException", HTTPStatus.FORBIDDEN
     """Tells a program to ask this gateway again."""
     IO = "java.io.IOException", HTTPStatus.FORBIDDEN
+    INVALID_TOKEN = (
+        "org.apache.hadoop.security.token.SecretManager$InvalidToken",
+        HTTPStatus.FORBIDDEN,
+    )
     RUNTIME = "java.lang.RuntimeException", HTTPStatus.INTERNAL_SERVER_ERROR
 
     def __init__(self, full_name: str, status: HTTPStatus) -> None:
@@ -71,8 +76,8 @@ class JavaError(enum.Enum):
 
     @property
     def simple_name(self) -> str:
-        """The name without its package."""
-        return self.full_name.rpartition(".")[2]
+        """The name without its package, and without the class in which it stands."""
+        return re.split(r"[.$]", self.full_name)[-1]
 
 
 class HadoopError(Exception):

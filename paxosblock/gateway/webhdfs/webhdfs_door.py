@@ -12,7 +12,12 @@ from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
 from paxosblock.gateway.user_clients import Principal, UserClients
-from paxosblock.gateway.webhdfs import change_operations, read_operations
+from paxosblock.gateway.webhdfs import (
+    attribute_operations,
+    change_operations,
+    read_operations,
+    token_operations,
+)
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation_of
 from paxosblock.gateway.webhdfs.parameters import PREFIX, Parameters, path_of
 from paxosblock.gateway.webhdfs.remote_exceptions import (
@@ -23,7 +28,7 @@ from paxosblock.gateway.webhdfs.remote_exceptions import (
 )
 from paxosblock.gateway.who_asks import Identification, NoProofError
 
-ROOMS: Final = (read_operations, change_operations)
+ROOMS: Final = (read_operations, change_operations, attribute_operations, token_operations)
 """The modules whose operations the table has."""
 
 _log = logging.getLogger(__name__)
@@ -71,7 +76,15 @@ class WebHdfsDoor:
             client = await stack.enter_async_context(self._clients.lent(principal))
             _check_shown(path)
             call = HadoopCall(
-                exchange, path, query, parameters, principal.user, client, self._budget, stack
+                exchange,
+                path,
+                query,
+                parameters,
+                user=principal.user,
+                proven=bool(principal.token),
+                client=client,
+                budget=self._budget,
+                stack=stack,
             )
             answer = await wanted.run(call)
             if isinstance(answer.body, StreamedBody):
