@@ -104,7 +104,8 @@ class ServedStream:
                 if self._rights is not None:
                     self._rights.check_chunk(header)
                 self._waiting_votes += 1
-                self._acceptor.write(header, frame, partial(self._reply, perf_counter()))
+                reply = partial(self._reply, perf_counter())
+                self._calls.context.copy().run(self._acceptor.write, header, frame, reply)
             case FrameKind.CALL:
                 if self._calls.call_received(connection, header, frame):
                     self._running_calls += 1

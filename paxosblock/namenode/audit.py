@@ -56,8 +56,7 @@ from paxosblock.api.transaction import (
     Truncate,
 )
 from paxosblock.host.logs import BatchHandler, RotatedFile, facts, log_event, one_line
-from paxosblock.net.calls.rpc import REQUEST_ID
-from paxosblock.net.port.caller import CALLER, HERE, Caller, CallerRole
+from paxosblock.net.port.caller import CALLER, HERE, REQUEST_ID, Caller, CallerRole
 
 AUDIT_LOG: Final = logging.getLogger("paxosblock.audit")
 AUDIT_LOG.propagate = False  # the log of the node has the same changes in its own form

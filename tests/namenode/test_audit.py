@@ -61,8 +61,7 @@ from paxosblock.namenode.audit import AUDIT_LOG, DEEDS, AuditFormatter, Deed, de
 from paxosblock.namenode.calls import CALLS, By, Service, handled
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.namenode_server import running
-from paxosblock.net.calls.rpc import REQUEST_ID
-from paxosblock.net.port.caller import CALLER, Caller
+from paxosblock.net.port.caller import CALLER, REQUEST_ID, Caller
 from paxosblock.protocol.types import Durability
 from tests.namenode.scene import ANN, Scene, create_request, new_scene
 

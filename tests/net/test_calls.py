@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net.port.caller import REQUEST_ID
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream_calls import Bulk, CallChannel, CallServer, open_channel
 from paxosblock.net.wire import FrameKind, Header, MessageTable, encode_error, verify_payload
@@ -68,6 +70,8 @@ class Answering(Recorder):
                 return Told("at once")
             case "part":
                 return Bulk(Told("part"), 1, (chunk(some_bytes(request.size)),))
+            case "who":
+                return Told(REQUEST_ID.get())
             case "later":
                 later: asyncio.Future[object] = asyncio.get_running_loop().create_future()
                 self.later.append(later)
@@ -86,6 +90,8 @@ class Answering(Recorder):
                 raise ZeroDivisionError
             case "wait":
                 await self.release.wait()
+            case "whose":
+                return Told(REQUEST_ID.get())
             case "chunks":
                 frames = [
                     chunk(some_bytes(request.size, index), index) for index in range(request.count)
@@ -155,6 +161,27 @@ async def test_each_call_gets_its_own_reply() -> None:
         assert not slow.done()
         server.release.set()
         assert await slow == Told("wait")
+
+
+@on_both_loops
+async def test_what_comes_on_a_stream_has_the_name_of_the_call_for_which_it_was_opened() -> None:
+    """For the log; without one it has a name of its own."""
+    names = ["a-recovery", "", "n" * 1000, "a read"]
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(node(lambda _request: Answering()))
+        channels = []
+        for name in names:
+            context = copy_context()
+            if name:
+                context.run(REQUEST_ID.set, name)
+            opening = open_channel(HOST, port, ASKS, TOLD)
+            channels.append(await asyncio.create_task(opening, context=context))
+            stack.callback(channels[-1].connection.close)
+        for ask in (Ask("who"), Ask("whose")):
+            told = [await channel.call(ask, timeout_s=10) for channel in channels]
+            assert (told[0], told[3]) == (Told("a-recovery"), Told("a read"))
+            assert told[2] == Told("n" * 255)
+            assert len(told[1].what) == 16
 
 
 @on_both_loops

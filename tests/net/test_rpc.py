@@ -28,8 +28,9 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.calls.call_server import RpcRouter
-from paxosblock.net.calls.rpc import REQUEST_ID, RpcClient
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.message_frames import MessageFrameKind, pack
+from paxosblock.net.port.caller import REQUEST_ID
 from paxosblock.net.port.upgrade import split_address
 from paxosblock.net.serving import listen
 from paxosblock.net.wire import decode_error, encode_error

@@ -91,6 +91,26 @@ def test_a_line_tells_who_asked_from_the_call_to_the_last_datanode() -> None:
             assert told["request"] == did["take_over"]["request"]
 
 
+def test_what_a_datanode_tells_of_a_stream_names_who_opened_it() -> None:
+    """The bytes of a file come on another connection than the calls about it."""
+    with (
+        LocalCluster(datanodes=2, settings={"datanode": {"log_level": "debug"}}) as cluster,
+        Client(cluster.url, config=cluster.client_config, replication=2) as fs,
+    ):
+        fs.mkdirs("/d")
+        with fs.create("/d/f") as writer:
+            writer.write(b"some bytes")
+            writer.flush()
+        wait_until(lambda: "mkdirs path=/d " in cluster.namenode.log.read_text())
+        asked = next(facts_of(line) for line in lines(cluster.namenode) if " mkdirs " in line)
+        for node in cluster.datanodes:
+            wait_until(lambda: 'step="Create' in node.log.read_text())  # noqa: B023 - called here
+            told = next(facts_of(line) for line in lines(node) if 'step="Create' in line)
+            assert (told["user"], told["address"]) == (current_user(), "127.0.0.1")
+            # The names of one process are counted.
+            assert 0 < int(told["request"], 16) - int(asked["request"], 16) < 1000
+
+
 def test_lines_of_json_are_objects_and_the_log_is_bounded() -> None:
     each: dict[str, str | int] = {
         "log_format": "json",

@@ -29,7 +29,6 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.net.calls.rpc import REQUEST_ID
 from paxosblock.net.message_frames import (
     MessageFrame,
     MessageFrameKind,
@@ -41,7 +40,7 @@ from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Rank, Slot
-from paxosblock.net.port.caller import CALLER, Caller
+from paxosblock.net.port.caller import CALLER, REQUEST_ID, REQUEST_NAME, Caller
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.refusals import Refusal
 from paxosblock.net.port.request_bodies import PROGRESS_BYTES, RequestBodies
@@ -64,7 +63,6 @@ SHUTDOWN_S: Final = 2.0
 Q = TypeVar("Q")
 
 _CALL: Final = MessageFrameKind.CALL
-_NAME_HEADER: Final = "X-Request-Id"
 _ENCODER = msgspec.msgpack.Encoder()
 _NOT_ASKED: Final[Mapping[str, object]] = {}
 _log = logging.getLogger(__name__)
@@ -215,7 +213,7 @@ def add_http_calls(
     bounds = request_bodies or RequestBodies()
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        name = request.headers.get(_NAME_HEADER) or new_name()
+        name = request.headers.get(REQUEST_NAME) or new_name()
         try:
             if request.content_type != ERROR_TYPE:
                 raise InvalidRequestError(f"a request here has Content-Type: {ERROR_TYPE}")

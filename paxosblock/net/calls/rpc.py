@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
@@ -32,13 +31,12 @@ from paxosblock.net.message_frames import (
 )
 from paxosblock.net.pending_calls import NUMBER_MAX, PendingCalls
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.caller import REQUEST_ID
 from paxosblock.net.port.upgrade import CALLS, connect, split_address
 from paxosblock.net.wire import decode_error
 
 A = TypeVar("A")
 
-REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
-"""The name of the call that is being answered."""
 IDLE_S: Final = 30.0
 """A connection that was not used for so many seconds is replaced: a router in between may have
 forgotten it, and the next call would wait for its time-out."""

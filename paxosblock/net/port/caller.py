@@ -23,6 +23,8 @@ from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 
 USER: Final = "Access-User"
 """The header with the name that a caller claims."""
+REQUEST_NAME: Final = "X-Request-Id"
+"""The header with the name that logs tell of a request, or of all that comes on a data stream."""
 NOBODY: Final = "nobody"
 """The user for whom a caller acts that claims no name."""
 
@@ -84,6 +86,8 @@ UNTOLD: Final = Caller(CallerRole.CLAIMED, NOBODY)
 """The caller where no door has told one: a door that forgets to do so must let none in."""
 CALLER: ContextVar[Caller] = ContextVar("paxosblock_caller", default=UNTOLD)
 """The caller of the call that is being answered, or of the stream that is being made."""
+REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
+"""The name of the call that is being answered, or of the stream."""
 
 
 def claim(user: str) -> dict[str, str]:

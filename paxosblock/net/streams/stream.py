@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from paxosblock.net.message_frames import new_name
 from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
+from paxosblock.net.port.caller import REQUEST_ID, REQUEST_NAME
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler, tune_socket
 
 SHUTDOWN_SECONDS: Final = 1.0
@@ -39,13 +41,17 @@ async def connect(
     timeout_s: float = 5.0,
     access: Access = OPEN,
 ) -> FrameConnection:
-    """Open a data stream to the node at host:port. Raises what `upgrade.connect` does."""
+    """Open a data stream to the node at host:port. Raises what `upgrade.connect` does.
+
+    It has a name for the logs, that of the call for which it is opened, or one of its own.
+    """
     return await upgrade.connect(
         host,
         port,
         upgrade.STREAM,
         lambda _: FrameConnection(handler, f"{host}:{port}"),
         timeout_s=timeout_s,
+        headers={REQUEST_NAME: REQUEST_ID.get("") or new_name()},
         tune=tune_socket,
         access=access,
     )

@@ -8,6 +8,7 @@ the reply, so that they are contiguous on the stream.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -307,6 +308,9 @@ class CallServer:
         self._answer = answer
         self._at_once = at_once
         self._tasks: set[asyncio.Task[None]] = set()
+        self.context = contextvars.copy_context()
+        """Knows whose stream it is, for what is logged. A copy of it is entered: what is answered
+        may let the next frame in."""
 
     def call_received(self, connection: FrameConnection, header: Header, frame: memoryview) -> bool:
         """Start to answer a CALL frame; False if it was answered at once.
@@ -317,14 +321,15 @@ class CallServer:
         payload = frame[HEADER_BYTES:]
         verify_payload(header, payload)
         request = self._calls.decode(payload)
-        answer = self._at_once(request)
+        context = self.context.copy()
+        answer = context.run(self._at_once, request)
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(partial(self._came, connection, header, request))
             return True
         if answer is not None:
             self._reply(connection, header, answer)
             return False
-        task = asyncio.create_task(self._run(connection, header, request))
+        task = asyncio.create_task(self._run(connection, header, request), context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
+from paxosblock.net.message_frames import NAME_BYTES_MAX, new_name
 from paxosblock.net.port import upgrade_server
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.admission import Rank, Slot
-from paxosblock.net.port.caller import CALLER
+from paxosblock.net.port.caller import CALLER, REQUEST_ID, REQUEST_NAME
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.http_server import STALL_S
 from paxosblock.net.port.refusals import Refusal, Refusals
@@ -32,7 +33,8 @@ def upgrade_handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the handler of `GET /stream`, for `add_without_token(app, STREAM.path, ...)`.
 
-    `make_handler` makes the `FrameHandler` of a new connection, whose caller is in `CALLER` then; a
+    `make_handler` makes the `FrameHandler` of a new connection, whose caller is in `CALLER` then,
+    and its name for the logs in `REQUEST_ID`; a
     `PaxosBlockError` that it raises refuses the connection. `access` has the secret that both ends
     prove. When `app` shuts down, the open streams are closed.
 
@@ -53,6 +55,7 @@ def upgrade_handler(
         try:
             caller = await upgrade_server.connected_caller_of(request, access, refused)
             CALLER.set(caller)
+            REQUEST_ID.set(request.headers.get(REQUEST_NAME, "")[:NAME_BYTES_MAX] or new_name())
             has_token = caller.token is not None
             doorkeeper = Doorkeeper.of(access, request, refused, stays=True, has_token=has_token)
             handler = make_handler(request)
