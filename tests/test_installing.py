@@ -58,7 +58,8 @@ def checkout(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         shutil.copytree(
             repository / package, copy / package, ignore=shutil.ignore_patterns("__pycache__")
         )
-    shutil.copytree(repository / "docs", copy / "docs")
+    for folder in ("docs", "bin"):
+        shutil.copytree(repository / folder, copy / folder)
     for path in repository.iterdir():
         if path.is_symlink():
             (copy / path.name).write_text(str(path.readlink()))
@@ -108,7 +109,9 @@ def test_a_wheel_of_a_checkout_without_links_has_every_module_and_nothing_else(
     }
     members = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected |= {f"paxosblock/documents/{page.name}" for page in (repository / "docs").glob("*.md")}
-    assert members == expected
+    (script,) = (name for name in members if ".data/" in name)
+    assert script.endswith(".data/scripts/paxosblock")
+    assert members - {script} == expected
 
 
 def test_the_wheel_for_an_index_brings_raftos_with_its_licence_and_needs_no_other_raftos(

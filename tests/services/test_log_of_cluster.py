@@ -104,8 +104,8 @@ def test_what_a_datanode_tells_of_a_stream_names_who_opened_it() -> None:
         wait_until(lambda: "mkdirs path=/d " in cluster.namenode.log.read_text())
         asked = next(facts_of(line) for line in lines(cluster.namenode) if " mkdirs " in line)
         for node in cluster.datanodes:
-            wait_until(lambda: 'step="Create' in node.log.read_text())  # noqa: B023 - called here
-            told = next(facts_of(line) for line in lines(node) if 'step="Create' in line)
+            wait_until(lambda: "step=Create " in node.log.read_text())  # noqa: B023 - called here
+            told = next(facts_of(line) for line in lines(node) if "step=Create " in line)
             assert (told["user"], told["address"]) == (current_user(), "127.0.0.1")
             # The names of one process are counted.
             assert 0 < int(told["request"], 16) - int(asked["request"], 16) < 1000
