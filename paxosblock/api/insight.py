@@ -58,10 +58,12 @@ class Writers(msgspec.Struct, frozen=True):
 
 class ListUnwhole(msgspec.Struct, frozen=True):
     """Ask for at most `limit` blocks that are not as they should be, in the order of their numbers,
-    beginning behind `after`."""
+    beginning behind `after`; with `worst` only for those that have a damaged replica, or none that
+    can be read."""
 
     after: BlockId = NO_BLOCK
     limit: int = ROWS_MAX
+    worst: bool = False
 
 
 class UnwholeBlocks(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from paxosblock.api.fsck_call import Condition, Finding
 from paxosblock.api.insight import (
@@ -119,8 +119,14 @@ async def unwhole(node: NameNode, request: ListUnwhole) -> UnwholeBlocks:
     """Show blocks that lack something, as the monitor knows them: no walk over all files."""
     await node.catalog.view()  # raises where this NameNode does not lead any more
     limit = min(max(request.limit, 1), ROWS_MAX)
-    troubled = node.monitor.troubled
-    wanted = await _first_behind(request.after, troubled, limit + 1)
+    troubled, status = node.monitor.troubled, node.monitor.status
+    if not request.worst:
+        wanted = await _first_behind(request.after, troubled, limit + 1)
+    elif status.missing or status.corrupt:
+        is_worst = node.monitor.is_worst
+        wanted = await _first_behind(request.after, troubled, limit + 1, is_worst)
+    else:
+        wanted = []
     found, view = list[Finding](), node.assessor.view()
     for start in range(0, len(wanted[:limit]), LOOKED_AT):
         some = tuple(wanted[start : min(start + LOOKED_AT, limit)])
@@ -133,11 +139,16 @@ async def unwhole(node: NameNode, request: ListUnwhole) -> UnwholeBlocks:
     return UnwholeBlocks(tuple(found), len(troubled), more)
 
 
-async def _first_behind(after: BlockId, blocks: tuple[BlockId, ...], count: int) -> list[BlockId]:
-    """Return the least numbers behind `after`, without keeping others waiting."""
+async def _first_behind(
+    after: BlockId,
+    blocks: tuple[BlockId, ...],
+    count: int,
+    wanted: Callable[[BlockId], bool] = lambda _: True,
+) -> list[BlockId]:
+    """Return the least numbers behind `after` that are `wanted`, without keeping others waiting."""
     least: list[BlockId] = []
     for start in range(0, len(blocks), SLICE):
-        some = (each for each in blocks[start : start + SLICE] if each > after)
+        some = (each for each in blocks[start : start + SLICE] if each > after and wanted(each))
         least = heapq.nsmallest(count, (*least, *some))
         await asyncio.sleep(0)
     return least

@@ -109,7 +109,7 @@ def _waiting(seen: ClusterStatus) -> str:
         )
     if blocks.short:
         parts.append(f"{counted(blocks.short, 'block')} being written with too few")
-    return f"{' and '.join(parts)}. All can be read; another loss could change that."
+    return f"{' and '.join(parts)}. These can be read; another loss could change that."
 
 
 def _safe_mode(seen: ClusterStatus) -> str:
@@ -157,5 +157,9 @@ def _of_datanodes(seen: ClusterStatus, leaving: Mapping[str, LeavingNode]) -> It
 
 def _silent(node: NodeStatus) -> str:
     ago = human_time(node.seconds_since_heartbeat)
-    then = "its replicas are made again elsewhere" if node.state == "dead" else "it is read last"
+    then = (
+        "its replicas are made again where there is room"
+        if node.state == "dead"
+        else "it is read last"
+    )
     return f"DataNode {node.node} at {node.address} is {node.state}: last heard {ago} ago; {then}."

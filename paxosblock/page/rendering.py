@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from paxosblock.api.fsck_call import Finding
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.status import VoteLine
 from paxosblock.base.wording import counted, human_size, human_time, percent, visible
@@ -54,6 +55,7 @@ def _templates() -> jinja2.Environment:
         "counted": counted,
         "when": when,
         "mode": mode,
+        "by_file": by_file,
         "moment": moment,
     }
     for name in made.list_templates():
@@ -77,6 +79,14 @@ def when(seconds: float) -> str:
 def moment(line: VoteLine) -> str:
     """Return the time of a step in UTC, to the millisecond: many come in one second."""
     return f"{when(line.time_ms // 1000)[:-1]}.{line.time_ms % 1000:03d}Z"
+
+
+def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Return findings by the path of their file, in the order of the first of each."""
+    found: dict[str, list[Finding]] = {}
+    for each in findings:
+        found.setdefault(each.path, []).append(each)
+    return found
 
 
 def mode(status: FileStatus) -> str:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -148,18 +149,23 @@ class Site:
             body = await self._html(view.template, view.title, user, page=page)
             return PageAnswer(HTTPStatus.OK, HTML, body)
         except PaxosBlockError as error:
-            return await self.refusal(error, user, as_json=as_json)
+            asked = f"{path}?{urlencode(query, errors='surrogatepass')}"
+            return await self.refusal(error, user, as_json=as_json, asked=asked)
 
     async def refusal(
-        self, error: PaxosBlockError, user: str = "", *, as_json: bool = False
+        self, error: PaxosBlockError, user: str = "", *, as_json: bool = False, asked: str = ""
     ) -> PageAnswer:
-        """Return a page that says why there is no other."""
+        """Return a page that says why there is no other, with a link to where `asked` would lead
+        at the NameNode that leads."""
         status = HTTPStatus(error.http_status)
         if as_json:
             told = {"error": type(error).__name__, "reason": str(error)}
             return PageAnswer(status, JSON, msgspec.json.encode(told))
         title = f"{status.value} {status.phrase}"
-        body = await self._html("error.html", title, user, reason=str(error))
+        leader = str(error.details.get("leader", "")) if asked else ""
+        body = await self._html(
+            "error.html", title, user, reason=str(error), leader=leader, asked=asked
+        )
         return PageAnswer(status, HTML, body)
 
     async def login(self, user: str, *, with_token: bool, why: str = "") -> PageAnswer:

@@ -200,6 +200,7 @@ async def overview(calls: Calls, own: NameNodeStatus, *, recent: bool = True) ->
     """Return the page of the NameNode that leads, whose own status this is; `recent` as in
     `ClusterStatusRequest`."""
     seen = await calls.call(CLUSTER_STATUS, ClusterStatusRequest(recent))
+    seen = msgspec.structs.replace(seen, datanodes=_in_order(seen.datanodes))
     others = tuple(each for each in own.members if each != own.leader)
     standings: dict[str, NameNodeStatus | None] = {own.leader or own.node: own}
     found = await asyncio.gather(*(_status_at(calls, each) for each in others))
@@ -209,8 +210,7 @@ async def overview(calls: Calls, own: NameNodeStatus, *, recent: bool = True) ->
     leaves = {each.status.node: each for each in leaving.nodes}
     told = (each.alarms for each in standings.values() if each is not None)
     return Overview(
-        **{name: getattr(seen, name) for name in ClusterStatus.__struct_fields__}
-        | {"datanodes": _in_order(seen.datanodes)},
+        **{name: getattr(seen, name) for name in ClusterStatus.__struct_fields__},
         health=health_of(seen, standings, leaves),
         cluster=own.cluster,
         namenodes=tuple(
@@ -221,7 +221,7 @@ async def overview(calls: Calls, own: NameNodeStatus, *, recent: bool = True) ->
         alarm_count=sum(each.alarm_count for each in standings.values() if each is not None),
         access_open=any(each.access_open for each in standings.values() if each is not None),
         leaving=leaving.nodes,
-        unwhole=await _part(calls, LIST_UNWHOLE, ListUnwhole(limit=ROWS), withheld),
+        unwhole=await _worst_first(calls, withheld),
         writers=await _part(calls, LIST_WRITERS, ListWriters(limit=ROWS), withheld),
         work=await _part(calls, SHOW_WORK, ShowWork(), withheld),
         settings=await _part(calls, SHOW_SETTINGS, ShowSettings(), withheld),
@@ -240,6 +240,16 @@ def _in_order(datanodes: tuple[NodeStatus, ...]) -> tuple[NodeStatus, ...]:
             ),
         )
     )
+
+
+async def _worst_first(calls: Calls, withheld: dict[str, str]) -> UnwholeBlocks | None:
+    """Return some of the blocks that are not whole: before all others those with bytes at risk."""
+    worst = await _part(calls, LIST_UNWHOLE, ListUnwhole(limit=ROWS, worst=True), withheld)
+    found = await _part(calls, LIST_UNWHOLE, ListUnwhole(limit=ROWS), withheld)
+    if worst is None or found is None:
+        return None
+    others = (each for each in found.findings if each not in worst.findings)
+    return msgspec.structs.replace(found, findings=(*worst.findings, *others)[:ROWS])
 
 
 def _brief(status: NameNodeStatus | None) -> NameNodeStatus | None:

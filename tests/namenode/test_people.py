@@ -34,7 +34,7 @@ from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import counting, instruments
 from paxosblock.net.port.caller import CALLER, Caller, CallerRole
 from tests.namenode.scene import ANN, BOB, Clock, create_request, new_scene
-from tests.namenode.test_monitor import blocks_of_three, scene_without_s3, turn
+from tests.namenode.test_monitor import LOST_S, blocks_of_three, scene_without_s3, silent, turn
 from tests.waiting import wait_until_async
 
 
@@ -210,3 +210,21 @@ async def test_a_disk_that_hangs_or_refuses_keeps_no_caller() -> None:
 
     await wait_until_async(told)
     assert await FolderRoom(disk_of(refuse), Path("/nn"), Clock()).seen() == UNKNOWN
+
+
+async def test_blocks_with_bytes_at_risk_are_asked_for_by_themselves() -> None:
+    scene = await scene_without_s3()
+    records = await blocks_of_three(scene, 2)
+    await turn(scene)
+    assert len((await scene.service.call(LIST_UNWHOLE, ListUnwhole())).findings) == 2
+    found = await scene.service.call(LIST_UNWHOLE, ListUnwhole(worst=True))
+    assert (found.findings, found.total) == ((), 2)
+    await silent(scene, LOST_S, "s1", "s2")
+    await turn(scene)
+    first = await scene.service.call(LIST_UNWHOLE, ListUnwhole(limit=1, worst=True))
+    assert first.next is not None
+    rest = await scene.service.call(LIST_UNWHOLE, ListUnwhole(after=first.next, worst=True))
+    lost = (*first.findings, *rest.findings)
+    assert [each.block for each in lost] == sorted(record.block for record in records)
+    assert {each.condition for each in lost} == {Condition.MISSING}
+    await scene.close()

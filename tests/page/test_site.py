@@ -20,20 +20,23 @@ from paxosblock.api.insight import (
     SHOW_SETTINGS,
     ChangedSetting,
     DataNodeStatus,
+    ListUnwhole,
     NodeSettings,
     UnwholeBlocks,
     VolumeStatus,
     WriterLease,
     Writers,
 )
+from paxosblock.api.methods import Method
 from paxosblock.api.namenode import LIST, STAT, BlockMember, BlockView, Kind, Listing
 from paxosblock.api.status import CLUSTER_STATUS, NAMENODE_STATUS, ClusterStatus
 from paxosblock.errors import NotFoundError, NotLeaderError, PermissionDeniedError
 from paxosblock.page.site import PageAnswer, Site
+from paxosblock.page.views import ROWS
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, BlockState, Durability, Generation, StorageId
 from paxosblock.protocol.types import WriterId as Writer
-from tests.page.answers import Answers, datanode, file, namenode, of_a_cluster
+from tests.page.answers import A, Answers, Q, datanode, file, namenode, of_a_cluster
 
 EVIL = (
     "<script>alert(1)</script>",
@@ -148,8 +151,38 @@ async def test_blocks_are_listed_by_file() -> None:
     )
     site = site_of(of_a_cluster() | {LIST_UNWHOLE.name: UnwholeBlocks(found, 9)})
     page = await text_of(site, "/")
-    assert re.findall(r'rowspan="(\d)"', page) == ["1", "2"]
-    assert "All 9 that need something" in page
+    assert re.findall(r'rowspan="(\d)"', page) == ["2", "1"]
+    assert "All of them: 9 blocks" in page
+
+
+async def test_the_first_page_has_blocks_with_bytes_at_risk_before_all_others() -> None:
+    lacking = tuple(
+        Finding(f"/a{number}", 1, Condition.UNDER_REPLICATED, BlockId(number), 5, 3, 2)
+        for number in range(1, ROWS + 9)
+    )
+    lost = Finding("/z", 2, Condition.MISSING, BlockId(999), 5, 3, 0)
+
+    class OfTwoKinds(Answers):
+        async def call(self, method: Method[Q, A], request: Q) -> A:
+            if not isinstance(request, ListUnwhole):
+                return await super().call(method, request)
+            found = UnwholeBlocks((lost,) if request.worst else lacking[: request.limit], 30)
+            assert isinstance(found, method.answer)
+            return found
+
+    site = Site.of_namenode("nn", OfTwoKinds(of_a_cluster()), "http")
+    page = await text_of(site, "/")
+    paths = re.findall(r'<a href="/files\?path=(/[^"]*)">/', page)
+    assert paths == ["/z", *(f"/a{number}" for number in range(1, ROWS))]
+
+
+async def test_a_page_that_only_the_leader_has_links_to_it_there() -> None:
+    refused = NotLeaderError("nn:1 does", leader="nn:1")
+    site = site_of({STAT.name: refused, LIST_WRITERS.name: refused})
+    page = (await site.page("/files", {"path": '/a&"b', "after": "c"}, "me")).body.decode()
+    assert '<a href="http://nn:1/files?path=%2Fa%26%22b&amp;after=c">' in page
+    unknown = site_of({LIST_WRITERS.name: NotLeaderError("nobody does", leader="")})
+    assert b"that leads" not in (await unknown.page("/writers", {}, "me")).body
 
 
 async def test_a_writer_is_shown_with_user_age_and_files() -> None:

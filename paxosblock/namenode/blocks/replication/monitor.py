@@ -183,6 +183,11 @@ class Monitor:
         """Return the blocks that need something, in no order."""
         return (*self._troubles, *self._short)
 
+    def is_worst(self, block: BlockId) -> bool:
+        """True if no replica of a block can be read, or one is damaged."""
+        trouble = self._troubles.get(block)
+        return trouble is not None and (trouble.missing or trouble.corrupt)
+
     @property
     def is_behind(self) -> bool:
         """True if blocks wait for a copy that could be made as soon as others are."""
