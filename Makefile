@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test test-secure quick coverage test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak bench clean
+.PHONY: help bootstrap demo test test-secure quick coverage test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak upgrade bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -139,6 +139,11 @@ chaos: $(STAMP) ## bad days of real processes while files are written and names 
 soak: SECONDS := 1200
 soak: $(STAMP) ## real processes at work for long, some are killed; then memory, descriptors, threads and disk of each: SECONDS=1200
 	$(BIN)/python -m tests.services.soak --seed $(SEED) --seconds $(SECONDS)
+
+upgrade: $(STAMP) ## nodes of another revision become today's one after the other, while files are written: REV=COMMIT
+	@[ -n "$(REV)" ] || { echo "make: name the revision to begin with: make upgrade REV=COMMIT" >&2; exit 1; }
+	@git worktree add --quiet --force --detach build/upgrade $(REV)
+	@$(BIN)/python -m tests.services.mixed_versions build/upgrade; code=$$?; git worktree remove --force build/upgrade; exit $$code
 
 bench: $(STAMP) ## the usual benchmarks, beside what bare sockets and disks do in the same run: CASES="write calls" OUTPUT=build/bench.jsonl
 	@mkdir -p $(dir $(OUTPUT))
