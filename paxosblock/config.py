@@ -18,8 +18,10 @@ import socket
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from paxosblock.api.care import REPLICATION_MAX
 from paxosblock.api.limits import MAX_BODY_BYTES, MAX_CHUNK_BYTES
@@ -44,6 +46,7 @@ from paxosblock.base.settings import (
     SecondsOrZero,
     Setting,
     Share,
+    Text,
     Token,
     Umask,
     User,
@@ -227,6 +230,19 @@ class NameNodeConfig(NodeConfig):
     groups: Groups = ()
     """The groups of users; the operating system of the NameNode tells those of a user who is not
     there. A change takes effect with the next start."""
+    oidc_issuer: Text = ""
+    """The address of an OpenID issuer, as it calls itself: a caller who brings a token of it to a
+    NameNode is the user that it names. `https`, or `http` at this machine. It takes the extra
+    `paxosblock[oidc]`. Without it only tokens of this cluster are taken."""
+    oidc_audience: Text = ""
+    """The audience (`aud`) that tokens of the issuer must have: what this cluster is called
+    there."""
+    oidc_user_claim: Text = "sub"
+    """The claim with the name of the user. It must be one that users cannot choose themselves; a
+    name with dots may lead into nested ones."""
+    oidc_groups_claim: Text = ""
+    """The claim with the user's groups, a list. Without it, or where a token lacks it, they are
+    those of `groups`, or of the operating system."""
     min_replication: Count = 1
     """Finalized replicas that a block must have to be complete."""
     replication: Count = 3
@@ -279,6 +295,19 @@ class NameNodeConfig(NodeConfig):
         _in_order(self, "election_min_s", "election_max_s")
         self._check_heartbeat()
         _check_chunk_size(self)
+        self._check_issuer()
+
+    def _check_issuer(self) -> None:
+        """An attacker who can change what the issuer says can be every user."""
+        if self.oidc_issuer and not is_safe_url(self.oidc_issuer):
+            raise ConfigError(
+                f"oidc_issuer = {self.oidc_issuer!r}: expected an address that begins with https://"
+            )
+        if self.oidc_issuer and not self.oidc_audience:
+            raise ConfigError(
+                "oidc_issuer without oidc_audience: tokens that are for other programs would be"
+                " taken, too"
+            )
 
     def _check_heartbeat(self) -> None:
         """Losing two heartbeats must not cost the leader its place."""
@@ -467,6 +496,16 @@ class GatewayConfig(ServerConfig):
     """Seconds for which a program that writes or reads a file may send or take nothing of it."""
     users_kept: Count = 64
     """Users whose connections to the cluster are kept open between their requests."""
+
+
+def is_safe_url(url: str) -> bool:
+    """True if no attacker on the way can change what is shown at this address."""
+    try:
+        parts = urlsplit(url)
+        near = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        near = False
+    return url.startswith("https://") or (url.startswith("http://") and near)
 
 
 C = TypeVar("C", bound=Config)

@@ -97,15 +97,15 @@ class UserToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     def check_end(self, now_s: float) -> None:
         """Raise AccessDeniedError if the token has ended, or ends later than any may."""
         if self.until_s <= now_s:
-            ago = _roughly(now_s - self.until_s)
+            ago = roughly(now_s - self.until_s)
             raise AccessDeniedError(
                 f"the token of {self.user} ended {ago} ago: {ANOTHER}, if the clock of this node"
-                f" is right ({_shown(now_s)})"
+                f" is right ({shown_time(now_s)})"
             )
         if self.until_s > now_s + LONGEST_S + CLOCKS_S:
             raise AccessDeniedError(
                 f"the token of {self.user} would be good for more than seven days: is the clock of"
-                f" this node right? ({_shown(now_s)})"
+                f" this node right? ({shown_time(now_s)})"
             )
 
 
@@ -113,11 +113,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgpack_decoder(UserToken)
 
 
-def _shown(now_s: float) -> str:
+def shown_time(now_s: float) -> str:
+    """Return a time, in seconds since 1970, as errors show it."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now_s))
 
 
-def _roughly(seconds: float) -> str:
+def roughly(seconds: float) -> str:
     """Return a time for people, in the unit that fits."""
     unit_s = next((each for each in (3600, 60) if seconds >= 2 * each), 1)
     return format_duration(max(1, round(seconds / unit_s)) * unit_s)
@@ -138,6 +139,12 @@ def seal(token: UserToken, key: BlockKey) -> str:
 def looks_like(word: str) -> bool:
     """True if a word is meant to be a token of a user."""
     return word.startswith(PREFIX)
+
+
+def looks_foreign(word: str) -> bool:
+    """True if a word is meant to be a token of an OpenID issuer, a JSON Web Token: the base64 of an
+    object of JSON, and two parts more."""
+    return word.startswith("eyJ") and word.count(".") == 2
 
 
 def unsealed(word: str) -> tuple[UserToken, bytes, tuple[bytes, bytes]]:

@@ -260,6 +260,13 @@ _USER: Final = SettingKind(
     allows=lambda value: value == "" or is_user(value),
 )
 
+_TEXT: Final = SettingKind(
+    suffix="",
+    expected="a text without spaces",
+    parse=lambda written: written,
+    allows=lambda value: isinstance(value, str) and value.split() == [value] * bool(value),
+)
+
 TOKEN: Final = SettingKind(
     suffix="",
     expected="the token of a user, one word",
@@ -317,5 +324,6 @@ Host = Annotated[str, _HOST]
 File = Annotated[str, _FILE]
 Command = Annotated[str, _COMMAND]
 User = Annotated[str, _USER]
+Text = Annotated[str, _TEXT]
 Token = Annotated[str, TOKEN]
 Umask = Annotated[int, _UMASK]

@@ -163,7 +163,7 @@ class AsyncDataNode:
         request = NextGS(
             block, generation, record.writer_generation, record.window, record.durability
         )
-        async with RpcClient(self._session.rpc.access) as rpc:
+        async with RpcClient(self._session.rpc.access.at_datanodes()) as rpc:
             answer = await rpc.call(
                 self.member.address,
                 ACCEPT.name,

@@ -155,6 +155,7 @@ async def running(
         if peers:
             guard.names.add([peers.address])
         guard.access.door.checks = node.tokens
+        _believe_issuer(stack, node, guard)
         app = _app(node, engine, metrics, guard)
         own = OwnCalls(router, client)
         contents = contents_of and contents_of(own, guard.access)
@@ -171,6 +172,20 @@ async def running(
         stack.callback(leaving.cancel)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
         yield ServingNode(address, store.wait_failure)
+
+
+def _believe_issuer(stack: contextlib.AsyncExitStack, node: NameNode, guard: Guard) -> None:
+    """Take tokens of the OpenID issuer that the settings name, if they name one.
+
+    Raises:
+        ConfigError: the package for that is missing.
+    """
+    if node.config.oidc_issuer:
+        from paxosblock.namenode.oidc import Issuer  # noqa: PLC0415 - PyJWT may be missing
+
+        issuer = Issuer(node.config, node.clock_s, lambda: node.catalog.now_ms() / 1000)
+        guard.access.door.issuer = issuer
+        stack.push_async_callback(issuer.close)
 
 
 async def _leave(engine: Engine, stop: asyncio.Event, address: str) -> None:

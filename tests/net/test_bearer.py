@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,26 @@ async def test_a_node_that_checks_none_takes_none() -> None:
     assert await door.shown({"Authorization": "Bearer 1000.abc"}) is None
     with pytest.raises(AccessDeniedError, match="takes no token"):
         await door.shown({"Authorization": f"Bearer {WORD}"})
+
+
+def test_one_of_an_issuer_is_exchanged_for_datanodes_before_it_ends() -> None:
+    foreign, next_one = "eyJhbGciOiJub25lIn0.e30.a", "eyJhbGciOiJub25lIn0.e30.b"
+    own = OwnToken(word=foreign)
+    at_datanodes = own.for_datanodes()
+    assert own.wants_ours
+    assert at_datanodes.word == ""
+    soon, later = (
+        seal(UserToken(1, 3, "ann", (), 1, int(time.time() + ends_s)), KEY) for ends_s in (30, 600)
+    )
+    own.exchange(foreign, soon)
+    assert own.wants_ours
+    own.exchange(foreign, later)
+    assert not own.wants_ours
+    assert (own.word, at_datanodes.word) == (foreign, later)
+    assert later in at_datanodes.header("127.0.0.1", hidden=False)["Authorization"]
+    assert later not in repr(at_datanodes)
+    own.exchange(next_one, later)
+    assert own.wants_ours, "that one is of another user, may be"
+    ours = OwnToken(word=WORD)
+    assert not ours.wants_ours
+    assert ours.for_datanodes().word == WORD

@@ -6,14 +6,20 @@ import asyncio
 from asyncio import ALL_COMPLETED, FIRST_COMPLETED
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from paxosblock.api.methods import Method
+from paxosblock.api.user_tokens import ISSUE_TOKEN, IssueToken, TokenRight
 from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port.bearer import OwnToken
+
+EXCHANGED: Final = "exchanged for one of the issuer"
+EXCHANGED_S: Final = 3600.0
+"""Seconds for which a token is good at most that is got for one of an issuer."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -40,6 +46,7 @@ class NameNodes:
         self._search = LeaderSearch(addresses, _AsyncSearch(rpc), timeout_s, retry_for_s)
         self._sessions = Sessions()
         self._retry_for_s = retry_for_s
+        self._token, self._exchanging = rpc.access.token, asyncio.Lock()
 
     def within(self, seconds: float) -> NameNodes:
         """Return the same NameNodes, for requests whose tries take so long together."""
@@ -67,7 +74,20 @@ class NameNodes:
         raised; `retry_for_s` None takes that of the constructor.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
+        if self._token is not None and self._token.wants_ours:
+            await self._exchange(self._token, patience_s)
         return await self._search.run(method, lambda: request, patience_s)
+
+    async def _exchange(self, token: OwnToken, patience_s: float) -> None:
+        """Get a token for DataNodes, which take none of an issuer. All clients of a user that ask
+        for one at about the same time have the same."""
+        async with self._exchanging:
+            if not token.wants_ours:
+                return
+            foreign, rights = token.word, TokenRight.READ | TokenRight.WRITE
+            request = IssueToken(EXCHANGED_S, int(rights), EXCHANGED, again=True)
+            issued = await self._search.run(ISSUE_TOKEN, lambda: request, patience_s)
+            token.exchange(foreign, issued.token)
 
     async def call_anew(
         self,

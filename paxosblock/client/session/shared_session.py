@@ -42,8 +42,8 @@ class SharedSession:
         return cls(
             config,
             namenodes,
-            WritingConnections(config, access),
-            DataConnections(config.connect_timeout_s, access),
+            WritingConnections(config, access.at_datanodes()),
+            DataConnections(config.connect_timeout_s, access.at_datanodes()),
             LeaseKeeper(namenodes, config.lease_interval_s),
             RunningTasks(),
             rpc,

@@ -150,6 +150,10 @@ class Access:
             return cls(user=user)
         return cls(secrets, required, user)
 
+    def at_datanodes(self) -> Access:
+        """Return the access with which a client comes to DataNodes."""
+        return self if self.token is None else replace(self, token=self.token.for_datanodes())
+
     @property
     def is_open(self) -> bool:
         """True if the node serves every caller that reaches it."""

@@ -12,14 +12,22 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Final, Protocol
 
-from paxosblock.api.user_tokens import TokenRight, UserToken, looks_like, unsealed
+from paxosblock.api.user_tokens import (
+    TokenRight,
+    UserToken,
+    looks_foreign,
+    looks_like,
+    unsealed,
+)
 from paxosblock.errors import AccessDeniedError, ConfigError
 
 AUTHORIZATION: Final = "Authorization"
 SCHEME: Final = "Bearer "
+ENDS_SOON_S: Final = 60.0
+"""A token that ends within so many seconds is exchanged for another one."""
 LOOKS_EVERY_S: Final = 1.0
 """A file is looked at again after so many seconds at the earliest."""
 
@@ -38,6 +46,8 @@ class OwnToken:
         self._stamp: tuple[int, ...] = ()
         self._looked_s = monotonic()
         self._word = word or self._read()
+        self._ours: tuple[str, str] = ("", "")
+        """A token of an issuer, and that of the cluster which it was exchanged for."""
         _check(f"token_file {file}" if file else "token", self._word)
 
     def __repr__(self) -> str:
@@ -58,6 +68,26 @@ class OwnToken:
                 pass  # it is being replaced; the one before may still be good
         return self._word
 
+    @property
+    def wants_ours(self) -> bool:
+        """True if it is a token of an issuer, which only NameNodes take, and none of the cluster is
+        here that DataNodes would take in its place, or that is about to end."""
+        word = self.word
+        if not looks_foreign(word):
+            return False
+        foreign, ours = self._ours
+        return foreign != word or unsealed(ours)[0].until_s < time() + ENDS_SOON_S
+
+    def exchange(self, foreign: str, ours: str) -> None:
+        """Remember a token of the cluster that came for one of an issuer."""
+        self._ours = (foreign, ours)
+
+    @property
+    def word_for_datanodes(self) -> str:
+        """The token that DataNodes take."""
+        word = self.word
+        return self._ours[1] if looks_foreign(word) else word
+
     def header(self, peer: str, *, hidden: bool) -> dict[str, str]:
         """Return the header with it, for a connection to `peer`, an address; `hidden`: with TLS.
 
@@ -71,6 +101,10 @@ class OwnToken:
                 " the way there is safe"
             )
         return {AUTHORIZATION: SCHEME + self.word}
+
+    def for_datanodes(self) -> OwnToken:
+        """Return the same, as DataNodes are shown it."""
+        return _ForDataNodes(self)
 
     def _read(self) -> str:
         where = f"token_file {self._file}"
@@ -86,7 +120,19 @@ class OwnToken:
         return text
 
 
+class _ForDataNodes(OwnToken):
+    def __init__(self, own: OwnToken) -> None:
+        self._own = own
+        self._file, self._over_plain = own._file, own._over_plain
+
+    @property
+    def word(self) -> str:
+        return self._own.word_for_datanodes
+
+
 def _check(where: str, word: str) -> None:
+    if looks_foreign(word):
+        return  # the NameNode that is asked knows more of it
     try:
         unsealed(word)
     except AccessDeniedError as error:
@@ -130,11 +176,19 @@ class TokenChecks(Protocol):
         """
 
 
+class ForeignChecks(Protocol):
+    """A NameNode's check of the tokens of an issuer."""
+
+    async def check(self, word: str) -> UserToken:
+        """Return what the token in this word says, as a token of ours. Raises as `TokenChecks`."""
+
+
 class TokenDoor:
     """The place where a node's checks stand as soon as it has them."""
 
     def __init__(self) -> None:
         self.checks: TokenChecks | None = None
+        self.issuer: ForeignChecks | None = None
 
     async def shown(self, headers: Mapping[str, str]) -> UserToken | None:
         """Return the token in the headers of a request; None if they bring none.
@@ -144,6 +198,13 @@ class TokenDoor:
             PaxosBlockError: the node cannot tell.
         """
         word = headers.get(AUTHORIZATION, "").removeprefix(SCHEME).strip()
+        if looks_foreign(word):
+            if self.issuer is None:
+                raise AccessDeniedError(
+                    "this node takes no token of an issuer: a NameNode does that has oidc_issuer"
+                    " set, and `paxosblock admin token issue` gets one of the cluster for it"
+                )
+            return await self.issuer.check(word)
         if not looks_like(word):
             return None
         if self.checks is None:
