@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
+from tests.master_keys import write_masters
 from tests.spark.faulty import FaultySource
 from tests.spark.reading import Place
 
@@ -91,9 +92,11 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="package")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One NameNode and three DataNodes, all of them well whenever a test starts."""
-    with LocalCluster(datanodes=3) as cluster:
+    write_masters(master := tmp_path_factory.mktemp("master") / "key", 1)
+    settings = {"namenode": {"master_key_file": str(master)}}
+    with LocalCluster(datanodes=3, settings=settings) as cluster:
         yield cluster
 
 

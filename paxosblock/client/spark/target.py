@@ -55,7 +55,8 @@ def check_target(fs: Client, options: SparkOptions, schema: pa.Schema, *, overwr
     Raises:
         NotDirectoryError, IsDirectoryError: a file stands where a directory is meant, or a
             directory where a file is.
-        InvalidRequestError: the root; or files of another format or with other columns are there.
+        InvalidRequestError: the root, or with `overwrite` an encryption zone; or files of another
+            format or with other columns are there.
         PaxosBlockError: the cluster does not answer.
     """
     path, is_file = options.path, options.layout is Layout.APPEND
@@ -71,6 +72,11 @@ def check_target(fs: Client, options: SparkOptions, schema: pa.Schema, *, overwr
         )
     if not is_file and status.kind is Kind.FILE:
         raise NotDirectoryError(f"'{path}': rows go into a directory; this is a file")
+    if overwrite and status.encrypted and not fs.stat(path.rpartition("/")[0] or "/").encrypted:
+        raise InvalidRequestError(
+            f"'{path}': is an encryption zone, which mode 'overwrite' would replace by a plain "
+            "directory: write to a directory in it"
+        )
     existing = status if is_file else None if overwrite else _first_visible(fs, path)
     if existing is not None and existing.size:
         _check_same(fs, existing, options, schema)
