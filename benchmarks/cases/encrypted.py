@@ -1,20 +1,26 @@
-"""What does TLS cost, in time and processor, beside the same without?"""
+"""What do TLS and encryption zones cost, in time and processor, beside the same without?"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any, Final
 
 from benchmarks.suite import Bench, case
 from benchmarks.work import AS_SHIPPED, read_file, write_file
+from paxosblock.api.encryption import ENCRYPT_DIRECTORY, EncryptDirectory
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.base.units import GIB, MIB
 from paxosblock.client import AsyncClient
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.net.calls import control
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
 
 FOLDER: Final = "/bench"
+ZONE: Final = "/zone"
+MASTER: Final = "printf " + "5a" * 32
+"""Prints the master key."""
 CONNECTIONS: Final = 200
 WITHIN_S: Final = 10.0
 
@@ -29,30 +35,53 @@ class SecureCluster(LocalCluster):
 @case("tls", room_bytes=12 * GIB)
 async def tls(bench: Bench) -> None:
     """What does TLS cost a stream that writes or reads, and a connection that begins?"""
-    total = bench.size(512 * MIB, 8 * MIB)
     for number in bench.rounds:
         for kind, side in ((LocalCluster, "plain"), (SecureCluster, "TLS")):
             cluster = await bench.cluster(kind=kind)
             async with AsyncClient(cluster.url, cluster.client_config) as fs:
-                await write_file(fs, f"{FOLDER}/warm", total // 4, "memory")
-                for verb in ("write", "read"):
-                    async with bench.measured(cluster) as spent:
-                        if verb == "write":
-                            await write_file(fs, f"{FOLDER}/file", total, "memory")
-                        else:
-                            await read_file(fs, f"{FOLDER}/file")
-                    bench.emit(
-                        f"{verb}, one stream, {side}",
-                        total / MIB / spent.elapsed_s,
-                        "MiB/s",
-                        number,
-                        processor_s=spent.per(total / GIB),
-                        per="GiB",
-                        durability="memory",
-                        **AS_SHIPPED,
-                    )
+                await _stream(bench, cluster, fs, FOLDER, side=side, number=number)
                 await fs.delete(FOLDER, recursive=True)
             await _connect(bench, cluster, side, number)
+
+
+@case("zone", room_bytes=12 * GIB)
+async def zone(bench: Bench) -> None:
+    """What does an encryption zone cost a stream that writes or reads?"""
+    cluster = await bench.cluster(settings={"namenode": {"master_key_command": MASTER}})
+    async with AsyncClient(cluster.url, cluster.client_config) as fs:
+        await fs.mkdirs(ZONE)
+        request = EncryptDirectory(ZONE)
+        address = cluster.namenode.address
+        await asyncio.to_thread(control.call, address, ENCRYPT_DIRECTORY, request, WITHIN_S)
+        for number in bench.rounds:
+            for folder, side in ((FOLDER, "plain"), (ZONE, "zone")):
+                await _stream(bench, cluster, fs, folder, side=side, number=number)
+                for name in ("warm", "file"):
+                    await fs.delete(f"{folder}/{name}")
+
+
+async def _stream(
+    bench: Bench, cluster: LocalCluster, fs: AsyncClient, folder: str, *, side: str, number: int
+) -> None:
+    """Measure one stream that writes, and one that reads the same."""
+    total = bench.size(512 * MIB, 8 * MIB)
+    await write_file(fs, f"{folder}/warm", total // 4, "memory")
+    for verb in ("write", "read"):
+        async with bench.measured(cluster) as spent:
+            if verb == "write":
+                await write_file(fs, f"{folder}/file", total, "memory")
+            else:
+                await read_file(fs, f"{folder}/file")
+        bench.emit(
+            f"{verb}, one stream, {side}",
+            total / MIB / spent.elapsed_s,
+            "MiB/s",
+            number,
+            processor_s=spent.per(total / GIB),
+            per="GiB",
+            durability="memory",
+            **AS_SHIPPED,
+        )
 
 
 async def _connect(bench: Bench, cluster: LocalCluster, side: str, number: int) -> None:

@@ -9,8 +9,8 @@ To DataNodes such a chunk is one like any other. It is these bytes::
 
 The tag also vouches for the place: the block, the index of the chunk, and the byte of user data in
 the block at which it begins. So chunks that were swapped, and a block that was cut or put together
-in another way, are found out. What is not: which of two chunks is the later one, if both were once
-encrypted for the same place.
+in another way, are found out. Which of two chunks is the later one would not be, if both were once
+encrypted for the same place: so no two are (`namenode/catalog/reopening.py`).
 
 A nonce is never used twice by intent: a place may be written again in a later generation, and a
 counter of places would then repeat. With random ones a block of 2^32 chunks has a chance of 2^-33.

@@ -2,9 +2,9 @@
 
     python -m tests.services.lying_reader SWITCH datanode --id ... (as `python -m paxosblock`)
 
-It is honest until the file SWITCH names one of `LIES`. Once a lie has left, SWITCH.told exists. A
-block that it is asked for while SWITCH is "remember" it remembers, for the lies that serve old or
-other chunks.
+It is honest until the file SWITCH names one of `LIES`, or `OLDER`. Once a lie has left, SWITCH.told
+exists. A block that it is asked for while SWITCH is "remember" it remembers, for the lies that
+serve old or other chunks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from paxosblock.protocol.chunk_log import entry, read_entries
 from paxosblock.protocol.types import BlockId
 
 REMEMBER: Final = "remember"
+OLDER: Final = "what was remembered of the same block and index"
 
 Chunks = list[bytes]
 Lie = Callable[[Chunks, Chunks], Chunks]
@@ -48,6 +49,7 @@ LIES: Final[dict[str, Lie]] = {
 def lying(framed: Callable[..., Bulk], switch: Path) -> Callable[..., Bulk]:
     """`replica_reads._framed` with a tongue."""
     remembered: Chunks = []
+    older: dict[tuple[BlockId, int], bytes] = {}
 
     def spoiled(block: BlockId, run: Run, parts: list[Buffer]) -> Bulk:
         name = switch.read_text() if switch.exists() else ""
@@ -58,8 +60,12 @@ def lying(framed: Callable[..., Bulk], switch: Path) -> Callable[..., Bulk]:
         chunks = [data[a - run.offset : b - run.offset] for a, b in itertools.pairwise(ends)]
         if name == REMEMBER:
             remembered[:] = chunks
+            older.update({(block, run.first + at): each for at, each in enumerate(chunks)})
             return framed(block, run, parts)
-        told = LIES[name](chunks, remembered)
+        if name == OLDER:
+            told = [older.get((block, run.first + at), each) for at, each in enumerate(chunks)]
+        else:
+            told = LIES[name](chunks, remembered)
         at = itertools.accumulate((len(each) for each in told), initial=run.offset)
         names = [entry(end, crc32c(each)) for end, each in zip([*at][1:], told, strict=True)]
         switch.with_suffix(".told").touch()

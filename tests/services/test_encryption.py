@@ -27,7 +27,8 @@ from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import call
 from tests.master_keys import encrypt, write_masters
-from tests.services.lying_reader import LIES, REMEMBER
+from tests.services.lying_reader import LIES, OLDER, REMEMBER
+from tests.services.test_scrubbing import block_files, flip
 from tests.waiting import wait_until
 
 CHUNK: Final = 16 * KIB
@@ -73,7 +74,7 @@ def cluster(master: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Three DataNodes, and a zone at /z."""
     settings = {
         "namenode": {"master_key_file": str(master)},
-        "datanode": {"heartbeat_interval": "200ms"},
+        "datanode": {"heartbeat_interval": "200ms", "scrub_period": "1s"},
     }
     with Lying(3, 1, tmp_path_factory.mktemp("encryption"), settings=settings) as cluster:
         with Client(cluster.url, QUICK) as fs:
@@ -125,6 +126,30 @@ def test_no_byte_of_a_datanode_that_lies_is_served(cluster: Lying, lie: str) -> 
                             file.pread(0, len(data))
                     else:
                         assert file.pread(0, len(data)) != data
+                assert cluster.has_lied
+            finally:
+                cluster.repent()
+
+
+def test_no_older_chunk_is_served_in_the_place_of_the_one_that_replaced_it(cluster: Lying) -> None:
+    """The client did encrypt it, for the same place. So it writes no other there: what follows a
+    cut is in another block, which has another key."""
+    data, other = os.urandom(3 * CHUNK), os.urandom(CHUNK)
+    for top, defended in (("/plain", False), ("/z", True)):
+        with Client(cluster.url, QUICK) as fs:
+            written(fs, f"{top}/older", data[:CHUNK])
+            with fs.append(f"{top}/older") as out:
+                out.write(data[CHUNK:])
+            (place,) = fs.locations(f"{top}/older")  # a block that was not cut goes on
+            cluster.lie(REMEMBER)
+            assert fs.blocks.check(place.block).sound_count == 3  # read at all three
+            fs.truncate(f"{top}/older", 2 * CHUNK)
+            with fs.append(f"{top}/older") as out:
+                out.write(other)
+            cluster.lie(OLDER)
+            try:
+                now = data[: 2 * CHUNK] + (other if defended else data[2 * CHUNK :])
+                assert content(fs, f"{top}/older") == now
                 assert cluster.has_lied
             finally:
                 cluster.repent()
@@ -297,3 +322,50 @@ def test_the_master_key_is_lost_found_and_rolled(cluster: Lying, master: Path, f
     assert content(fs, "/z/kept") == b"kept"
     zones = call(address, ENCRYPTION_ZONES, ZonesRequest(), 5.0)
     assert [(each.path, each.master) for each in zones.zones] == [("/z", zones.master)]
+
+
+def test_the_master_key_is_rolled_while_files_are_read_and_written(
+    cluster: Lying, master: Path, fs: Client
+) -> None:
+    """Their keys are those of the zone, which the master key only wraps."""
+    pieces = [os.urandom(4 * CHUNK + 3) for _ in range(8)]
+    before = int(master.read_text()[:2], 16)
+    written(fs, "/z/read", b"".join(pieces))
+    with fs.open("/z/read") as file, fs.create("/z/written", overwrite=True) as out:
+        for number, piece in enumerate(pieces, 1):
+            out.write(piece)
+            out.hflush()
+            assert file.read(len(piece)) == piece
+            last, new = before if number == 1 else 9 + number - 1, 9 + number
+            write_masters(master, new, last)
+            rolled = call(cluster.namenode.address, ROLL_MASTER_KEY, RollMasterKey(), 30.0)
+            assert rolled.wrapped == 1
+            write_masters(master, new)
+    assert content(fs, "/z/written") == b"".join(pieces)
+    restarted(cluster.namenode)
+    assert content(fs, "/z/written") == b"".join(pieces)
+
+
+def test_a_bit_that_a_disk_flipped_is_found_by_the_scrubber_as_in_any_file(
+    cluster: Lying, fs: Client
+) -> None:
+    """DataNodes know nothing of keys: the checksum is of what they hold."""
+    data = os.urandom(2 * CHUNK)
+    written(fs, "/z/scrubbed", data)
+    (place,) = fs.locations("/z/scrubbed")
+    node, name = cluster.datanodes[1], f"blk_{place.block}"
+
+    def copies() -> list[Path]:
+        """Files of the block at the node: another copy has an epoch behind the name."""
+        return [each for each in block_files(node) if each.name.partition(".")[0] == name]
+
+    wait_until(lambda: [each.name for each in copies()] == [name], what="a finalized replica")
+    (path,) = copies()
+    sound = path.read_bytes()
+    flip(path, CHUNK)
+    wait_until(
+        lambda: [each.name == name or each.read_bytes() for each in copies()] == [sound],
+        what="a sound copy in its place",
+    )
+    wait_until(lambda: fs.blocks.check(place.block).sound_count == 3, what="three sound replicas")
+    assert content(fs, "/z/scrubbed") == data

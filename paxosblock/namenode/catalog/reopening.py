@@ -20,6 +20,7 @@ from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.recovery import Proposer
+from paxosblock.protocol.types import NO_GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ def left_alone(record: BlockRecord, file: FileInode, request: ReopenBlock) -> st
         return f"it has {record.length} chunks"
     if record.size_bytes + request.size_bytes > file.block_size:
         return f"it has {record.size_bytes} of {file.block_size} bytes"
+    ended_by_writer = record.finalized_generation == record.writer_generation + 1
+    if file.zone and not (ended_by_writer and record.cut_generation == NO_GENERATION):
+        # A chunk that was dropped may still be at a DataNode. No other may be encrypted for its
+        # place in this block, or the reader could not tell which is the later one.
+        return "it is encrypted, and was cut or recovered"
     return ""
 
 
