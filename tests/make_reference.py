@@ -1,21 +1,24 @@
 """Write docs/settings.md and docs/metrics.md: `make generate`.
 
-The settings are read from the source, the metrics from nodes that run: a NameNode of three and a
-DataNode are asked for what they count.
+The settings are read from the source, the metrics from nodes that run: a NameNode of three, a
+DataNode and a gateway are asked for what they count.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Final
 
 from paxosblock import ClientConfig, LocalCluster
 from paxosblock.base.settings import as_written, settings_of
 from paxosblock.config import ENVIRONMENT_PREFIX, SECTIONS, Config
+from tests.gateway.gateways import gateway_of
 from tests.make_api import REPOSITORY, class_of, told
 
 SETTINGS: Final = REPOSITORY / "docs" / "settings.md"
@@ -102,11 +105,22 @@ def _meanings(config: type[Config]) -> dict[str, str]:
 
 
 def metrics_page() -> str:
-    """Return the page of all metrics: what one of three NameNodes, and a DataNode, count."""
+    """Return the page of all metrics: the counts of one of three NameNodes, a DataNode and a
+    gateway."""
     pieces = [METRICS_HEAD]
-    with LocalCluster(datanodes=1, namenodes=3) as cluster:
-        for title, node in (("NameNode", cluster.namenode), ("DataNode", cluster.datanodes[0])):
-            with urllib.request.urlopen(f"http://{node.address}/metrics") as answer:
+    folder = tempfile.TemporaryDirectory()
+    with (
+        folder,
+        LocalCluster(datanodes=1, namenodes=3) as cluster,
+        gateway_of(cluster, Path(folder.name)) as gateway,
+    ):
+        nodes = {
+            "NameNode": cluster.namenode.address,
+            "DataNode": cluster.datanodes[0].address,
+            "Gateway": gateway.address,
+        }
+        for title, address in nodes.items():
+            with urllib.request.urlopen(f"http://{address}/metrics") as answer:
                 pieces += _node(title, answer.read().decode())
     return "\n".join(pieces)
 

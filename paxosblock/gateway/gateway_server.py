@@ -98,8 +98,9 @@ async def running(
         clients = UserClients(namenodes, shared, config.users_kept)
         stack.push_async_callback(clients.close)
         metrics = NodeMetrics("gateway")
-        guard.add_to(metrics)
-        doors = Doors(clients, guard, Budget(config.request_memory_bytes), metrics, client)
+        who = Identification.at(client, guard.names)
+        guard.add_to(metrics, proves=who.proves)
+        doors = Doors(clients, who, Budget(config.request_memory_bytes), metrics)
         engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
         runner = web.ServerRunner(engine.server, shutdown_timeout=SHUTDOWN_S)
         address = await open_port(stack, runner, listen, guard, engine.connect)
@@ -122,13 +123,10 @@ class Doors:
     def __init__(
         self,
         clients: UserClients,
-        guard: Guard,
+        identification: Identification,
         budget: Budget,
         metrics: NodeMetrics,
-        client: ClientConfig,
     ) -> None:
-        """`client` has the settings by which the gateway calls the cluster."""
-        identification = Identification.at(client, guard.names)
         self._webhdfs = WebHdfsDoor(clients, identification, budget)
         self._metrics = metrics
         self._answered: Counter[tuple[str, str]] = Counter()

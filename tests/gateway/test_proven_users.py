@@ -54,6 +54,7 @@ def test_a_name_is_not_believed(gateway: RunningGateway, fs: Client, home: str) 
         assert reply.headers["WWW-Authenticate"] == "Bearer"
     assert gateway.write(f"{home}/f", b"x", user=current_user()).status == 401
     assert fs.ls(home) == []
+    assert "\npaxosblock_gateway_access_open 0.0\n" in gateway.send("GET", "/metrics").body.decode()
 
 
 @pytest.mark.parametrize(

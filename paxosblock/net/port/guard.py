@@ -59,8 +59,9 @@ class Guard:
             caps, head_timeout_s=config.request_head_timeout_s, body_limits=limits, access=access
         )
 
-    def add_to(self, metrics: NodeMetrics) -> None:
-        """Show the counts on `/metrics`."""
+    def add_to(self, metrics: NodeMetrics, *, proves: bool = False) -> None:
+        """Show the counts on `/metrics`; `proves`: callers must prove themselves in another way
+        than by `access`."""
         connections = self.admission
         metrics.observe(
             "connections", "Connections that count for the cap.", lambda: connections.count
@@ -73,7 +74,7 @@ class Guard:
         metrics.observe(
             "access_open",
             "1 where whoever reaches the node is served: it demands no secret and no certificate.",
-            lambda: self.access.is_open,
+            lambda: self.access.is_open and not proves,
         )
         tls = self.access.tls
         metrics.observe(
