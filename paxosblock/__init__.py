@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paxosblock.api.ownership import AclStatus
     from paxosblock.api.reports import StorageReport
     from paxosblock.api.status import (
+        ClusterRoom,
         ClusterStatus,
         NameNodeStatus,
         NodeStatus,
@@ -143,6 +144,7 @@ __all__ = [
     "ChunkName",
     "Client",
     "ClientConfig",
+    "ClusterRoom",
     "ClusterStatus",
     "Concat",
     "ConfigError",
@@ -255,6 +257,7 @@ __getattr__, __dir__ = lazy_names(
         "ChunkName": "paxosblock.protocol.types",
         "Client": "paxosblock.client.blocking.sync",
         "ClientConfig": "paxosblock.config",
+        "ClusterRoom": "paxosblock.api.status",
         "ClusterStatus": "paxosblock.api.status",
         "Concat": "paxosblock.api.transaction",
         "ConfigError": "paxosblock.errors",

@@ -198,6 +198,7 @@ class AsyncClient:
         window: int | None = None,
         parent_must_exist: bool = False,
         permission: int = 0o666,
+        umask: int | None = None,
         options: WriteOptions | None = None,
         zone_of: AnyPath = "",
     ) -> AsyncFileWriter:
@@ -211,6 +212,7 @@ class AsyncClient:
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
             permission: its bits, less those of the setting `umask`.
+            umask: in the place of the setting.
             options: how it goes on when a DataNode fails.
             zone_of: the path that it will be moved to, or joined to: if that is in an encryption
                 zone, this file is encrypted with the zone's key. "" is `path`.
@@ -225,6 +227,7 @@ class AsyncClient:
         from paxosblock.client.writing import file_writer  # noqa: PLC0415 - for writers
 
         block_size, chunk_size, window = self._sizes(block_size, chunk_size, window)
+        umask = self.config.umask if umask is None else umask
         writer = new_writer()
         request = CreateFile(
             text_of(path),
@@ -234,9 +237,9 @@ class AsyncClient:
             block_size,
             self.config.durability if durability is None else durability_of(durability),
             parent_must_exist,
-            permission & ~self.config.umask,
+            permission & ~umask,
             first=FirstBlock(window, self.config.host),
-            unmasked=Unmasked(permission, self.config.umask),
+            unmasked=Unmasked(permission, umask),
             zone_of=text_of(zone_of or path),
         )
         session = self._session
@@ -501,6 +504,7 @@ class AsyncClient:
         *,
         parents: bool = True,
         permission: int = 0o777,
+        umask: int | None = None,
         ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory. With `parents` those above are made, too, and an existing one is fine.
@@ -508,6 +512,7 @@ class AsyncClient:
         Args:
             permission: its bits, less those of the setting `umask`; those above that are made have
                 the same, and all rights of their owner to go on.
+            umask: in the place of the setting.
             ttl_s: its time to live in seconds, counted again by each call: when it is over, the
                 directory is deleted with all that is in it, but not while a file below is being
                 written. Renaming the directory ends it.
@@ -517,7 +522,7 @@ class AsyncClient:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
-        umask = self._session.config.umask
+        umask = self.config.umask if umask is None else umask
         unmasked = Unmasked(permission, umask)
         request = MakeDirectories(
             text_of(path), parents, permission & ~umask, ttl_s=ttl_s, unmasked=unmasked

@@ -132,7 +132,8 @@ class StagingArea:
         durability: Durability | str | None = None,
         chunk_size: int | None = None,
         window: int | None = None,
-        permission: int = 0o644,
+        permission: int = 0o666,
+        umask: int | None = None,
         options: WriteOptions | None = None,
     ) -> StagedFile:
         """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
@@ -159,6 +160,7 @@ class StagingArea:
                 chunk_size=chunk_size,
                 window=window,
                 permission=permission,
+                umask=umask,
                 options=options,
                 zone_of=target,
             )

@@ -11,7 +11,7 @@ from paxosblock.api.transaction import AssertFile, Delete
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.publishing import Publish
 from paxosblock.client.writing.file_writer import AsyncFileWriter
-from paxosblock.errors import ExistsError, PaxosBlockError
+from paxosblock.errors import ExistsError, NotFoundError, PaxosBlockError
 from paxosblock.gateway.user_clients import UserClient
 
 _log = logging.getLogger(__name__)
@@ -24,6 +24,9 @@ class Upload:
     path: str
     overwrite: bool = False
     permission: int = 0o644
+    umask: int = 0
+    """The bits that are left out of `permission`, unless default entries of its directory decide.
+    """
     replication: int | None = None
     block_size: int | None = None
     parent_must_exist: bool = False
@@ -49,13 +52,24 @@ class Upload:
             await self._write(user.fs, writer, body)
 
     async def _create(self, fs: AsyncClient) -> AsyncFileWriter:
+        try:
+            return await self._create_in_directory(fs)
+        except NotFoundError:
+            if self.parent_must_exist:
+                raise
+        # The umask of the file is not that of those directories: they may be for all to write into.
+        await fs.mkdirs(self.path.rpartition("/")[0] or "/")
+        return await self._create_in_directory(fs)
+
+    async def _create_in_directory(self, fs: AsyncClient) -> AsyncFileWriter:
         return await fs.create(
             self.path,
             replication=self.replication,
             block_size=self.block_size,
             chunk_size=self._chunk_size(fs),
-            parent_must_exist=self.parent_must_exist,
+            parent_must_exist=True,
             permission=self.permission,
+            umask=self.umask,
         )
 
     async def _write(
@@ -78,6 +92,7 @@ class Upload:
             block_size=self.block_size,
             chunk_size=self._chunk_size(user.fs),
             permission=self.permission,
+            umask=self.umask,
         )
         writer = staged.writer
 

@@ -331,6 +331,28 @@ def test_directories_are_made_with_those_above(
     assert gateway.ask("GET", f"{home}/f/x", "GETFILESTATUS").exception == "FileNotFoundException"
 
 
+def test_a_permission_is_what_was_asked_for(gateway: RunningGateway, fs: Client, home: str) -> None:
+    """Hadoop's client has taken its umask off already."""
+    assert gateway.ask("PUT", f"{home}/d", "MKDIRS", permission="733").status == 200
+    assert gateway.write(f"{home}/f", b"", permission="1666").status == 201
+    assert gateway.write(f"{home}/f", b"", permission="777", overwrite="true").status == 201
+    assert (fs.stat(f"{home}/d").permission, fs.stat(f"{home}/f").permission) == (0o733, 0o777)
+    for path, method, op in ((f"{home}/e", "PUT", "MKDIRS"), (f"{home}/g", "PUT", "CREATE")):
+        assert gateway.ask(method, path, op, data="true").status in (200, 201)
+    assert (fs.stat(f"{home}/e").permission, fs.stat(f"{home}/g").permission) == (0o755, 0o644)
+    # On the way to a file no directory is made that others may write into.
+    assert gateway.write(f"{home}/x/y/f", b"", permission="666").status == 201
+    assert fs.stat(f"{home}/x/y").permission == fs.stat(f"{home}/x").permission == 0o755
+    # Where default entries decide, the permission counts from which no umask was taken.
+    fs.modify_acl_entries(home, "default:user:bob:rwx")
+    gateway.write(f"{home}/h", b"", permission="640", unmaskedpermission="666")
+    gateway.ask("PUT", f"{home}/i", "MKDIRS", permission="750", unmaskedpermission="777")
+    shown = [str(each) for each in fs.get_acl_status(f"{home}/h").entries]
+    assert "user:bob:rwx" in shown
+    assert fs.stat(f"{home}/h").permission == 0o664
+    assert fs.stat(f"{home}/i").permission == 0o775
+
+
 def test_a_rename_without_options_is_true_or_false_as_in_hdfs(
     gateway: RunningGateway, fs: Client, home: str
 ) -> None:

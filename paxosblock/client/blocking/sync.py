@@ -64,6 +64,7 @@ class Client(ClientBase):
         window: int | None = None,
         parent_must_exist: bool = False,
         permission: int = 0o666,
+        umask: int | None = None,
         options: WriteOptions | None = None,
         zone_of: AnyPath = "",
     ) -> FileWriter:
@@ -77,6 +78,7 @@ class Client(ClientBase):
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
             permission: its bits, less those of the setting `umask`.
+            umask: in the place of the setting.
             options: how it goes on when a DataNode fails.
             zone_of: the path that it will be moved to, or joined to: if that is in an encryption
                 zone, this file is encrypted with the zone's key. "" is `path`.
@@ -99,6 +101,7 @@ class Client(ClientBase):
             window=window,
             parent_must_exist=parent_must_exist,
             permission=permission,
+            umask=umask,
             options=options,
             zone_of=zone_of,
         )
@@ -327,6 +330,7 @@ class Client(ClientBase):
         *,
         parents: bool = True,
         permission: int = 0o777,
+        umask: int | None = None,
         ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory. With `parents` those above are made, too, and an existing one is fine.
@@ -334,6 +338,7 @@ class Client(ClientBase):
         Args:
             permission: its bits, less those of the setting `umask`; those above that are made have
                 the same, and all rights of their owner to go on.
+            umask: in the place of the setting.
             ttl_s: its time to live in seconds, counted again by each call: when it is over, the
                 directory is deleted with all that is in it, but not while a file below is being
                 written. Renaming the directory ends it.
@@ -344,7 +349,12 @@ class Client(ClientBase):
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
         return self._run(
-            self._async.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s
+            self._async.mkdirs,
+            path,
+            parents=parents,
+            permission=permission,
+            umask=umask,
+            ttl_s=ttl_s,
         )
 
     def rename(

@@ -60,14 +60,24 @@ def _upload(call: HadoopCall) -> Upload:
     if unknown := flags - _FLAGS:
         words = ", ".join(sorted(unknown))[:100].encode("unicode_escape").decode()
         raise invalid("createflag", f"not supported: {words}")
+    permission, umask = _bits(call, 0o644)
     return Upload(
         call.path,
         overwrite=parameters.flag("overwrite") or "OVERWRITE" in flags,
-        permission=parameters.permission("permission", 0o644),
+        permission=permission,
+        umask=umask,
         replication=parameters.number("replication", least=1),
         block_size=parameters.number("blocksize", least=1),
         parent_must_exist=not parameters.flag("createparent", default=True),
     )
+
+
+def _bits(call: HadoopCall, default: int) -> tuple[int, int]:
+    """Return the permission from which no umask was taken, and the umask of the program. It has
+    taken its umask off what it calls the permission already."""
+    permission = call.parameters.permission("permission", default)
+    unmasked = call.parameters.permission("unmaskedpermission", permission) | permission
+    return unmasked, unmasked & ~permission
 
 
 @operation("APPEND", "POST")
@@ -136,9 +146,9 @@ def _hdfs_url(call: HadoopCall) -> str:
 @operation("MKDIRS", "PUT")
 async def mkdirs(call: HadoopCall) -> Answer:
     """Make a directory, and those above it; an existing one is fine."""
-    permission = call.parameters.permission("permission", 0o755)
+    permission, umask = _bits(call, 0o755)
     try:
-        await call.fs.mkdirs(call.path, permission=permission)
+        await call.fs.mkdirs(call.path, permission=permission, umask=umask)
     except ExistsError:
         raise HadoopError(JavaError.FILE_EXISTS, f"Path is not a directory: {call.path}") from None
     except NotDirectoryError:
