@@ -211,8 +211,7 @@ class AsyncClient:
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
-            permission: its bits, less those of the setting `umask`.
-            umask: in the place of the setting.
+            permission: its bits, less those of `umask`.
             options: how it goes on when a DataNode fails.
             zone_of: the path that it will be moved to, or joined to: if that is in an encryption
                 zone, this file is encrypted with the zone's key. "" is `path`.
@@ -227,7 +226,7 @@ class AsyncClient:
         from paxosblock.client.writing import file_writer  # noqa: PLC0415 - for writers
 
         block_size, chunk_size, window = self._sizes(block_size, chunk_size, window)
-        umask = self.config.umask if umask is None else umask
+        umask = self._session.config.umask if umask is None else umask
         writer = new_writer()
         request = CreateFile(
             text_of(path),
@@ -242,10 +241,9 @@ class AsyncClient:
             unmasked=Unmasked(permission, umask),
             zone_of=text_of(zone_of or path),
         )
-        session = self._session
-        made = await session.namenodes.call_once(CREATE, request)
+        made = await self._session.namenodes.call_once(CREATE, request)
         return file_writer.AsyncFileWriter(
-            session, made.status, writer,
+            self._session, made.status, writer,
             chunk_size=chunk_size, window=window, first=made.first, options=options,
         )  # fmt: skip
 
@@ -522,7 +520,7 @@ class AsyncClient:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been made.
         """
-        umask = self.config.umask if umask is None else umask
+        umask = self._session.config.umask if umask is None else umask
         unmasked = Unmasked(permission, umask)
         request = MakeDirectories(
             text_of(path), parents, permission & ~umask, ttl_s=ttl_s, unmasked=unmasked

@@ -77,8 +77,7 @@ class Client(ClientBase):
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
-            permission: its bits, less those of the setting `umask`.
-            umask: in the place of the setting.
+            permission: its bits, less those of `umask`.
             options: how it goes on when a DataNode fails.
             zone_of: the path that it will be moved to, or joined to: if that is in an encryption
                 zone, this file is encrypted with the zone's key. "" is `path`.
