@@ -40,6 +40,8 @@ class OpenIdIssuer:
         self.shown: dict[str, Any] = {}
         """The parts of its configuration that are not as they should be."""
         self.status = 200
+        self.moved = False
+        """True: it sends who asks for its configuration to another address of its own."""
         self.held: asyncio.Event | None = None
         """No answer is given before it is set."""
         self._runner: web.AppRunner | None = None
@@ -61,6 +63,7 @@ class OpenIdIssuer:
         """Listen at a port that is free."""
         app = web.Application()
         app.router.add_get("/.well-known/openid-configuration", self._configuration)
+        app.router.add_get("/elsewhere", self._show_configuration)
         app.router.add_get("/keys", self._show_keys)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
@@ -74,7 +77,12 @@ class OpenIdIssuer:
         assert self._runner is not None
         await self._runner.cleanup()
 
-    async def _configuration(self, _: web.Request) -> web.Response:
+    async def _configuration(self, request: web.Request) -> web.Response:
+        if self.moved:
+            raise web.HTTPFound(f"{self.url}/elsewhere")
+        return await self._show_configuration(request)
+
+    async def _show_configuration(self, _: web.Request) -> web.Response:
         return await self._answer({"issuer": self.url, "jwks_uri": f"{self.url}/keys"} | self.shown)
 
     async def _show_keys(self, _: web.Request) -> web.Response:

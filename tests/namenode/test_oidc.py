@@ -264,6 +264,13 @@ async def test_an_issuer_that_does_not_answer_is_named_and_asked_again(world: Wo
     assert (await world.here.check(word)).user == "ann"
 
 
+async def test_an_issuer_that_sends_one_elsewhere_is_not_followed(world: World) -> None:
+    """It may be to where others can change what is shown."""
+    world.there.moved = True
+    text = await world.refused(world.there.token(), UnavailableError)
+    assert "openid-configuration answered 302" in text
+
+
 async def test_nothing_listens_where_the_issuer_was(world: World) -> None:
     await world.there.stop()
     text = await world.refused(world.there.token(), UnavailableError)
