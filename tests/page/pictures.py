@@ -22,7 +22,7 @@ def main() -> None:
     if missing():
         sys.exit(f"make pictures: not on this machine: {missing()}")
     with (
-        LocalCluster(datanodes=4, racks=2, settings=SETTINGS) as cluster,
+        LocalCluster(datanodes=3, racks=2, settings=SETTINGS) as cluster,
         Client(cluster.url) as fs,
         chromium() as browser,
     ):
