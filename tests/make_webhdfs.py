@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from paxosblock.gateway.webhdfs.operation_table import LACKING, OPERATIONS
+from paxosblock.gateway.webhdfs.operation_table import LACKING
 from paxosblock.gateway.webhdfs.remote_exceptions import JavaError
-from paxosblock.gateway.webhdfs.webhdfs_door import ROOMS
+from paxosblock.gateway.webhdfs.webhdfs_door import OPERATIONS
 from tests.make_api import REPOSITORY
 
 PAGE: Final = REPOSITORY / "docs" / "webhdfs.md"
-assert ROOMS, "the table is full when they are imported"
 
 HEAD: Final = """# WebHDFS
 

@@ -74,17 +74,19 @@ class HttpEngine:
         response = _Streamed(status=answer.status, headers=answer.headers)
         response.content_length = body.length
         _close_if_unread(request, response)
-        await response.prepare(request)
         try:
+            await response.prepare(request)
             async for piece in body.pieces:
                 await response.write(piece)
+            await response.write_eof()
         except PaxosBlockError as error:
             # What was said of the length would be a lie, were it ended: the caller must notice.
             _log.warning("an answer to %s was cut: %s", request.remote, error)
             if request.transport is not None:
                 request.transport.abort()
-            raise ConnectionAbortedError("cut") from None
-        await response.write_eof()
+            raise ConnectionResetError("the answer was cut") from None
+        except ConnectionError:  # of this kind aiohttp tells no traceback
+            raise ConnectionResetError("the reader has left") from None
         return response
 
 

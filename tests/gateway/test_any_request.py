@@ -12,12 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paxosblock import Client, LocalCluster
-from paxosblock.gateway.webhdfs.operation_table import LACKING, OPERATIONS
-from paxosblock.gateway.webhdfs.webhdfs_door import ROOMS
+from paxosblock.gateway.webhdfs.operation_table import LACKING
+from paxosblock.gateway.webhdfs.webhdfs_door import OPERATIONS
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import RunningGateway, content, gateway_of, put
-
-assert ROOMS, "the table is full when they are imported"
 
 QUIET = settings(
     max_examples=150,

@@ -58,6 +58,7 @@ def shell(spark: SparkSession, gateway: RunningGateway) -> Shell:
 def shell_at(spark: SparkSession, settings_of_hadoop: dict[str, str]) -> Shell:
     """`hdfs dfs` in Spark's JVM: its exit code, and what it prints."""
     jvm: Any = spark._jvm
+    session: Any = spark._jsc
 
     def run(line: str) -> tuple[int, str]:
         words = shlex.split(line)
@@ -65,7 +66,7 @@ def shell_at(spark: SparkSession, settings_of_hadoop: dict[str, str]) -> Shell:
         arguments = java.new_array(jvm.java.lang.String, len(words))
         for place, word in enumerate(words):
             arguments[place] = word
-        settings = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+        settings = jvm.org.apache.hadoop.conf.Configuration(session.hadoopConfiguration())
         for name, value in settings_of_hadoop.items():
             settings.set(name, value)
         system, printed = jvm.java.lang.System, jvm.java.io.ByteArrayOutputStream()

@@ -15,6 +15,7 @@ from paxosblock.gateway.user_clients import Principal, UserClients
 from paxosblock.gateway.webhdfs import (
     attribute_operations,
     change_operations,
+    operation_table,
     read_operations,
     token_operations,
 )
@@ -28,8 +29,14 @@ from paxosblock.gateway.webhdfs.remote_exceptions import (
 )
 from paxosblock.gateway.who_asks import Identification, NoProofError
 
-ROOMS: Final = (read_operations, change_operations, attribute_operations, token_operations)
-"""The modules whose operations the table has."""
+OPERATIONS: Final = operation_table.OPERATIONS
+"""The operations by name, which these modules have put into the table."""
+WITH_OPERATIONS: Final = (
+    attribute_operations,
+    change_operations,
+    read_operations,
+    token_operations,
+)
 
 _log = logging.getLogger(__name__)
 
