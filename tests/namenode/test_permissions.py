@@ -571,3 +571,21 @@ async def test_the_first_entry_that_fits_decides(mode: int, acl: str, user: str,
     for bits in (wanted, R | X, R | W | X):
         allowed = permissions.allowed(inode, bits, actors[user])
         assert allowed is (wanted & bits == bits)
+
+
+@pytest.mark.parametrize("kind", range(KINDS_OF_CASES))
+async def test_what_is_decided_with_what_others_ask_for_is_decided_for_its_own_user(
+    kind: int,
+) -> None:
+    """Changes that are asked for in one turn of the loop are decided together, as one edit."""
+    store, catalog = await scene_of_two()
+    for path in ("/dir", "/dir/file"):
+        await change(store, path, "me", "supergroup", 0o701)
+    case = list(cases("/dir/file", "/dir/new", True, 0o755))[kind]
+    alone = await outcome(await new_catalog(copy.deepcopy(store)), case, USERS["cy"])
+    store.yielding = True  # what comes while an edit is committed is decided together
+    others = [
+        outcome(catalog, next(cases(f"/{name}", "", True, 0o755)), USERS["root"]) for name in "xyz"
+    ]
+    *made, together = await asyncio.gather(*others, outcome(catalog, case, USERS["cy"]))
+    assert (made, type(together)) == ([None] * 3, type(alone))

@@ -183,7 +183,8 @@ class Catalog:
 
     async def append(self, request: AppendFile) -> Appendable:
         """Open a closed file again for `request.writer`."""
-        return await self._change(lambda draft: blocks.append(draft, request, ACTOR.get()))
+        actor = ACTOR.get()  # a decision may be made in the context of another call
+        return await self._change(lambda draft: blocks.append(draft, request, actor))
 
     async def open_file(self, number: int, writer: WriterId) -> FileInode:
         """Return a file that `writer` holds."""
