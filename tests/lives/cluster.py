@@ -32,7 +32,10 @@ VOLUMES: Final = 2
 CHUNK_BYTES: Final = 64
 BLOCK_BYTES: Final = 512
 
+GROUPS: Final = (("ann", ("dev",)), ("bob", ("dev", "ops")), ("cy", ()))
+"""Users beside the one who runs the nodes, and their groups."""
 NAMENODE_CONFIG: Final = NameNodeConfig(
+    groups=GROUPS,
     datanode_stale_after_s=2.5,
     datanode_dead_after_s=5.0,
     replicate_after_s=2.0,

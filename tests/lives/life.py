@@ -29,6 +29,7 @@ from tests.lives.strangers import OF_DATANODES, OF_NAMENODES, try_door, try_stre
 from tests.lives.trouble import Trouble
 from tests.lives.users import PATIENCE_S, Users
 from tests.lives.volumes import Volumes
+from tests.lives.who_may import WhoMay
 from tests.lives.world import World, new_world
 from tests.lives.wrong_flags import WrongFlags
 
@@ -53,7 +54,7 @@ WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
 
 
-AnyUsers = Users | OneFile | Rivals
+AnyUsers = Users | OneFile | Rivals | WhoMay
 
 
 class Kind(enum.Enum):
@@ -65,12 +66,15 @@ class Kind(enum.Enum):
     """One writes, cuts and renames a file that others read."""
     RIVALS = "rivals"
     """Several take a file from each other."""
+    WHO_MAY = "who-may"
+    """Several with different rights change names, and who may do what with them."""
 
 
 _USERS: Final[dict[Kind, Callable[..., AnyUsers]]] = {
     Kind.FILES: Users,
     Kind.ONE_FILE: OneFile,
     Kind.RIVALS: Rivals,
+    Kind.WHO_MAY: WhoMay,
 }
 
 
@@ -99,14 +103,15 @@ class Life(Trouble):
         super().__init__(seed, world)
         self.users = make_users(world, self.cluster, random.Random(world.rng.random()))
         self._admin = world.new_host()
-        self._restores = not isinstance(self.users, OneFile) and seed % RESTORE_EVERY == 0
+        self._restores = isinstance(self.users, Users | Rivals) and seed % RESTORE_EVERY == 0
         self.may_cut = not self._restores
         """Own files may be cut and joined: a backup that was taken before shows others."""
         if isinstance(self.users, Rivals):
             self.users.cuts = self.may_cut
         if seed % FULL_EVERY == 3:
             self.full_when_lost = random.Random(f"{seed} full")
-        self._seams = Seams(self) if seed % SEAMS_EVERY == 0 else None
+        with_seams = seed % SEAMS_EVERY == 0 and not isinstance(self.users, WhoMay)
+        self._seams = Seams(self) if with_seams else None
 
     async def run(self) -> Outcome:
         """Live to the end."""
@@ -143,7 +148,7 @@ class Life(Trouble):
     def _others(self) -> Iterator[Coroutine[None, None, None]]:
         """Yield what takes longer than a blow, and happens in some lives only."""
         if self._restores:
-            assert not isinstance(self.users, OneFile)
+            assert isinstance(self.users, Users | Rivals)
             yield Restore(self, self.users).run()
         if self._seams is not None:
             yield self._seams.run(TROUBLE_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -73,6 +74,8 @@ class Network:
         self.promises = Promises(self._mistaken, Pairs(loop))
         self.strangers: dict[Host, None] = {}
         """Processes that do not know the secret."""
+        self.users: dict[Host, str] = {}
+        """The users of processes that are not of the one who runs the nodes."""
         self._listeners: dict[str, Listener] = {}
         self._cut: set[Host] = set()
         self._healed = asyncio.Event()
@@ -187,13 +190,15 @@ class Network:
             if not answer.done():
                 answer.set_result(result)
 
-        listener.host.run(serve())
+        # What is known of a caller is known to what is done for them, and to nothing else.
+        self.loop.create_task(serve(), context=copy_context())
 
     async def _answered(
         self, here: Host | None, router: RpcRouter, method: str, body: bytes
     ) -> bytes:
         registered = router._methods[method]
-        CALLER.set(Caller.claiming(claimed_user(), ""))  # all are of the user who runs the nodes
+        user = claimed_user() if here is None else self.users.get(here, claimed_user())
+        CALLER.set(Caller.claiming(user, ""))
         try:
             request = registered.decoder.decode(body)
             fenced = self.promises.asked(here, method, request)

@@ -15,7 +15,7 @@ import secrets
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -29,10 +29,12 @@ from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
 from paxosblock.host import kernel_syncs as syncs
 from paxosblock.host.kernel_syncs import Done
+from paxosblock.namenode.kv.table import Changes as TableChanges
 from paxosblock.net.streams import stream_calls
 from tests.disks.simulated import SimulatedDisk
 from tests.disks.simulated_syncs import SimulatedSyncs
 from tests.lives.network import Network, SimulatedRpc
+from tests.memory_table import MemoryTable
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, running_host, spread
 
 BEGAN_S = 1e9
@@ -105,6 +107,8 @@ class World:
         self.network = Network(loop, random.Random(self.rng.random()))
         self.pairs = self.network.promises.pairs
         self.hosts: list[Host] = []
+        self.applied: list[Callable[[MemoryTable, Iterable[bytes]], None]] = []
+        """They are told when a NameNode has applied an entry of the log, which wrote these keys."""
         self.mistakes: list[str] = []
         self.trace: list[str] = []
         self._syncs: dict[Host, list[SimulatedSyncs]] = {}
@@ -221,7 +225,15 @@ def _simulated(world: World) -> Iterator[None]:
     def kernel_syncs(disk: SimulatedDisk) -> SimulatedSyncs:
         return world.kernel_syncs(disk)
 
+    write = MemoryTable.write
+
+    def written(table: MemoryTable, index: int, keys: TableChanges, term: int = 0) -> None:
+        write(table, index, keys, term)
+        for each in world.applied:
+            each(table, keys)
+
     changes: Changes = (
+        (MemoryTable, "write", written),
         (volume, "ThreadPoolExecutor", VirtualExecutor),
         (SimulatedDisk, "kernel_syncs", kernel_syncs),
         (syncs, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world))),
