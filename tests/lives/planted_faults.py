@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReplicaSummary
-from paxosblock.api.namenode import Appendable, AppendFile
 from paxosblock.api.reports import Timeline
 from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.errors import FencedError
@@ -19,9 +18,7 @@ from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
 from paxosblock.namenode.catalog import blocks, keys, timelines
-from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.draft import Draft, Reads
-from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.raft import birth, folder_admission, member_folder
@@ -169,15 +166,6 @@ def _lets_copied_folders_in() -> Changes:
     return ((member_folder, "check_owner", lambda _disk, _folder, _address: None),)
 
 
-def _decides_for_another() -> Changes:
-    """An append is decided for whoever asked for a change in the same turn of the loop."""
-
-    def append(catalog: Catalog, request: AppendFile) -> Awaitable[Appendable]:
-        return catalog._change(lambda draft: blocks.append(draft, request, ACTOR.get()))
-
-    return ((Catalog, "append", append),)
-
-
 def _rights_are_no_precondition() -> Changes:
     """Rights that change while a change is committed are not looked at again."""
 
@@ -201,7 +189,6 @@ FAULTS: Final = {
     "a member leaves whoever reported": _leaves_unguarded,
     "a member is told to delete": _deletes_at_members,
     "a rolled back storage comes in": _takes_rolled_back_storages,
-    "an append is another user's": _decides_for_another,
     "rights are no precondition": _rights_are_no_precondition,
 }
 """By name; each gives what to change."""

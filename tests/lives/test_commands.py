@@ -18,26 +18,20 @@ from paxosblock.namenode.calls import CALLS
 from tests.cli.test_usage import ALL_VERBS
 from tests.lives.life import Kind, live
 
-SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2))
+SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2), (Kind.WHO_MAY, 1))
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
-    "change_acl": "of who may do what: tests/namenode/test_acls.py, test_permissions.py",
-    "check_access": "shows what a user may do, and changes nothing",
     "issue_token": "of a user, and of no file: tests/services/test_tokens.py",
     "list_tokens": "shows tokens: tests/services/test_tokens.py",
     "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
-    "get_acl_status": "shows who may do what, and changes nothing",
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
     "list_keys": "shows names, and changes nothing: tests/namenode/test_key_order.py",
-    "list_subtree": "shows names, and changes nothing: tests/namenode/test_subtrees.py",
-    "set_times": "changes what set_permission does, in the same way: tests/namenode/test_owners.py",
     "settings": "for the status page, and changes nothing: tests/namenode/test_people.py",
     "unwhole_blocks": "for the status page, and changes nothing: tests/namenode/test_people.py",
     "work": "for the status page, and changes nothing: tests/namenode/test_people.py",
     "writers": "for the status page, and changes nothing: tests/namenode/test_people.py",
-    "sum_subtree": "shows sums, and changes nothing: tests/namenode/test_subtrees.py",
 }
 NOT_IN_EACH_SLICE: Final = {
     "rebuild_block": "only when a member fails while a writer is in the middle of a block",

@@ -72,6 +72,7 @@ FOUND_BY = {
     "a lost folder comes in": (Kind.FILES, (4, 16, 10, 22), "namenode-"),
     "a copied folder comes in": (Kind.FILES, (4, 16, 10, 22), "namenode-"),
     "a stranger comes in": (Kind.FILES, (1, 2, 3), "a stranger asked for "),
+    "rights are no precondition": (Kind.WHO_MAY, (4,), "the tree changed as no user may "),
 }
 """The lives that find a planted fault soonest, and how its mistake begins."""
 pytestmark = pytest.mark.timeout(900)

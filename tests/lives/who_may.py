@@ -49,7 +49,7 @@ from tests.namenode.rights_model import HdfsModel, R, W, X, above
 TOP: Final = "/w"
 """The directory in which all happens."""
 PATHS: Final = tuple(f"{TOP}/{a}{rest}" for a in "ab" for rest in ("", "/c", "/d", "/c/e", "/d/e"))
-MODES: Final = (0o777, 0o777, 0o755, 0o750, 0o770, 0o711, 0o700, 0o1777, 0o733, 0o070, 0o000)
+MODES: Final = (0o777,) * 4 + (0o755, 0o755, 0o750, 0o770, 0o711, 0o700, 0o1777, 0o733, 0o070)
 ACLS: Final = (
     "user::rwx,group::---,other::rwx,user:ann:r-x",
     "user::rwx,group::rwx,other::---,user:bob:rwx,mask::r-x",
@@ -63,6 +63,7 @@ PROGRAMS: Final = tuple(zip(ACTORS * 2, (0o022, 0o007, 0o077, 0, 0, 0, 0o027, 0o
 """Each user runs two, which make things with a umask."""
 LATE_S: Final = 120.0
 """After so long a request whose outcome is not known has been made or never will be."""
+EVERY_S: Final = 0.5
 TOGETHER_MAX: Final = 4
 """The most requests that one entry of the log makes; more have not been seen."""
 
@@ -398,7 +399,10 @@ class WhoMay:
                     self.counts[f"refused {type(error).__name__}"] += 1
                 except TimeoutError:
                     self.world.mistake(f"{user.actor.user} waits longer than {PATIENCE_S:g} s")
-                await self.world.loop.pass_time(user.rng.uniform(0.02, 0.6))
+                now = self.world.loop.now
+                together_s = EVERY_S - now % EVERY_S  # many at once, which is decided as one change
+                alone_s = user.rng.uniform(0.02, EVERY_S)
+                await self.world.loop.pass_time(user.rng.choice((alone_s, together_s, together_s)))
 
     async def _begin(self, fs: AsyncClient) -> None:
         await fs.mkdirs(TOP, permission=0o777)
@@ -581,6 +585,8 @@ async def _concat(them: WhoMay, fs: AsyncClient, user: User) -> None:
 
 async def _chmod(them: WhoMay, fs: AsyncClient, user: User) -> None:
     path, mode = user.rng.choice((TOP, them.path(user))), user.rng.choice(MODES)
+    if user.actor.superuser and user.rng.random() < 0.5:
+        mode = 0o777  # else soon none but superusers may do anything
     await them.ask(user, f"chmod {path} {mode:o}", fs.set_permission(path, mode), chmod(path, mode))
 
 

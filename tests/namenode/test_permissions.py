@@ -50,7 +50,7 @@ from paxosblock.errors import PaxosBlockError, PermissionDeniedError
 from paxosblock.namenode.catalog import namespace, owners, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, in_one
 from paxosblock.namenode.catalog.permissions import ACTOR, ITSELF, Actor
-from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.protocol.types import WriterId
 from tests.namenode import acl_model
 from tests.namenode.acl_model import Texts
@@ -589,3 +589,15 @@ async def test_what_is_decided_with_what_others_ask_for_is_decided_for_its_own_u
     ]
     *made, together = await asyncio.gather(*others, outcome(catalog, case, USERS["cy"]))
     assert (made, type(together)) == ([None] * 3, type(alone))
+
+
+@pytest.mark.parametrize("user", ["root", "me"])
+async def test_what_is_made_has_what_its_directory_gives_when_it_is_made(user: str) -> None:
+    """The walk of a superuser reads no directory."""
+    store, _ = await scene_of_two()
+    draft = Draft(store.view())
+    actor = Actor(user, superuser=user == "root")
+    context = namespace.Context(iter([99]), 1, lambda _: False, {}, actor)
+    namespace.make_directories(draft, MakeDirectories("/dir/new"), context)
+    await change(store, "/dir", "me", "dev", 0o755)
+    assert isinstance(await store.commit(draft.to_edit()), Conflict)

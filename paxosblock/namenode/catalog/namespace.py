@@ -152,7 +152,6 @@ def _make_explicit(draft: Draft, number: int) -> None:
     """Keep a directory that was made on the way to something else, as its user asks for it now."""
     inode = _directory(draft, number)
     if asked_for(inode) != inode:
-        draft.get(keys.inode(number))  # a precondition: nothing else of it may be lost
         draft.put_inode(asked_for(inode))
 
 
@@ -537,8 +536,8 @@ def _owner_of_new(wanted: str, actor: Actor) -> str:
 
 
 def _directory(draft: Draft, number: int) -> Inode:
-    """Return a directory, for what new inodes in it take from it: no precondition of theirs."""
-    return permissions.directory_in(draft.peek(keys.inode(number)))
+    """Return a directory, from which new inodes in it take their group and default entries."""
+    return permissions.directory_in(draft.get(keys.inode(number)))
 
 
 def _new_file(
