@@ -237,7 +237,8 @@ class Network:
             raise UnavailableError(f"{address}: no answer in {timeout_s:.3g} s", address=address)
         self._check_access(here, address)
         mine = FrameConnection(handler, address)
-        theirs = FrameConnection(_Overheard(listener.new_stream(), here, self.promises), "a client")
+        served = listener.host.made(listener.new_stream)
+        theirs = FrameConnection(_Overheard(served, here, self.promises), "a client")
         ends = _End(self, here, mine), _End(self, listener.host, theirs)
         ends[0].peer, ends[1].peer = ends[1], ends[0]
         for end in ends:

@@ -146,6 +146,10 @@ class Host:
         """Begin a task of the process."""
         return self._loop.create_task(coroutine, context=self._context)
 
+    def made(self, make: Callable[[], T]) -> T:
+        """Return what is made in the process, at once; all that it begins belongs there."""
+        return self._context.copy().run(make)
+
     async def ask(self, coroutine: Coroutine[Any, Any, T], patience_s: float | None = None) -> T:
         """Let a request come in, and wait for what the process says to it.
 
