@@ -22,6 +22,9 @@ SLICE: Final = ((Kind.FILES, 3), (Kind.ONE_FILE, 2), (Kind.RIVALS, 2), (Kind.WHO
 DATANODE_CALLS: Final = (ACCEPT, ACCEPT_ALL, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS, PROCESS)
 NOT_CALLED: Final = {
     "issue_token": "of a user, and of no file: tests/services/test_tokens.py",
+    "encrypt_directory": "of directories and keys: tests/namenode/test_zones.py",
+    "encryption_zones": "shows directories, and changes nothing",
+    "roll_master_key": "of keys, and of no file: tests/namenode/test_zones.py",
     "list_tokens": "shows tokens: tests/services/test_tokens.py",
     "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",
     "delete_block": "of a block without a file: tests/services/test_blocks_without_files.py",
@@ -74,6 +77,7 @@ CHANGES: Final = {
 }
 """Commands that change the files of a cluster, and the call by which each does."""
 NO_LIFE: Final = {
+    "admin encrypt": "changes no file that is there: tests/cli/test_encrypt.py",
     "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
     "admin namenodes": "the list of NameNodes changes: tests/services/test_namenodes_change.py",
     "admin token": "changes no file: tests/services/test_tokens.py",
@@ -102,7 +106,7 @@ SHOWS: Final = frozenset(
     | {"spark fsck"}
 )
 """Commands that show something, and change nothing."""
-OF_A_MACHINE: Final = frozenset({"admin backup", "datanode", "demo", "namenode"})
+OF_A_MACHINE: Final = frozenset({"admin backup", "datanode", "demo", "gateway", "namenode"})
 """Commands that start processes, or write files of this machine; so do all of these groups."""
 GROUPS_OF_A_MACHINE: Final = ("bench ", "cluster ", "setup ")
 
