@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def counts() -> Counter[str]:
-    """How often each thing happened in the slice, all of which was as it should be."""
+    """Live the slice, in which all was as it should be; return how often each thing happened."""
     outcomes: list[Outcome] = []
     for seed in SEEDS:
         outcome = live(seed, Kind.WHO_MAY)

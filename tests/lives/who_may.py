@@ -70,7 +70,7 @@ TOGETHER_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What decides who may do what with a file or directory, as `getfacl` and `stat` show it."""
+    """A file or directory, as far as that decides who may do what with it."""
 
     kind: Kind
     owner: str

@@ -498,7 +498,7 @@ def _make_missing(
     which is made for all of them.
     """
     target, depth = found
-    above, made = _directory(draft, target.number), None
+    above, made = permissions.directory_in(draft.get(keys.inode(target.number))), None
     hidden = names[0] == HIDDEN and not depth
     if not (hidden or context.actor.superuser):
         permissions.check_at(draft, above.number, Action.WRITE, names[:depth], context.actor)
