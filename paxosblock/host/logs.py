@@ -84,10 +84,15 @@ def log_event(
     """
     if log.isEnabledFor(level):
         record = logging.LogRecord.__new__(logging.LogRecord)
-        created = time.time()
         vars(record).update(_usual(log.name, message, level), **extra)
-        record.created, record.msecs = created, created % 1 * 1000
+        stamp(record)
         log.handle(record)
+
+
+def stamp(record: logging.LogRecord) -> None:
+    """Say that a record is of this moment."""
+    created = time.time()
+    record.created, record.msecs = created, created % 1 * 1000
 
 
 @functools.lru_cache(256)

@@ -55,7 +55,7 @@ from paxosblock.api.transaction import (
     SetTimes,
     Truncate,
 )
-from paxosblock.host.logs import BatchHandler, RotatedFile, facts, log_event, one_line
+from paxosblock.host.logs import BatchHandler, RotatedFile, one_line, stamp
 from paxosblock.net.port.caller import CALLER, HERE, REQUEST_ID, Caller, CallerRole
 
 AUDIT_LOG: Final = logging.getLogger("paxosblock.audit")
@@ -205,7 +205,8 @@ def note_refused(name: str, request: object, error: Exception) -> None:
 
 def _write(deed: Deed, shown: FileStatus | None, *, allowed: bool) -> None:
     line = _AuditLine(allowed, CALLER.get(), deed, shown, REQUEST_ID.get(""))
-    log_event(AUDIT_LOG, "audit", facts(line=line))
+    if AUDIT_LOG.isEnabledFor(logging.INFO):
+        AUDIT_LOG.callHandlers(_AuditRecord(line))
 
 
 class _AuditLine(msgspec.Struct, frozen=True, gc=False):
@@ -235,6 +236,19 @@ class _AuditLine(msgspec.Struct, frozen=True, gc=False):
         )
 
 
+class _AuditRecord(logging.LogRecord):
+    """The record of a line."""
+
+    def __init__(self, line: _AuditLine) -> None:
+        vars(self).update(_USUAL)
+        stamp(self)
+        self.line = line
+
+
+_USUAL: Final = vars(logging.LogRecord(AUDIT_LOG.name, logging.INFO, "", 0, "audit", (), None))
+"""The attributes of all records; the usual way finds them out of each."""
+
+
 @functools.lru_cache(4096)
 def _of_caller(caller: Caller) -> str:
     """Return the parts of a line about who asks, whose names a connection has checked."""
@@ -261,8 +275,10 @@ class AuditFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one deed; of anything else, its words."""
-        line = getattr(record, "facts", {}).get("line")
-        said = line.text() if isinstance(line, _AuditLine) else one_line(record.getMessage())
+        if isinstance(record, _AuditRecord):
+            said = record.line.text()
+        else:
+            said = one_line(record.getMessage())
         when = _second(int(record.created))
         return f"{when},{int(record.msecs):03d} {record.levelname} {record.name}: {said}"
 

@@ -71,7 +71,8 @@ def upgrade(before: Path, path: Path) -> Iterator[str]:
             for name in written:
                 check(fs, name, FILE_BYTES)
 
-        work(0)
+        done = 0
+        work(done)
         yield f"all nodes run {before}"
         leader = cluster.wait_leader()
         followers = [node for node in cluster.namenodes if node is not leader]
