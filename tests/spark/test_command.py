@@ -41,7 +41,7 @@ def test_files_are_copied_checked_and_merged(
 def test_what_machines_read_is_one_object(
     tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "bad:name").write_bytes(b"bad")
+    (tmp_path / "gone").symlink_to("nowhere")
     assert run(["spark", "distcp", "--json", os.fspath(tmp_path), place]) == 1
     report = msgspec.json.decode(capsys.readouterr().out)
     assert (report["target"], report["copied"], len(report["failures"])) == (place, 0, 1)
