@@ -19,6 +19,7 @@ from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import DeadlineError, NotLeaderError, UnavailableError
 from paxosblock.net.calls.leader_search import ALIVE_FOR_S, LOOKS_EVERY_S, SILENT_AFTER_S
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.port.access import OPEN, Access
 from tests.raft.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class Network:
     connects: bool = True
     asked: list[tuple[float, str]] = field(default_factory=list)
     questions: int = 0
+    access: Access = OPEN
 
     def send(self, *question: Any) -> asyncio.Future[object]:
         """Play `RpcClient.send`."""

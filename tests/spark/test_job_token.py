@@ -114,6 +114,7 @@ def test_tasks_read_with_the_token_of_the_job(spark: SparkSession, secure: Token
     secure.revoke()
     with pytest.raises(PySparkException, match="was revoked"):
         spark.table("viewed").collect()
+    assert spark.catalog.dropTempView("viewed")
     assert secure.read(spark, "/viewed").count() == 20
 
 
