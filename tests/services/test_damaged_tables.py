@@ -102,8 +102,15 @@ def test_a_namenode_that_leads_and_finds_its_map_damaged_lets_another_one_lead(
     leader = three.wait_leader()
     victim, last = (node for node in three.namenodes if node is not leader)
     wait_until(lambda: metric(victim, "table_passes") == 1, what="it to have read all once")
+    last.pause()
+    newest = f"{path_of(0)}/newest"
+    with Client(three.url, QUICK) as fs:
+        fs.mkdirs(newest)
+    with Client(f"paxosblock://{victim.address}", QUICK) as through_it:
+        through_it.stat(newest)
     assert flip_bits(victim) > 5
-    leader.stop()  # it hands over to the first of the others
+    leader.stop()  # it hands over to the one that has all changes
+    last.resume()
     with Client(three.url, QUICK) as fs:
         for number in range(FOLDERS):
             fs.stat(path_of(number))
