@@ -18,7 +18,6 @@ import socket
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit
 from paxosblock.api.care import REPLICATION_MAX
 from paxosblock.api.limits import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.api.user_tokens import LONGEST_S
+from paxosblock.base.loopback import is_loopback
 from paxosblock.base.modes import UMASK
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.base.replacement import OnFailure, Replacement
@@ -501,8 +501,7 @@ class GatewayConfig(ServerConfig):
 def is_safe_url(url: str) -> bool:
     """True if no attacker on the way can change what is shown at this address."""
     try:
-        parts = urlsplit(url)
-        near = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+        near = is_loopback(urlsplit(url).hostname or "")
     except ValueError:
         near = False
     return url.startswith("https://") or (url.startswith("http://") and near)

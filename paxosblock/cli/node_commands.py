@@ -393,7 +393,7 @@ def gateway(
 def _check_gateway_reach(listen: str, insecure: bool) -> None:
     """Raise ConfigError for a gateway that others than this machine may reach, as its port has no
     TLS."""
-    from paxosblock.net.port.own_names import is_loopback
+    from paxosblock.base.loopback import is_loopback
     from paxosblock.net.port.upgrade import split_address
 
     if not (insecure or is_loopback(split_address(listen)[0])):
@@ -421,7 +421,7 @@ def _run(invocation: Invocation, serving: Coroutine[Any, Any, None]) -> None:
 def _check_reach(listen: str, settings: NodeConfig, insecure: bool) -> None:
     """Raise ConfigError for a node that others than this machine may reach, if it has neither a
     certificate nor a secret."""
-    from paxosblock.net.port.own_names import is_loopback
+    from paxosblock.base.loopback import is_loopback
     from paxosblock.net.port.upgrade import split_address
 
     guarded = settings.access_file or settings.tls_cert
@@ -438,7 +438,8 @@ def _check_advertised(listen: str, advertise: str | None, namenodes: Iterable[st
     """Raise ConfigError for a DataNode that would tell the NameNodes an address at which no other
     machine reaches it.
     """
-    from paxosblock.net.port.own_names import is_loopback, means_whoever_asks
+    from paxosblock.base.loopback import is_loopback
+    from paxosblock.net.port.own_names import means_whoever_asks
     from paxosblock.net.port.upgrade import split_address
 
     host, port = split_address(advertise or listen)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import AssertFile, Delete
+from paxosblock.client.append_mode import Addition
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.publishing import Publish
 from paxosblock.client.writing.file_writer import AsyncFileWriter
@@ -76,8 +77,7 @@ class Upload:
         self, fs: AsyncClient, writer: AsyncFileWriter, body: AsyncIterator[bytes]
     ) -> None:
         try:
-            async for piece in body:
-                await writer.write(piece)
+            await _fill(writer, body)
             await writer.close()
         except BaseException:
             await writer.abort()
@@ -97,8 +97,7 @@ class Upload:
         writer = staged.writer
 
         async def finish() -> None:
-            async for piece in body:
-                await writer.write(piece)
+            await _fill(writer, body)
             await writer.close()
 
         await staged.complete(finish, publishes=True)
@@ -119,11 +118,15 @@ async def append(user: UserClient, path: str, body: AsyncIterator[bytes]) -> Non
     """
     async with user.fs.append(path) as writer:
         try:
-            async for piece in body:
-                await writer.write(piece)
+            await _fill(writer, body)
         except BaseException:
             await _kept(writer)
             raise
+
+
+async def _fill(writer: AsyncFileWriter | Addition, body: AsyncIterator[bytes]) -> None:
+    async for piece in body:
+        await writer.write(piece)
 
 
 async def _kept(writer: AsyncFileWriter) -> None:

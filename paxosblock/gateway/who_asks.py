@@ -15,7 +15,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError
 from paxosblock.gateway.user_clients import Principal
 from paxosblock.net.port.access_server import check_no_page
-from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME
+from paxosblock.net.port.bearer import word_in
 from paxosblock.net.port.caller import NOBODY, USER, checked
 from paxosblock.net.port.own_names import OwnNames
 
@@ -58,9 +58,7 @@ class Identification:
             AccessDeniedError: the token is none.
             InvalidRequestError: no user can be called so.
         """
-        offered = headers.get(AUTHORIZATION, "")
-        word = token or (offered.removeprefix(SCHEME).strip() if offered else "")
-        if word:
+        if word := token or word_in(headers):
             if not looks_like(word):
                 raise AccessDeniedError("what came in the place of a token is none")
             return Principal(unsealed(word)[0].user, word)

@@ -177,6 +177,15 @@ def gateway_of(
         running.stop()
 
 
+@contextmanager
+def quiet_gateway_of(cluster: LocalCluster, folder: Path) -> Iterator[RunningGateway]:
+    """Run one for all tests of a file, whose log tells of no defect at the end."""
+    with gateway_of(cluster, folder) as gateway:
+        yield gateway
+        log = gateway.log
+    assert "Traceback" not in log, log
+
+
 def content(fs: Client, path: str) -> bytes:
     """Return the bytes of a file."""
     with fs.open(path) as file:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from paxosblock.local.cluster import HeldPorts
 from tests.fork_server import Program
 from tests.raft.linearizability import ABSENT, Operation, is_linearizable
 from tests.raft.member_process import addresses
@@ -28,17 +27,6 @@ from tests.waiting import wait_until
 
 KEYS = ("a", "b")
 REQUEST_S = 0.7
-
-
-def held_port(stack: contextlib.ExitStack) -> int:
-    """A port that no other process gets before the end of `stack`, also while its member is down.
-
-    Linux lets a second one bind it when both say SO_REUSEADDR and the first does not listen.
-    """
-    holder = stack.enter_context(socket.socket())
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind(("127.0.0.1", 0))
-    return int(holder.getsockname()[1])
 
 
 def call(address: str, method: str, path: str, body: bytes = b"") -> dict[str, Any] | None:
@@ -124,15 +112,17 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    with contextlib.ExitStack() as stack:
-        members = Cluster(folder, [held_port(stack) for _ in range(3)])
-        try:
-            for member in range(3):
-                members.start(member)
-            yield members
-        finally:
-            for member in range(3):
-                members.kill(member)
+    held = HeldPorts()
+    addresses_held = [held.hold("127.0.0.1:0") for _ in range(3)]
+    members = Cluster(folder, [int(each.rpartition(":")[2]) for each in addresses_held])
+    try:
+        for member in range(3):
+            members.start(member)
+        yield members
+    finally:
+        for member in range(3):
+            members.kill(member)
+        held.release()
 
 
 class Client(threading.Thread):

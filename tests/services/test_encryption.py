@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +22,10 @@ from paxosblock.base.units import KIB
 from paxosblock.client.check import ReplicaHealth
 from paxosblock.config import ClientConfig
 from paxosblock.errors import ConfigError, CorruptionError, FencedError, InvalidRequestError
-from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.control import call
 from tests.master_keys import encrypt, write_masters
+from tests.services.lying_cluster import LyingCluster
 from tests.services.lying_reader import LIES, OLDER, REMEMBER
 from tests.services.test_scrubbing import block_files, flip
 from tests.waiting import wait_until
@@ -37,29 +36,11 @@ CONTROL: Final = b"anybody may read this line of a file on a disk that was stole
 QUICK = ClientConfig(chunk_size=CHUNK, block_size=10 * CHUNK, rpc_timeout_s=2.0, retry_for_s=20.0)
 
 
-class Lying(LocalCluster):
+class Lying(LyingCluster):
     """A cluster whose DataNodes lie to readers when they are told to."""
 
-    @property
-    def switch(self) -> Path:
-        return self.path / "switch"
-
-    def command(self, member: NodeEntry) -> list[str]:
-        command = super().command(member)
-        if not member.name.startswith("datanode"):
-            return command
-        return [sys.executable, "-m", "tests.services.lying_reader", str(self.switch), *command[3:]]
-
-    def lie(self, name: str) -> None:
-        self.switch.with_suffix(".told").unlink(missing_ok=True)
-        self.switch.write_text(name)
-
-    def repent(self) -> None:
-        self.switch.unlink(missing_ok=True)
-
-    @property
-    def has_lied(self) -> bool:
-        return self.switch.with_suffix(".told").exists()
+    module = "tests.services.lying_reader"
+    liars = "datanode"
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from paxosblock import Client, LocalCluster
+from paxosblock import Client
 from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync import FileWriter
 from paxosblock.config import ClientConfig
-from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.protocol.types import StorageId
+from tests.services.lying_cluster import LyingCluster
 from tests.services.rogue_datanode import OPENING, READING, WRITING
 from tests.waiting import wait_until
 
@@ -28,12 +26,11 @@ PATIENCE = ClientConfig(
 )
 
 
-class Rogues(LocalCluster):
+class Rogues(LyingCluster):
     """A cluster whose first DataNode lies when it is told to."""
 
-    @property
-    def switch(self) -> Path:
-        return self.path / "switch"
+    module = "tests.services.rogue_datanode"
+    liars = "datanode-0"
 
     @property
     def storage(self) -> StorageId:
@@ -41,29 +38,6 @@ class Rogues(LocalCluster):
         address = self.datanodes[0].address
         (report,) = [node for node in self.status().datanodes if node.address == address]
         return report.storages[0].storage
-
-    def command(self, member: NodeEntry) -> list[str]:
-        command = super().command(member)
-        if member.name != "datanode-0":
-            return command
-        return [
-            sys.executable,
-            "-m",
-            "tests.services.rogue_datanode",
-            str(self.switch),
-            *command[3:],
-        ]
-
-    def lie(self, name: str) -> None:
-        self.switch.with_suffix(".told").unlink(missing_ok=True)
-        self.switch.write_text(name)
-
-    def repent(self) -> None:
-        self.switch.unlink(missing_ok=True)
-
-    @property
-    def has_lied(self) -> bool:
-        return self.switch.with_suffix(".told").exists()
 
 
 @pytest.fixture(scope="module")

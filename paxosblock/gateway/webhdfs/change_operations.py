@@ -35,7 +35,7 @@ async def create(call: HadoopCall) -> Answer:
     upload = _upload(call)
     if is_first_step(call):
         return redirected(call)
-    await call.stack.enter_async_context(call.budget.hold(_writer_bytes(call)))
+    await call.hold(_writer_bytes(call))
     try:
         await upload.run(call.client, call.exchange.body())
     except ExistsError:
@@ -86,7 +86,7 @@ async def append_bytes(call: HadoopCall) -> Answer:
     if is_first_step(call):
         _check_appended(await call.fs.stat(call.path))
         return redirected(call)
-    await call.stack.enter_async_context(call.budget.hold(_writer_bytes(call)))
+    await call.hold(_writer_bytes(call))
     try:
         await append(call.client, call.path, call.exchange.body())
     except IsDirectoryError:

@@ -37,6 +37,10 @@ class HadoopCall:
         """The cluster, as the user sees it."""
         return self.client.fs
 
+    async def hold(self, size_bytes: int) -> None:
+        """Hold room for so many bytes until the answer was sent. Raises as `Budget.hold`."""
+        await self.stack.enter_async_context(self.budget.hold(size_bytes))
+
 
 Run = Callable[[HadoopCall], Awaitable[Answer]]
 

@@ -167,9 +167,7 @@ async def open_file(call: HadoopCall) -> Answer:
         return redirected(call)
     offset = call.parameters.number("offset", least=-(1 << 63)) or 0
     length = call.parameters.number("length")
-    await call.stack.enter_async_context(
-        call.budget.hold(_reader_bytes(call.fs.config.prefetch_size))
-    )
+    await call.hold(_reader_bytes(call))
     reader = await call.stack.enter_async_context(call.fs.open(call.path))
     size = await reader.decide()
     if offset < 0 or (offset >= size > 0):
@@ -185,13 +183,12 @@ async def open_file(call: HadoopCall) -> Answer:
 async def get_file_checksum(call: HadoopCall) -> Answer:
     """Tell the checksum of a file that HDFS would tell. All of it is read for that, at once: no
     other address is named."""
-    held_bytes = _reader_bytes(call.fs.config.prefetch_size)
-    await call.stack.enter_async_context(call.budget.hold(held_bytes))
+    await call.hold(_reader_bytes(call))
     found = await call.fs.checksum(call.path)
     told = FileChecksumJson(found.algorithm, found.text, len(found.text) // 2)
     return answered({"FileChecksum": told})
 
 
-def _reader_bytes(prefetch_bytes: int) -> int:
+def _reader_bytes(call: HadoopCall) -> int:
     """Return how many bytes a reader has here: those that come, and those that go."""
-    return 2 * prefetch_bytes
+    return 2 * call.fs.config.prefetch_size

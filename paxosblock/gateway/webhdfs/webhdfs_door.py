@@ -52,7 +52,7 @@ class WebHdfsDoor:
     @staticmethod
     def has(target: str) -> bool:
         """True if a request for this path is one for WebHDFS."""
-        return target.partition("?")[0].startswith((f"{PREFIX}/", PREFIX))
+        return target.partition("?")[0].startswith(PREFIX)
 
     async def answer(self, exchange: Exchange) -> Answer:
         """Return the answer to a request. Raises nothing but what ends the process."""

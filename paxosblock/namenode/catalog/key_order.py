@@ -138,7 +138,8 @@ class KeyWalk:
             target = tree.child(self._reads, directory, name) if name.startswith(start) else None
             if target is not None and target.is_directory:
                 hold(name, target)
-        for name, target in self._read(directory, start, begin):
+        found = tree.entries(self._reads, directory, READ_AT_ONCE, start=start, behind=begin)
+        for name, target in found:
             while held and held[0][0] < name:
                 key, number = heappop(held)
                 yield _FoundKey(stem + key, number, is_directory=True)
@@ -149,17 +150,6 @@ class KeyWalk:
         while held:
             key, number = heappop(held)
             yield _FoundKey(stem + key, number, is_directory=True)
-
-    def _read(self, directory: int, start: str, behind: str) -> Iterator[tuple[str, tree.Target]]:
-        """Yield the entries whose names begin with `start` and are greater than `behind`."""
-        first, end = keys.entries_of_prefix(directory, start)
-        more = True
-        while more and (first := max(first, keys.entries(directory, behind)[0])) < end:
-            page = list(self._reads.scan(first, end, READ_AT_ONCE))
-            for key, found in page:
-                yield keys.entry_name(key), tree.unpack_target(found.value)
-            if more := len(page) == READ_AT_ONCE:
-                behind = keys.entry_name(page[-1][0])
 
     def _is_marker(self, directory: int) -> bool:
         """True for an empty directory that was asked for: its key ends with its `/`."""

@@ -133,13 +133,11 @@ def _find_made(
     """`mkdir` of a directory that exists: only its time to live may change."""
     if not target.is_directory or not request.parents:
         raise tree.exists(request.path)
-    key = keys.inode(target.number)
     if request.ttl_s is None:
-        _make_explicit(draft, target.number)
-        return tree.status(draft, request.path, tree.load(draft.peek(key), request.path))
+        return tree.status(draft, request.path, _make_explicit(draft, target.number))
     if target.number == ROOT_ID:
         raise InvalidRequestError("'/': the root has no time to live", path="/")
-    inode = tree.load(draft.get(key), request.path)
+    inode = tree.load(draft.get(keys.inode(target.number)), request.path)
     assert isinstance(inode, DirectoryInode), "an entry holds the kind of what it names"
     names = paths.split(request.path)
     permissions.check_owner(inode, names, context.actor)
@@ -148,11 +146,13 @@ def _find_made(
     return tree.status(draft, request.path, inode)
 
 
-def _make_explicit(draft: Draft, number: int) -> None:
-    """Keep a directory that was made on the way to something else, as its user asks for it now."""
+def _make_explicit(draft: Draft, number: int) -> Inode:
+    """Keep a directory that was made on the way to something else, as its user asks for it now;
+    return it."""
     inode = _directory(draft, number)
-    if asked_for(inode) != inode:
-        draft.put_inode(asked_for(inode))
+    if (kept := asked_for(inode)) is not inode:
+        draft.put_inode(kept)
+    return kept
 
 
 def _end_ms(ttl_s: float, context: Context) -> int:

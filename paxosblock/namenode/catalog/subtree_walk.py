@@ -7,7 +7,7 @@ which it went on may be gone by then, unless both slices have the view of one mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -32,33 +32,11 @@ class WalkedEntry:
     path: str
 
 
-@dataclass(slots=True)
-class _Level:
-    """A directory on the way, the name up to which it was read, and entries that were read."""
-
-    number: int
-    path: str
-    read: str = ""
-    entries: Iterator[WalkedEntry] = field(default_factory=lambda: iter(()))
-    more: bool = True
-
-    def next(self, reads: Reads) -> WalkedEntry | None:
-        """Return the next entry; None after the last."""
-        step = next(self.entries, None)
-        if step is None and self.more:
-            found = list(reads.scan(*keys.entries(self.number, self.read), SLICE))
-            self.more = len(found) == SLICE
-            if found:
-                self.read = keys.entry_name(found[-1][0])
-            stem = self.path.rstrip("/")
-            self.entries = iter(
-                [
-                    WalkedEntry(tree.unpack_target(value.value), f"{stem}/{keys.entry_name(key)}")
-                    for key, value in found
-                ]
-            )
-            step = next(self.entries, None)
-        return step
+def _entries(reads: Reads, directory: WalkedEntry, behind: str = "") -> Iterator[WalkedEntry]:
+    """Yield the entries of a directory whose names are greater than `behind`."""
+    stem = directory.path.rstrip("/")
+    for name, target in tree.entries(reads, directory.target.number, SLICE, behind=behind):
+        yield WalkedEntry(target, f"{stem}/{name}")
 
 
 def walk(
@@ -75,12 +53,12 @@ def walk(
     Raises:
         NotFoundError, NotDirectoryError: nothing is at `path`.
     """
-    levels: list[_Level] = []
+    levels: list[Iterator[WalkedEntry]] = []
     inside = WalkedEntry(tree.find(reads, path, ITSELF), path)
     for name in paths.split(after)[len(paths.split(path)) :] if after else ():
         if not inside.target.is_directory:
             break
-        levels.append(_Level(inside.target.number, inside.path, name))
+        levels.append(_entries(reads, inside, name))
         child = tree.child(reads, inside.target.number, name)
         if child is None:
             break
@@ -89,15 +67,15 @@ def walk(
         if not after:
             yield inside
         if inside.target.is_directory and enter(inside):
-            levels.append(_Level(inside.target.number, inside.path))
+            levels.append(_entries(reads, inside))
     while levels:
-        step = levels[-1].next(reads)
+        step = next(levels[-1], None)
         if step is None:
             levels.pop()
             continue
         yield step
         if step.target.is_directory and enter(step):
-            levels.append(_Level(step.target.number, step.path))
+            levels.append(_entries(reads, step))
 
 
 def list_slice(

@@ -8,6 +8,7 @@ directory changes only its own entry, because the entries below it are kept unde
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -146,6 +147,21 @@ def child(reads: Reads, directory: int, name: str) -> Target | None:
     """Return what the entry `name` of a directory names; None if there is no such entry."""
     found = reads.get(keys.entry(directory, name))
     return unpack_target(found.value) if found.exists else None
+
+
+def entries(
+    reads: Reads, directory: int, at_once: int, *, start: str = "", behind: str = ""
+) -> Iterator[tuple[str, Target]]:
+    """Yield the entries of a directory whose names begin with `start` and are greater than
+    `behind`, in order of name. So many are read `at_once`, when the first of them is wanted."""
+    first, end = keys.entries_of_prefix(directory, start)
+    more = True
+    while more and (first := max(first, keys.entries(directory, behind)[0])) < end:
+        page = list(reads.scan(first, end, at_once))
+        for key, found in page:
+            yield keys.entry_name(key), unpack_target(found.value)
+        if more := len(page) == at_once:
+            behind = keys.entry_name(page[-1][0])
 
 
 def next_entry(reads: Reads, directory: int, after: str) -> tuple[str, Target] | None:

@@ -24,6 +24,7 @@ from paxosblock.namenode.catalog.records import (
     DirectoryInode,
     Inode,
     Zone,
+    asked_for,
     decode_zone,
     encode,
 )
@@ -59,7 +60,7 @@ def encrypt(
         raise InvalidRequestError(f"{shown}: a cluster has at most {ZONES_MAX} encryption zones")
     zone = wrapped(inode.number)
     draft.put(keys.zone(inode.number), encode(zone))
-    draft.put_inode(msgspec.structs.replace(inode, zone=inode.number, implicit=False))
+    draft.put_inode(asked_for(msgspec.structs.replace(inode, zone=inode.number)))
     # A decision of this moment that makes something in the directory has read its entry, and not
     # its inode: with this it is made again.
     draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))

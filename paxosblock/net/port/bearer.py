@@ -183,6 +183,11 @@ class ForeignChecks(Protocol):
         """Return what the token in this word says, as a token of ours. Raises as `TokenChecks`."""
 
 
+def word_in(headers: Mapping[str, str]) -> str:
+    """Return what came in the place of a token in these headers; "" if nothing did."""
+    return headers.get(AUTHORIZATION, "").removeprefix(SCHEME).strip()
+
+
 class TokenDoor:
     """The place where a node's checks stand as soon as it has them."""
 
@@ -197,7 +202,7 @@ class TokenDoor:
             AccessDeniedError: it is no good one, or this node knows none.
             PaxosBlockError: the node cannot tell.
         """
-        word = headers.get(AUTHORIZATION, "").removeprefix(SCHEME).strip()
+        word = word_in(headers)
         if looks_foreign(word):
             if self.issuer is None:
                 raise AccessDeniedError(

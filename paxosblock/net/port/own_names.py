@@ -76,13 +76,3 @@ def means_whoever_asks(host: str) -> bool:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
         return address.is_unspecified or address.is_loopback
     return False
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine reaches a node that listens there. No name is looked up: one of
-    another kind than "localhost" may lead anywhere."""
-    if host.lower() == "localhost":
-        return True
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
