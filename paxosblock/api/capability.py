@@ -18,6 +18,7 @@ The key is the DataNode's own: the HMAC of its id with a key that all NameNodes 
 from __future__ import annotations
 
 import enum
+import hashlib
 import hmac
 import struct
 from collections.abc import Iterable
@@ -31,7 +32,11 @@ from paxosblock.protocol.types import BlockId, Generation
 MAC_BYTES: Final = 16
 USER_BYTES_MAX: Final = 255
 _BODY: Final = struct.Struct("<IQBQI")
+_BODY_BYTES: Final = _BODY.size
+_BYTES_MIN: Final = _BODY_BYTES + MAC_BYTES
+_BYTES_MAX: Final = _BYTES_MIN + USER_BYTES_MAX
 _HASH: Final = "sha256"
+_HASH_BLOCK_BYTES: Final = 64
 
 
 class Right(enum.IntFlag):
@@ -84,14 +89,39 @@ def key_of(key: BlockKey, node: str) -> BlockKey:
     return BlockKey(key.id, hmac.digest(key.key, node.encode(), _HASH))
 
 
-def sign(capability: Capability, keys: Iterable[BlockKey]) -> list[bytes]:
-    """Return the bytes of a capability for each of the DataNodes that `keys` are of (`key_of`), all
-    made of one key."""
+class Stamp:
+    """The key of one DataNode, ready to sign and to check with.
+
+    What HMAC (RFC 2104) does with the key alone is done once, and copied for each message. In the
+    midst of other work that takes 7 us where `hmac.digest`, for which OpenSSL looks the hash up
+    each time, takes 16, and a copy of `hmac.new` 12: and each block takes twelve of them.
+    """
+
+    __slots__ = ("_inner", "_outer", "id")
+
+    def __init__(self, key: BlockKey) -> None:
+        padded = key.key.ljust(_HASH_BLOCK_BYTES, b"\0")
+        assert len(padded) == _HASH_BLOCK_BYTES  # `key_of` makes 32 bytes
+        self.id = key.id
+        self._inner = hashlib.sha256(bytes(each ^ 0x36 for each in padded))
+        self._outer = hashlib.sha256(bytes(each ^ 0x5C for each in padded))
+
+    def mac(self, body: bytes) -> bytes:
+        """Return the bytes that vouch for others."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(body)
+        outer.update(inner.digest())
+        return outer.digest()[:MAC_BYTES]
+
+
+def sign(capability: Capability, stamps: Iterable[Stamp]) -> list[bytes]:
+    """Return the bytes of a capability for each of the DataNodes that the `stamps` are of, all made
+    of one key."""
     signed: list[bytes] = []
     body = b""
-    for key in keys:
-        body = body or _packed(capability, key.id)
-        signed.append(body + hmac.digest(key.key, body, _HASH)[:MAC_BYTES])
+    for stamp in stamps:
+        body = body or _packed(capability, stamp.id)
+        signed.append(body + stamp.mac(body))
     return signed
 
 
@@ -108,7 +138,7 @@ def key_id(signed: bytes) -> int:
     Raises:
         AccessDeniedError: they are no capability.
     """
-    if not _BODY.size + MAC_BYTES <= len(signed) <= _BODY.size + USER_BYTES_MAX + MAC_BYTES:
+    if not _BYTES_MIN <= len(signed) <= _BYTES_MAX:
         raise AccessDeniedError(
             "the request brings no capability, and this DataNode serves none without one"
             " (block_tokens): is the setting on at the NameNodes, and the caller of this version?"
@@ -118,17 +148,17 @@ def key_id(signed: bytes) -> int:
     return int.from_bytes(signed[:4], "little")
 
 
-def check(signed: bytes, key: bytes | None, now_s: float) -> Capability:
-    """Return the capability in bytes of a stranger whose `key_id` is known; `key` is the one that
-    this DataNode has by that id.
+def check(signed: bytes, stamp: Stamp | None, now_s: float) -> Capability:
+    """Return the capability in bytes of a stranger whose `key_id` is known; `stamp` is of the key
+    that this DataNode has by that id.
 
     Raises:
         AccessDeniedError: no NameNode signed this for this DataNode, or it has ended.
     """
-    if key is None:
+    if stamp is None:
         raise AccessDeniedError("the capability was signed with a key that is over or never was")
     body, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
-    if not hmac.compare_digest(hmac.digest(key, body, _HASH)[:MAC_BYTES], mac):
+    if not hmac.compare_digest(stamp.mac(body), mac):
         raise AccessDeniedError("no NameNode of this cluster signed the capability for this node")
     _, block, rights, generation, until_s = _BODY.unpack_from(body)
     if until_s <= now_s:
@@ -138,8 +168,8 @@ def check(signed: bytes, key: bytes | None, now_s: float) -> Capability:
             block=block,
         )
     user = ""
-    if len(body) > _BODY.size:  # it may be cut in the midst of a letter
-        user = body[_BODY.size :].decode(errors="replace")
+    if len(body) > _BODY_BYTES:  # it may be cut in the midst of a letter
+        user = body[_BODY_BYTES:].decode(errors="replace")
     return Capability(block, rights, generation, until_s, user)
 
 

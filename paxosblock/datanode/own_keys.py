@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from paxosblock.api import user_tokens
-from paxosblock.api.capability import BlockKey, Capability, check, key_id
+from paxosblock.api.capability import BlockKey, Capability, Stamp, check, key_id
 from paxosblock.api.user_tokens import SignedFor, TokenKeys, TokenRight, UserToken
 from paxosblock.errors import NotReadyError
 
@@ -25,7 +25,7 @@ class OwnKeys:
         says when a capability ends."""
         self._ask = ask
         self._clock_s = clock_s
-        self._keys: dict[int, bytes] = {}
+        self._stamps: dict[int, Stamp] = {}
         self._newest = 0
         self._came = asyncio.Event()
         """Set and replaced whenever keys come."""
@@ -34,7 +34,7 @@ class OwnKeys:
         """Know these, unless a NameNode that lags behind the others tells them."""
         if not keys or keys[-1].id <= self._newest:
             return
-        self._keys = {each.id: each.key for each in keys}
+        self._stamps = {each.id: Stamp(each) for each in keys}
         self._newest = keys[-1].id
         came, self._came = self._came, asyncio.Event()
         came.set()
@@ -52,18 +52,20 @@ class OwnKeys:
                 "this DataNode serves only what was signed for it (block_tokens), and no NameNode"
                 f" has told it {'this key' if self._newest else 'a key'} yet"
             )
-        return check(signed, self._keys.get(number), self._clock_s())
+        return check(signed, self._stamps.get(number), self._clock_s())
 
     async def checked(self, signed: bytes) -> Capability:
         """As `check`, but wait a little for the key."""
-        if key_id(signed) > self._newest:
-            came = self._came
+        came = self._came
+        try:
+            return self.check(signed)
+        except NotReadyError:
             self._ask()
-            try:
-                async with asyncio.timeout(WAIT_S):
-                    await came.wait()
-            except TimeoutError:
-                pass  # `check` says what is missing
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await came.wait()
+        except TimeoutError:
+            pass  # `check` says what is missing
         return self.check(signed)
 
 

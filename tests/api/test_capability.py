@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from random import Random
 
 import msgspec
@@ -13,6 +14,7 @@ from paxosblock.api.capability import (
     BlockKey,
     Capability,
     Right,
+    Stamp,
     allow,
     check,
     key_id,
@@ -28,7 +30,7 @@ OWN = key_of(SHARED, "node-1")
 
 
 def signed_with(key: BlockKey, capability: Capability) -> bytes:
-    (signed,) = sign(capability, (key,))
+    (signed,) = sign(capability, (Stamp(key),))
     return signed
 
 
@@ -37,7 +39,7 @@ WRITE = int(Right.READ | Right.WRITE)
 
 def checked(signed: bytes, now_s: float = NOW_S) -> Capability:
     """The capability, at a DataNode that has this one key."""
-    return check(signed, OWN.key if key_id(signed) == OWN.id else None, now_s)
+    return check(signed, Stamp(OWN) if key_id(signed) == OWN.id else None, now_s)
 
 
 def capability(*, until_s: int = int(NOW_S) + 60, user: str = "") -> Capability:
@@ -53,6 +55,16 @@ def test_what_was_signed_comes_back(user: str) -> None:
 
 def test_it_is_short() -> None:
     assert len(signed_with(OWN, capability())) == 41
+
+
+@pytest.mark.parametrize("key_bytes", [0, 1, 32, 63, 64])
+def test_what_is_signed_with_a_stamp_is_the_hmac_of_the_key(key_bytes: int) -> None:
+    random = Random(key_bytes)
+    key = BlockKey(5, random.randbytes(key_bytes))
+    stamp = Stamp(key)
+    for length in (0, 25, 280, 25):  # the same once more: nothing of the others stays
+        body = random.randbytes(length)
+        assert stamp.mac(body) == hmac.digest(key.key, body, "sha256")[:MAC_BYTES]
 
 
 def test_no_bit_of_it_may_be_another() -> None:

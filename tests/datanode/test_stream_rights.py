@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.api.capability import BlockKey, Capability, Right, key_of, sign
+from paxosblock.api.capability import BlockKey, Capability, Right, Stamp, key_of, sign
 from paxosblock.api.datanode import (
     Admit,
     BlockAdmitted,
@@ -51,7 +51,7 @@ def signed(
     until_s: int = int(NOW_S) + 60,
     key: BlockKey = OWN,
 ) -> bytes:
-    return sign(Capability(block, rights, Generation(generation), until_s), (key,))[0]
+    return sign(Capability(block, rights, Generation(generation), until_s), (Stamp(key),))[0]
 
 
 @dataclass

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from paxosblock.api import namenode as api
-from paxosblock.api.capability import Right, check, key_id
+from paxosblock.api.capability import Right, Stamp, check, key_id
 from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
 from paxosblock.config import NameNodeConfig
@@ -153,7 +153,7 @@ async def test_keys_after_a_restored_backup_are_later_ones_to_a_datanode() -> No
 # -- what calls bring -------------------------------------------------------------------------
 
 
-async def registered(scene: Scene, storage: str) -> dict[int, bytes]:
+async def registered(scene: Scene, storage: str) -> dict[int, Stamp]:
     """The keys that a DataNode is told when it registers, and with each heartbeat."""
     name, room = f"dn-{storage}", StorageReport(StorageId(storage), 1 << 40, 1 << 40, 0)
     told = await scene.service.call(
@@ -161,10 +161,10 @@ async def registered(scene: Scene, storage: str) -> dict[int, bytes]:
     )
     beat = await scene.service.call(HEARTBEAT, Heartbeat(name, "run-1", (room,), 0))
     assert beat.keys == told.keys
-    return {each.id: each.key for each in told.keys}
+    return {each.id: Stamp(each) for each in told.keys}
 
 
-def rights(view: api.BlockView, keys: dict[int, bytes], now_s: float) -> tuple[int, int]:
+def rights(view: api.BlockView, keys: dict[int, Stamp], now_s: float) -> tuple[int, int]:
     """Rights and generation that a view brings for the first member."""
     (member,) = (each for each in view.members if each.storage == MEMBERS[0])
     found = check(member.capability, keys.get(key_id(member.capability)), now_s)

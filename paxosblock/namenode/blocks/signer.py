@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from paxosblock.api.capability import BlockKey, Capability, key_of, sign
+from paxosblock.api.capability import BlockKey, Capability, Stamp, key_of, sign
 from paxosblock.namenode.catalog.block_keys import NO_KEYS
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockKeys
 from paxosblock.protocol.types import BlockId, Generation
+
+
+class _Own(NamedTuple):
+    """What is of one DataNode: its `keys`, as HMACs of the three, and what signs for it."""
+
+    keys: tuple[BlockKey, ...]
+    stamp: Stamp
 
 
 class Signer:
@@ -19,8 +27,7 @@ class Signer:
         self._catalog = catalog
         self._interval_s = interval_s
         self._keys = NO_KEYS
-        self._own: dict[str, tuple[BlockKey, ...]] = {}
-        """The keys of each DataNode, as HMACs of the three."""
+        self._own: dict[str, _Own] = {}
 
     @property
     def turn_s(self) -> float:
@@ -38,7 +45,7 @@ class Signer:
     def keys_for(self, node: str) -> tuple[BlockKey, ...]:
         """Return the keys of a DataNode, oldest first, whichever NameNode this is."""
         self._take(self._catalog.block_keys())
-        return self._of(node)
+        return self._of(node).keys if self._keys.keys else ()
 
     def sign(
         self, nodes: Sequence[str], block: BlockId, rights: int, generation: Generation
@@ -47,14 +54,15 @@ class Signer:
         if not self._keys.keys:
             return [b""] * len(nodes)
         until_s = int(self._catalog.now_ms() / 1000 + self._interval_s) + 1
-        # Not every DataNode knows the newest key yet: the one before it signs.
-        signing = [self._of(node)[-2] for node in nodes]
-        return sign(Capability(block, rights, generation, until_s), signing)
+        stamps = [self._of(node).stamp for node in nodes]
+        return sign(Capability(block, rights, generation, until_s), stamps)
 
-    def _of(self, node: str) -> tuple[BlockKey, ...]:
+    def _of(self, node: str) -> _Own:
         own = self._own.get(node)
         if own is None:
-            own = self._own[node] = tuple(key_of(each, node) for each in self._keys.keys)
+            keys = tuple(key_of(each, node) for each in self._keys.keys)
+            # Not every DataNode knows the newest key yet: the one before it signs.
+            own = self._own[node] = _Own(keys, Stamp(keys[-2]))
         return own
 
     def _take(self, found: BlockKeys) -> None:
