@@ -17,10 +17,17 @@ WAIT_S: Final = 2.0
 """Seconds that a request may wait for a NameNode to bring the key that it was signed with."""
 
 
+def wall_clock_s() -> float:
+    """Return what the clock of the people shows, which simulations replace."""
+    return time.time()
+
+
 class OwnKeys:
     """The three keys that the NameNodes told last, by their ids."""
 
-    def __init__(self, ask: Callable[[], None], clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, ask: Callable[[], None], clock_s: Callable[[], float] = wall_clock_s
+    ) -> None:
         """`ask` has the NameNodes asked soon; `clock_s` is the clock of the people: a NameNode's
         says when a capability ends."""
         self._ask = ask
@@ -72,7 +79,9 @@ class OwnKeys:
 class OwnTokens:
     """The keys of tokens of users, and those that were revoked, as the NameNodes told last."""
 
-    def __init__(self, ask: Callable[[], None], clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, ask: Callable[[], None], clock_s: Callable[[], float] = wall_clock_s
+    ) -> None:
         """`ask` has the NameNodes asked soon; `clock_s` is the clock of the people."""
         self._ask = ask
         self._clock_s = clock_s

@@ -46,6 +46,8 @@ NAMENODE_CONFIG: Final = NameNodeConfig(
     chunk_size=CHUNK_BYTES,
     block_size=BLOCK_BYTES,
 )
+BLOCK_KEY_INTERVAL_S: Final = 1.0
+"""Seconds after which the key for capabilities is another one, in clusters that sign."""
 DATANODE_CONFIG: Final = DataNodeConfig(
     reserved_space_bytes=0,
     block_report_interval_s=20.0,
@@ -110,12 +112,19 @@ class Machine:
 class Cluster:
     """NameNodes and DataNodes."""
 
-    def __init__(self, world: World, racks: tuple[str, ...], namenodes: int = 1) -> None:
-        """One DataNode for each of `racks`, which begins; no NameNode does yet."""
+    def __init__(
+        self, world: World, racks: tuple[str, ...], namenodes: int = 1, *, signed: bool = False
+    ) -> None:
+        """One DataNode for each of `racks`, which begins; no NameNode does yet. Those of a `signed`
+        cluster serve only what a NameNode signed."""
         self.world = world
         self.rng = random.Random(world.rng.random())
         self.machines: list[Machine] = []
-        self.namenodes = NameNodes(world, namenodes, NAMENODE_CONFIG)
+        self._datanode_config = replace(DATANODE_CONFIG, block_tokens=signed)
+        config = replace(
+            NAMENODE_CONFIG, block_tokens=signed, block_key_interval_s=BLOCK_KEY_INTERVAL_S
+        )
+        self.namenodes = NameNodes(world, namenodes, config)
         self._numbers = iter(range(1 << 30))
         for rack in racks:
             self.add_machine(rack)
@@ -159,7 +168,9 @@ class Cluster:
     ) -> None:
         client = SimulatedRpc(self.world.network)
         boot = f"boot-{machine.boots}"
-        config = replace(DATANODE_CONFIG, rack=machine.rack, scrub_period_s=machine.scrub_period_s)
+        config = replace(
+            self._datanode_config, rack=machine.rack, scrub_period_s=machine.scrub_period_s
+        )
         try:
             opened = open_volumes(machine.disk, folders, name, config, boot, upgrade=upgrade)
             node = DataNode(name, opened, self.namenodes.addresses, client, config)

@@ -8,7 +8,7 @@ import pickle
 import random
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NoReturn
@@ -16,8 +16,9 @@ from typing import Final, NoReturn
 from paxosblock.api.care import BALANCE, SET_ADMIN_STATE, AdminState, Balance, SetAdminState
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.catalog.keys import BLOCK_KEYS
 from tests.disks.simulated import ROOMY
-from tests.lives.cluster import BLOCK_BYTES, Machine
+from tests.lives.cluster import BLOCK_BYTES, Cluster, Machine
 from tests.lives.errands import ERRANDS, stay_in_safe_mode
 from tests.lives.folders import Folders
 from tests.lives.one_file import OneFile
@@ -32,6 +33,7 @@ from tests.lives.volumes import Volumes
 from tests.lives.who_may import WhoMay
 from tests.lives.world import World, new_world
 from tests.lives.wrong_flags import WrongFlags
+from tests.memory_table import MemoryTable
 
 THRESHOLD: Final = BLOCK_BYTES / ROOMY
 """The distance of a storage's use from the mean that those allow who ask for balance."""
@@ -68,6 +70,13 @@ class Kind(enum.Enum):
     """Several take a file from each other."""
     WHO_MAY = "who-may"
     """Several with different rights change names, and who may do what with them."""
+    SIGNED = "signed"
+    """As of the kinds `files` and `rivals`, where DataNodes serve only what a NameNode signed, with
+    a key that is another one each second."""
+
+
+def _files_or_rivals(world: World, cluster: Cluster, rng: random.Random) -> AnyUsers:
+    return rng.choice((Users, Rivals))(world, cluster, rng)
 
 
 _USERS: Final[dict[Kind, Callable[..., AnyUsers]]] = {
@@ -75,6 +84,7 @@ _USERS: Final[dict[Kind, Callable[..., AnyUsers]]] = {
     Kind.ONE_FILE: OneFile,
     Kind.RIVALS: Rivals,
     Kind.WHO_MAY: WhoMay,
+    Kind.SIGNED: _files_or_rivals,
 }
 
 
@@ -99,15 +109,18 @@ class Outcome:
 class Life(Trouble):
     """The life of one seed."""
 
-    def __init__(self, seed: int, world: World, make_users: Callable[..., AnyUsers]) -> None:
-        super().__init__(seed, world)
-        self.users = make_users(world, self.cluster, random.Random(world.rng.random()))
+    def __init__(self, seed: int, world: World, kind: Kind) -> None:
+        self._signed = kind is Kind.SIGNED
+        super().__init__(seed, world, signed=self._signed)
+        self.users = _USERS[kind](world, self.cluster, random.Random(world.rng.random()))
         self._admin = world.new_host()
         self._restores = isinstance(self.users, Users | Rivals) and seed % RESTORE_EVERY == 0
         self.may_cut = not self._restores
         """Own files may be cut and joined: a backup that was taken before shows others."""
         if isinstance(self.users, Rivals):
             self.users.cuts = self.may_cut
+        if self._signed:
+            world.applied.append(self._count_keys)
         if seed % FULL_EVERY == 3:
             self.full_when_lost = random.Random(f"{seed} full")
         with_seams = seed % SEAMS_EVERY == 0 and not isinstance(self.users, WhoMay)
@@ -131,6 +144,8 @@ class Life(Trouble):
         watching.cancel()
         await self._read_all()
         counts = self.counts + self.users.counts + self.checker.counts
+        for refused in (each for each in counts if each.endswith(" AccessDeniedError")):
+            self.world.mistake(f"a capability was refused: {refused}")
         counts += self.world.network.promises.counts
         mistakes, trace = tuple(self.world.mistakes), tuple(self.world.trace)
         pairs, calls = self.world.pairs, self.world.network.promises.calls
@@ -144,6 +159,9 @@ class Life(Trouble):
             pairs.of_services,
             pairs.of_faults,
         )
+
+    def _count_keys(self, _: MemoryTable, written: Iterable[bytes]) -> None:
+        self.counts["block keys changed"] += BLOCK_KEYS in written
 
     def _others(self) -> Iterator[Coroutine[None, None, None]]:
         """Yield what takes longer than a blow, and happens in some lives only."""
@@ -185,7 +203,8 @@ class Life(Trouble):
             (1, self._recommission),
             (2, self._maintain),
             (2, self.balance),
-            (1, self._jump_clock),
+            # A DataNode whose clock is ahead by more than a capability is good refuses all.
+            (not self._signed, self._jump_clock),
             (1, self._strange),
             (1, self._run_errands),
             (1, self._enter_safe_mode),
@@ -432,4 +451,4 @@ def _live_and_end(seed: int, kind: Kind, writes: int) -> NoReturn:
 
 
 def _lived(seed: int, kind: Kind, world: World) -> Outcome:
-    return world.loop.run_until_complete(Life(seed, world, _USERS[kind]).run())
+    return world.loop.run_until_complete(Life(seed, world, kind).run())

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from paxosblock.api.capability import BlockKey
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.reports import Timeline
 from paxosblock.client.session.lease_keeper import Fence
+from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.errors import FencedError
 from paxosblock.namenode.blocks import block_reports, replicas
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
@@ -177,6 +179,16 @@ def _rights_are_no_precondition() -> Changes:
     return ((Draft, "get", read),)
 
 
+def _forgets_keys() -> Changes:
+    """A DataNode knows the newest key alone."""
+    take = OwnKeys.take
+
+    def forgetful(self: OwnKeys, keys: tuple[BlockKey, ...]) -> None:
+        take(self, keys[-1:])
+
+    return ((OwnKeys, "take", forgetful),)
+
+
 FAULTS: Final = {
     "one storage is believed after a restore": _believes_backups,
     "a fenced writer is obeyed": _fences_once,
@@ -190,6 +202,7 @@ FAULTS: Final = {
     "a member is told to delete": _deletes_at_members,
     "a rolled back storage comes in": _takes_rolled_back_storages,
     "rights are no precondition": _rights_are_no_precondition,
+    "a DataNode forgets keys": _forgets_keys,
 }
 """By name; each gives what to change."""
 

@@ -73,6 +73,7 @@ FOUND_BY = {
     "a copied folder comes in": (Kind.FILES, (4, 16, 10, 22), "namenode-"),
     "a stranger comes in": (Kind.FILES, (1, 2, 3), "a stranger asked for "),
     "rights are no precondition": (Kind.WHO_MAY, (4,), "the tree changed as no user may "),
+    "a DataNode forgets keys": (Kind.SIGNED, (1,), "a capability was refused: "),
 }
 """The lives that find a planted fault soonest, and how its mistake begins."""
 pytestmark = pytest.mark.timeout(900)

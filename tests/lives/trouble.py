@@ -41,13 +41,13 @@ INSIDE_CHANCE: Final = 0.6
 class Trouble:
     """The blows in the life of one seed, and what comes back after them."""
 
-    def __init__(self, seed: int, world: World) -> None:
+    def __init__(self, seed: int, world: World, *, signed: bool = False) -> None:
         self.seed = seed
         self.world = world
         self.loop = world.loop
         self.rng = random.Random(world.rng.random())
         world.network.mistake = world.mistake
-        self.cluster = Cluster(world, RACKS, NAMENODES[seed % len(NAMENODES)])
+        self.cluster = Cluster(world, RACKS, NAMENODES[seed % len(NAMENODES)], signed=signed)
         self.checker = Checker(world, self.cluster)
         self.counts: Counter[str] = Counter()
         self._namenode_suffers = False

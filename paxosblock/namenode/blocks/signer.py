@@ -13,7 +13,7 @@ from paxosblock.protocol.types import BlockId, Generation
 
 
 class _Own(NamedTuple):
-    """What is of one DataNode: its `keys`, as HMACs of the three, and what signs for it."""
+    """The `keys` of one DataNode, as HMACs of the three, and the stamp that signs for it."""
 
     keys: tuple[BlockKey, ...]
     stamp: Stamp
