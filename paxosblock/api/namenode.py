@@ -324,6 +324,9 @@ class ApplicationVersion(msgspec.Struct, frozen=True):
 class Transact(msgspec.Struct, frozen=True):
     """Apply all operations in one step, or none. The rest is for files and directories made, which
     have all bits that such can have, less those of the `umask`.
+
+    `close` ends the writing of a file in the same step, before the first operation, which finds it
+    closed: the answer comes when its blocks are complete, as that of `CloseFile` does.
     """
 
     operations: tuple[Operation, ...]
@@ -334,6 +337,7 @@ class Transact(msgspec.Struct, frozen=True):
     application: ApplicationVersion | None = None
     once: Once | None = None
     umask: int | None = None
+    close: CloseFile | None = None
 
 
 class ApplicationRequest(msgspec.Struct, frozen=True):
@@ -449,13 +453,14 @@ class CloseFile(msgspec.Struct, frozen=True):
     a file without blocks it may be the block made with the file (`CreateFile.first`). `unsent` is
     that block if its writer sent nothing of it to any member: it leaves the file. If the file
     is closed but too few members have reported the block, the answer is an error; the file stays
-    closed, and the request may be repeated.
+    closed, and the request may be repeated. With a `size`, a file of another one is not closed.
     """
 
     file_id: int
     writer: WriterId
     last: FinalizeBlock | None = None
     unsent: BlockId = NO_BLOCK
+    size: int | None = None
 
 
 class OpenBlock(msgspec.Struct, frozen=True):

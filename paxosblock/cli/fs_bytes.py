@@ -333,8 +333,8 @@ def published(
     try:
         with out:
             yield out
-        operations = [AssertFile(path, ours), *attributes(path), Rename(path, wanted, force)]
-        invocation.client.transact(operations)
+            found = AssertFile(path, ours)
+            out.close(then=[found, *attributes(path), Rename(path, wanted, force)])
     except BaseException as error:
         invocation.failed(error)
         # It may still be open: a file whose last bytes found no place cannot be closed.

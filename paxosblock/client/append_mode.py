@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.transaction import Operation
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.writing.file_writer import AsyncFileWriter
-from paxosblock.errors import LeaseError, PaxosBlockError
+from paxosblock.errors import InvalidRequestError, LeaseError, PaxosBlockError
 
 T = TypeVar("T")
 
@@ -90,8 +91,10 @@ class Addition:
         finally:
             del self._held[: hidden.tell() - before]
 
-    async def close(self) -> None:
+    async def close(self, *, then: Sequence[Operation] = ()) -> None:
         """Note that no more bytes will come. Raises: as `AsyncFileWriter.close`."""
+        if then:
+            raise InvalidRequestError(f"'{self.status.path}': an addition ends with no other step")
         self._closed = True
         if self.hidden is not None:
             await self._hand_over(self.hidden)

@@ -81,7 +81,7 @@ class StagedFile:
         return self._how is Publish.APPEND and self._present is not None
 
     def operations(self) -> list[Operation]:
-        """Return the operations that give it its name. It must be closed."""
+        """Return the operations that give it its name. It must be closed, if only just before."""
         if self.joins:
             return [Concat(self.target, (self._path,))]
         parent = self.target.rpartition("/")[0]
@@ -89,15 +89,20 @@ class StagedFile:
         made: list[Operation] = [MakeDirectory(parent)] if parent else []
         return [*made, Rename(self._path, self.target, replaces, as_new=True)]
 
-    async def complete(self, finish: Callable[[], Awaitable[object]], *, publishes: bool) -> None:
-        """Write the rest of it by `finish`, which closes it, and publish it unless a transaction
-        does. Raises as `finish` and `publish`; it is given up then.
+    async def complete(
+        self, write_rest: Callable[[], Awaitable[object]] | None = None, *, publishes: bool
+    ) -> None:
+        """Write the rest of it, if there is any, and publish it; or only close it, if a transaction
+        publishes it. Raises as `write_rest` and `publish`; it is given up then.
         """
         try:
             await self.area.renew()
-            await finish()
+            if write_rest is not None:
+                await write_rest()
             if publishes:
                 await publish([self])
+            else:
+                await self.writer.close()
         except BaseException:
             if not self.discarded:
                 await self.discard()
@@ -216,32 +221,53 @@ class StagingArea:
             self._renew_at = now + self._ttl_s / 4
 
 
-async def publish(files: Sequence[StagedFile]) -> None:
-    """Give these closed files of one staging area their names in one transaction: all or none.
+async def publish(
+    files: Sequence[StagedFile],
+    *,
+    before: Sequence[Operation] = (),
+    after: Sequence[Operation] = (),
+) -> None:
+    """Close these files of one staging area, and give them their names in one transaction: all or
+    none. One that is alone, and still open, is closed in that same step.
+
+    Args:
+        before: what must be so, such as `AssertFile`, or be done first; not for an addition.
+        after: what is done with the names that they have then, such as `SetAttributes`.
 
     Raises:
         ExistsError, NotFoundError, LeaseError: a file or directory at a target forbids it. Nothing
             was published, and the files are gone.
+        PaxosBlockError: as the writers' `close`, and as the operations. Nothing was published.
         OutcomeUnknownError, DeadlineError: no answer came; all or none are published.
     """
     if not files:
         return
     try:
-        if len(files) == 1 and (addition := files[0].addition) is not None:
-            await addition.append()
-        elif any(file.joins for file in files):
-            await until_free(lambda: _transact(files))
-        else:
-            await _transact(files)
+        await _publish(files, before, after)
     except BaseException:
         # This is also right if the outcome is unknown: published files are no longer in the area.
         await discard(files)
         raise
 
 
-async def _transact(files: Sequence[StagedFile]) -> None:
-    operations = dict.fromkeys(operation for file in files for operation in file.operations())
-    await files[0].area.client.transact(list(operations))
+async def _publish(
+    files: Sequence[StagedFile], before: Sequence[Operation], after: Sequence[Operation]
+) -> None:
+    named = dict.fromkeys(operation for file in files for operation in file.operations())
+    operations = [*before, *named, *after]
+    first = files[0]
+    if len(files) == 1 and not first.joins and not first.writer.closed:
+        await first.writer.close(then=operations)
+        return
+    for file in files:
+        await file.writer.close()
+    client = first.area.client
+    if len(files) == 1 and (addition := first.addition) is not None:
+        await addition.append()
+    elif any(file.joins for file in files):
+        await until_free(lambda: client.transact(operations))
+    else:
+        await client.transact(operations)
 
 
 async def discard(files: Sequence[StagedFile]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import AssertFile, Delete
@@ -94,13 +95,7 @@ class Upload:
             permission=self.permission,
             umask=self.umask,
         )
-        writer = staged.writer
-
-        async def finish() -> None:
-            await _fill(writer, body)
-            await writer.close()
-
-        await staged.complete(finish, publishes=True)
+        await staged.complete(partial(_fill, staged.writer, body), publishes=True)
 
     def _chunk_size(self, fs: AsyncClient) -> int | None:
         """Return the bytes of a chunk, which has no more than a block; None: the usual ones."""

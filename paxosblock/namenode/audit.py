@@ -115,8 +115,14 @@ def deed_of(operation: Operation) -> Deed | None:
             return Deed(change.value, path)
 
 
+def _closed(request: api.CloseFile) -> Deed:
+    return Deed("completeFile", _file_id(request.file_id))
+
+
 def _transacted(request: api.Transact) -> Deeds:
-    return tuple(deed for each in request.operations if (deed := deed_of(each)) is not None)
+    closed = () if request.close is None else (_closed(request.close),)
+    deeds = (deed for each in request.operations if (deed := deed_of(each)) is not None)
+    return (*closed, *deeds)
 
 
 def _safe_mode(request: status.SafeModeRequest) -> Deeds:
@@ -157,7 +163,7 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     api.SEAL_BLOCK.name: _of_block("sealBlock"),
     rebuild.REBUILD_BLOCK.name: _of_block("rebuildBlock"),
     api.DELETE_BLOCK.name: _of_block("deleteBlock"),
-    api.CLOSE_FILE.name: lambda request: (Deed("completeFile", _file_id(request.file_id)),),
+    api.CLOSE_FILE.name: lambda request: (_closed(request),),
     care.SET_ADMIN_STATE.name: lambda request: (
         Deed(f"setAdminState_{request.admin.value}", request.node),
     ),

@@ -483,8 +483,10 @@ CALLS: Final = (
         api.TRANSACT,
         handlers.transact,
         check=checks.check_transact,
+        may=of_writer(lambda request: request.close.file_id if request.close else api.NO_FILE),
         log=lambda request, outcome: facts(
             did=_done_by(request.operations),
+            closed=request.close.file_id if request.close else None,
             operations=len(request.operations),
             application=request.application.app_id if request.application else None,
             version=outcome.version,
@@ -578,7 +580,6 @@ CALLS: Final = (
         api.CLOSE_FILE,
         handlers.close_file,
         by=By.LEADER_IN_STEPS,
-        check=lambda request: checks.check_writer(request.writer),
         may=of_writer(lambda request: request.file_id),
     ),
     handled(api.RENEW_LEASES, handlers.renew_leases),

@@ -11,19 +11,20 @@ import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from paxosblock.api.namenode import NO_BLOCK, FinalizeBlock
+from paxosblock.api.namenode import CloseFile
 from paxosblock.errors import NotReadyError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.catalog.blocks import leaves_at_close
+from paxosblock.namenode.catalog.blocks import Closed, leaves_at_close
 from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.draft import block_entry
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, FileInode
 from paxosblock.namenode.leases import Expired, Leases
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import BlockId, StorageId, WriterId
+from paxosblock.protocol.types import BlockId, StorageId
 
 NOBODY: Mapping[BlockId, tuple[StorageId, ...]] = MappingProxyType({})
 """No member is given up."""
@@ -57,15 +58,9 @@ class Closer:
         self._wait_s = wait_s
         self._recovering: dict[int, asyncio.Task[FileInode]] = {}
 
-    async def close(
-        self,
-        number: int,
-        writer: WriterId,
-        last: FinalizeBlock | None = None,
-        unsent: BlockId = NO_BLOCK,
-    ) -> FileInode:
-        """Close a file for its writer; `last` ends its last block with it, in one change. No member
-        has heard of the block `unsent`.
+    async def close(self, wanted: CloseFile) -> FileInode:
+        """Close a file for its writer; `wanted.last` ends its last block with it, in one change. No
+        member has heard of the block `wanted.unsent`.
 
         Repeating it is harmless.
 
@@ -74,24 +69,50 @@ class Closer:
             NotReadyError: a block is not complete yet, so close the file again. The file is closed
                 already if that block was ended here; otherwise it stays open.
         """
-        holder = await self._catalog.holder(number)
+        await self.prepare(wanted)
+        closed = await self._catalog.close_file(
+            wanted.file_id, wanted.writer, wanted.last, wanted.size
+        )
+        await self.finish(wanted, closed)
+        return closed.inode
+
+    async def prepare(self, wanted: CloseFile) -> None:
+        """Do what must be done before a change that closes a file.
+
+        Raises:
+            NotReadyError: a block before the last one is not complete yet; the file stays open.
+        """
+        holder, last = await self._catalog.holder(wanted.file_id), wanted.last
         # A file whose only block was made with it gets that when it is closed: none is there yet.
         whole = last is not None and holder is not None and last.block == holder.reserved
-        if holder is not None and holder.writer == writer and not whole:
+        if holder is not None and holder.writer == wanted.writer and not whole:
             await self._settle(holder)
-        closed = await self._catalog.close_file(number, writer, last)
+
+    async def finish(self, wanted: CloseFile, closed: Closed | None) -> None:
+        """Do what must be done after a change that closed a file; None: an earlier copy of the
+        request made it.
+
+        Raises:
+            NotReadyError: the block that was ended with it is not complete yet; the file is closed.
+        """
+        if closed is not None:
+            self._note_closed(wanted, closed)
+        ended = (
+            None if wanted.last is None else block_entry(self._catalog.applied, wanted.last.block)
+        )
+        if ended is not None:  # it may be gone by now
+            await self._wait_complete(ended.record)
+
+    def _note_closed(self, wanted: CloseFile, closed: Closed) -> None:
+        number, writer = wanted.file_id, wanted.writer
         self._leases.release(number)
         for entry in closed.dropped:
-            self._finalizer.delete_everywhere(entry, sent=entry.record.block != unsent)
+            self._finalizer.delete_everywhere(entry, sent=entry.record.block != wanted.unsent)
         if closed.given_up is not None:
             self._finalizer.spread(closed.given_up.record)
-        inode = closed.inode
-        about = facts(file=number, writer=writer, length_bytes=inode.length)
+        about = facts(file=number, writer=writer, length_bytes=closed.inode.length)
         level = logging.INFO if writer == RECOVERY_WRITER else logging.DEBUG
         log_event(_log, "file closed", about, level)
-        if closed.ended is not None:
-            await self._wait_complete(closed.ended.record)
-        return inode
 
     async def take_over(
         self, path: str, now_s: float, given_up: Mapping[BlockId, tuple[StorageId, ...]] = NOBODY
@@ -135,7 +156,7 @@ class Closer:
         _log.info("file is being recovered", extra=facts(file=number))
         for entry in await self._catalog.unfinished(number):
             await self._recoverer.finalize(entry.record.block)
-        return await self.close(number, RECOVERY_WRITER)
+        return await self.close(CloseFile(number, RECOVERY_WRITER))
 
     async def _settle(self, file: FileInode) -> None:
         """Wait until enough members have reported the blocks that were added, and remove those that

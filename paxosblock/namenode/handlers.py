@@ -52,15 +52,18 @@ from paxosblock.errors import (
     LeaseError,
     NoSpaceError,
     NotReadyError,
+    in_doubt,
 )
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.blocks.replacing import members_of_next
 from paxosblock.namenode.catalog import creating, transactions
+from paxosblock.namenode.catalog.blocks import Closed
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.creating import Made, Placed
-from paxosblock.namenode.catalog.draft import in_one
+from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
+from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
@@ -93,21 +96,28 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
 
 
 async def transact(node: NameNode, request: Transact) -> Decided[TransactionOutcome]:
-    """Apply the operations in one step, after asking holders if they cut blocks."""
+    """Apply the operations in one step, after asking holders if they cut blocks; a file is closed
+    in the same step."""
+    closed: list[Closed] = []
+
+    def decision(draft: Draft, request: Transact, context: Context) -> Slices[TransactionOutcome]:
+        closed.clear()  # another change came first, and it is decided again
+        return transactions.transact(draft, request, context, closed.append)
 
     async def decide(boundaries: Boundaries) -> Decided[TransactionOutcome]:
         ids = transactions.new_inodes(request.operations)
         return await node.catalog.decide(
-            TransactionOutcome,
-            transactions.transact,
-            request,
-            ids,
-            once=request.once,
-            boundaries=boundaries,
+            TransactionOutcome, decision, request, ids, once=request.once, boundaries=boundaries
         )
 
+    if request.close is not None:
+        _check_close(node, request.close)
+        await node.closer.prepare(request.close)
     outcome = await node.cutter.decide(decide)
     node.housekeeper.garbage_waits()
+    if request.close is not None:
+        with in_doubt():
+            await node.closer.finish(request.close, closed[0] if closed else None)
     return outcome
 
 
@@ -228,9 +238,8 @@ async def get_block(node: NameNode, request: BlockRequest) -> BlockView:
 
 async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
     """End the writing of a file, and of its last block."""
-    if request.last is not None:
-        checks.check_finalize(request.last, node.config)
-    closed = await node.closer.close(request.file_id, request.writer, request.last, request.unsent)
+    _check_close(node, request)
+    closed = await node.closer.close(request)
     return await node.catalog.file_status(request.file_id, closed)  # others may append by now
 
 
@@ -286,6 +295,12 @@ async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:
 
 
 # --- helpers ---------------------------------------------------------------------------------
+
+
+def _check_close(node: NameNode, request: CloseFile) -> None:
+    checks.check_writer(request.writer)
+    if request.last is not None:
+        checks.check_finalize(request.last, node.config)
 
 
 async def _place(node: NameNode, request: AddBlock) -> BlockView:

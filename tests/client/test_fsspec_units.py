@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import Operation
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.append_mode import Addition
 from paxosblock.client.fsspec import PaxosBlockFileSystem
@@ -148,7 +149,7 @@ async def test_what_a_failed_write_left_goes_first_when_it_is_tried_again() -> N
                 raise UnavailableError("nobody there")
             return size
 
-        async def close(self) -> None:
+        async def close(self, *, then: Sequence[Operation] = ()) -> None:
             """All of it is there."""
 
     async def hide() -> AsyncFileWriter:

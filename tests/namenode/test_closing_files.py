@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.file_pages import GET_FILE, GetFile
+from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     CLOSE_FILE,
@@ -16,6 +17,7 @@ from paxosblock.api.namenode import (
     DELETE,
     FINALIZE_BLOCK,
     GET_BLOCK,
+    LIST,
     NO_BLOCK,
     RENAME,
     RENEW_LEASES,
@@ -23,6 +25,7 @@ from paxosblock.api.namenode import (
     SEAL_BLOCK,
     STAT,
     TAKE_OVER,
+    TRANSACT,
     AddBlock,
     BadReplica,
     BlockRequest,
@@ -31,18 +34,26 @@ from paxosblock.api.namenode import (
     CreateFile,
     DeletePath,
     FinalizeBlock,
+    ListDirectory,
     PathRequest,
     RenamePath,
     RenewLeases,
     TakeOver,
+    Transact,
 )
+from paxosblock.api.path_attributes import GET_ATTRIBUTES, GetAttributes
+from paxosblock.api.transaction import Operation, Rename, SetAttributes
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
+    CorruptionError,
     FencedError,
     InvalidRequestError,
     LeaseError,
     NotFoundError,
     NotReadyError,
+    Outcome,
+    OutcomeUnknownError,
+    PaxosBlockError,
 )
 from paxosblock.namenode.blocks.queues import CALLS_AT_ONCE
 from paxosblock.namenode.housekeeper import RETRY_S
@@ -557,3 +568,124 @@ async def test_a_length_that_no_block_has_is_refused(
             FINALIZE_BLOCK, FinalizeBlock(block, ANN, FIRST_GENERATION, length, size)
         )
     assert str(caught.value) == f"block {block}: {message}"
+
+
+# --- a close with other operations, in one step --------------------------------------------------
+
+
+def published(
+    file: int, last: FinalizeBlock | None, *operations: Operation, size: int | None = 20
+) -> Transact:
+    """The request by which a client completes a file and gives it its name."""
+    close = CloseFile(file, ANN, last, size=size)
+    named = operations or (Rename("/f", "/g"), SetAttributes("/g", {"user.a": b"1"}))
+    once = Once(f"session-{file}", 1)
+    return Transact(named, 3, 1 << 20, Durability.DISK, once=once, close=close)
+
+
+async def names(scene: Scene) -> list[str]:
+    return [each.path for each in (await scene.service.call(LIST, ListDirectory("/"))).entries]
+
+
+async def test_a_file_is_closed_named_and_given_attributes_in_one_entry_of_the_log(
+    scene: Scene,
+) -> None:
+    file, block = await written(scene)
+    request = published(file, last_of(block))
+    assert await entries_made(scene, scene.service.call(TRANSACT, request)) == 1
+    status = await scene.service.call(STAT, PathRequest("/g"))
+    assert (status.file_id, status.open, status.size) == (file, False, 20)
+    assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).complete
+    assert scene.node.leases.renew((ANN,), scene.clock.now) == (ANN,), "its lease ended"
+    asked = GetAttributes("/g")
+    assert (await scene.service.call(GET_ATTRIBUTES, asked)).attributes == {"user.a": b"1"}
+
+
+async def test_a_copy_of_a_close_with_operations_gets_the_first_answer(scene: Scene) -> None:
+    file, block = await written(scene)
+    request = published(file, last_of(block))
+    first = await scene.service.call(TRANSACT, request)
+    assert await entries_made(scene, scene.service.call(TRANSACT, request)) == 0
+    assert await scene.service.call(TRANSACT, request) == first
+    await scene.service.call(DELETE, DeletePath("/g"))
+    assert await scene.service.call(TRANSACT, request) == first, "also of a file that is gone"
+
+
+async def test_a_refused_operation_leaves_the_file_to_its_writer(scene: Scene) -> None:
+    file, block = await written(scene)
+    await scene.create("/g", BOB)
+    over = published(file, last_of(block), Rename("/f", "/g", overwrite=True))
+    with pytest.raises(LeaseError):
+        await scene.service.call(TRANSACT, over)
+    assert await is_open(scene)
+    view = await scene.service.call(GET_BLOCK, BlockRequest(block))
+    assert not view.record.finalized
+    assert scene.node.leases.renew((ANN,), scene.clock.now) == ()
+    assert (await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, last_of(block)))).size == 20
+
+
+@pytest.mark.parametrize(
+    ("last", "size", "error"),
+    [
+        (None, 20, InvalidRequestError),
+        (2, 21, CorruptionError),
+        (1, 20, CorruptionError),
+    ],
+)
+async def test_a_file_that_is_not_as_its_writer_says_gets_no_name(
+    scene: Scene, last: int | None, size: int, error: type[PaxosBlockError]
+) -> None:
+    file, block = await written(scene)
+    ends = None if last is None else last_of(block, last)
+    with pytest.raises(error):
+        await scene.service.call(TRANSACT, published(file, ends, size=size))
+    assert await names(scene) == ["/f"]
+    assert await is_open(scene)
+
+
+async def test_a_writer_that_was_fenced_gives_nothing_a_name(scene: Scene) -> None:
+    file, block = await written(scene)
+    await scene.service.call(TAKE_OVER, TakeOver("/f"))
+    with pytest.raises(FencedError):
+        await scene.service.call(TRANSACT, published(file, last_of(block)))
+    assert await names(scene) == ["/f"]
+
+
+async def test_a_close_with_operations_is_answered_when_a_member_reported_the_block(
+    scene: Scene,
+) -> None:
+    """The file has its name by then, so the error says that this is not known."""
+    file, block = await written(scene)
+    silence(scene, *scene.network.reach)
+    request = published(file, last_of(block))
+    with pytest.raises(NotReadyError, match="0 of 3 members have reported it") as caught:
+        await scene.service.call(TRANSACT, request)
+    assert caught.value.outcome is Outcome.UNKNOWN
+    assert await names(scene) == ["/g"]
+    await scene.register("s2")
+    assert (await scene.service.call(TRANSACT, request)).applied
+
+
+async def test_a_leader_that_was_killed_in_the_middle_changes_nothing_for_the_next(
+    scene: Scene,
+) -> None:
+    """Its entry was committed, its answer was lost: the copy goes to another NameNode."""
+    file, block = await written(scene)
+    request = published(file, last_of(block))
+    scene.store.fail_after = True
+    with pytest.raises(OutcomeUnknownError):
+        await scene.service.call(TRANSACT, request)
+    scene.store.fail_after = False
+    other = await new_scene(store=scene.store, network=scene.network, config=CONFIG)
+    assert (await other.service.call(TRANSACT, request)).applied
+    assert await names(other) == ["/g"]
+    assert (await other.service.call(GET_BLOCK, BlockRequest(block))).complete
+    assert other.node.leases.expired(other.clock.now + 1_000_000) == ()
+    await other.close()
+
+
+async def test_an_empty_last_block_leaves_a_file_that_gets_its_name(scene: Scene) -> None:
+    file, block = await written(scene, "/f", 0, 0, 0)
+    await scene.service.call(TRANSACT, published(file, last_of(block, 0), size=0))
+    assert (await scene.service.call(GET_FILE, GetFile("/g"))).blocks == ()
+    await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))

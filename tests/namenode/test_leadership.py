@@ -299,7 +299,7 @@ async def test_a_lease_of_an_earlier_time_in_office_is_forgotten(pair: Pair) -> 
 
 async def close_empty(member: Member) -> None:
     status = await member.service.call(STAT, PathRequest("/f"))
-    await member.node.closer.close(status.file_id, ANN)
+    await member.node.closer.close(CloseFile(status.file_id, ANN))
 
 
 async def test_k5_a_recovery_of_a_deposed_leader_finalizes_nothing(pair: Pair) -> None:

@@ -91,7 +91,7 @@ async def closed_file(scene: Scene, path: str) -> int:
     await wait_until_async(lambda: is_finalized(scene, block))
     for storage in MEMBERS:
         await scene.report(storage)
-    await Closer.close(scene.node.closer, file, ANN)
+    await Closer.close(scene.node.closer, CloseFile(file, ANN))
     return file
 
 
@@ -192,10 +192,8 @@ async def test_the_answer_to_a_close_is_the_file_as_it_was_closed(
     write_on(scene, record, 3)
     close = scene.node.closer.close
 
-    async def late(
-        number: int, writer: WriterId, last: FinalizeBlock | None, unsent: BlockId
-    ) -> FileInode:
-        closed = await close(number, writer, last, unsent)
+    async def late(wanted: CloseFile) -> FileInode:
+        closed = await close(wanted)
         await closed_file(scene, "/more")
         await scene.service.call(CONCAT, ConcatFiles("/f", ("/more",)))
         return closed

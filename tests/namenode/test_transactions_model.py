@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from paxosblock.api.namenode import (
     ApplicationVersion,
+    CloseFile,
     FileStatus,
     Kind,
     ListDirectory,
@@ -46,7 +47,16 @@ from paxosblock.namenode.catalog.records import decode_entry, decode_place
 from paxosblock.protocol.types import Durability
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.scene import blocks_of, closed_file, create_request, new_catalog
+from tests.namenode.scene import (
+    ANN,
+    BOB,
+    add_block,
+    blocks_of,
+    closed_file,
+    create_request,
+    finalize_request,
+    new_catalog,
+)
 
 T = TypeVar("T")
 
@@ -56,10 +66,14 @@ PATHS = ["/a", "/b", "/c", "/d", "/d/a", "/d/b", "/d/e", "/d/e/a", "/a/b"]
 class Refused(Exception):
     """The model does not do this."""
 
+    def __init__(self, wanted: CloseFile | None = None) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
 
 @dataclass
 class File:
-    """Contents stand for blocks: each chunk count is one block."""
+    """Contents stand for blocks: each chunk count is one block, 0 one that is not ended yet."""
 
     blocks: list[int] = field(default_factory=list)
     open: bool = False
@@ -179,6 +193,13 @@ class Tree:
                     before, owner=owner or before.owner, group=group or before.group
                 )
                 self.implicit.discard(path)
+
+    def close(self, path: str, chunks: int | None) -> None:
+        """Close an open file, whose last block has `chunks` then; None: that is not said."""
+        file = self.at[path]
+        assert file is not None
+        self.refuse_if(chunks is None and bool(file.blocks))
+        self.at[path] = File([chunks] if chunks else [])
 
     def check(self, wanted: AssertAbsent | AssertFile | AssertDirectory) -> None:
         match wanted:
@@ -321,9 +342,10 @@ class TransactMachine(RuleBasedStateMachine):
     @rule(
         path=st.sampled_from(PATHS),
         blocks=st.lists(st.integers(1, 3), max_size=3),
-        opened=st.integers(0, 4),
+        opened=st.integers(0, 2),
     )
     def write(self, path: str, blocks: list[int], opened: int) -> None:
+        """A file that stays open has one block, which is not ended, or none."""
         stays_open = opened == 0
         tree = deepcopy(self.tree)
         try:
@@ -331,10 +353,12 @@ class TransactMachine(RuleBasedStateMachine):
             tree.make_way(path)
         except Refused:
             return
-        tree.make(path, File([] if stays_open else blocks, stays_open))
+        tree.make(path, File([0] * bool(blocks) if stays_open else blocks, stays_open))
         self.tree = tree
         if stays_open:
-            self.run_now(self.catalog.create(create_request(path)))
+            file = self.run_now(self.catalog.create(create_request(path)))
+            if blocks:
+                self.run_now(add_block(self.catalog, file.number))
         else:
             self.run_now(closed_file(self.catalog, path, *blocks))
 
@@ -342,6 +366,9 @@ class TransactMachine(RuleBasedStateMachine):
     def transact(self, random: Random) -> None:
         """With a failure of the store before or after it applied, the request is sent again."""
         tree, refused = deepcopy(self.tree), False
+        close = self.some_close(random, tree)
+        if isinstance(close, Refused):
+            close, refused = close.wanted, True
         operations: list[Operation] = []
         while len(operations) < random.randint(1, 6):
             operation, after = some_operation(random, tree), deepcopy(tree)
@@ -355,18 +382,46 @@ class TransactMachine(RuleBasedStateMachine):
                 tree = after
             operations.append(operation)
         fails = random.choice(["", "before", "after"])
-        self.apply(tuple(operations), None if refused else tree, fails)
+        self.apply(tuple(operations), close, None if refused else tree, fails)
 
-    def apply(self, operations: tuple[Operation, ...], tree: Tree | None, fails: str) -> None:
+    def some_close(self, random: Random, tree: Tree) -> CloseFile | Refused | None:
+        """The close of an open file, if there is one, which the model does."""
+        opened = [path for path, found in tree.at.items() if found and found.open]
+        if not opened or random.random() < 0.3:
+            return None
+        path = random.choice(opened)
+        number = self.run_now(self.catalog.status(path)).file_id
+        entries = self.run_now(blocks_of(self.catalog, number))
+        chunks = random.choice([None, 0, 1, 2]) if entries else None
+        last = None if chunks is None else finalize_request(entries[0], chunks)
+        wrong = random.choice(["", "", "", "writer", "size"])
+        size = (chunks or 0) * CHUNK_BYTES + (wrong == "size")
+        close = CloseFile(number, BOB if wrong == "writer" else ANN, last, size=size)
+        try:
+            tree.refuse_if(bool(wrong))
+            tree.close(path, chunks)
+        except Refused:
+            return Refused(close)
+        return close
+
+    def apply(
+        self,
+        operations: tuple[Operation, ...],
+        close: CloseFile | None,
+        tree: Tree | None,
+        fails: str,
+    ) -> None:
         """`tree` is what the model makes of it; None: it refuses."""
         version = self.version + 1
         application = ApplicationVersion("app", version, f"attempt-{version}")
-        request = Transact(operations, 3, 1 << 20, Durability.DISK, application=application)
+        request = Transact(
+            operations, 3, 1 << 20, Durability.DISK, application=application, close=close
+        )
         outcome = self.send(request, fails)
         if tree is None:
-            assert outcome is None, f"done, although the model refuses: {operations}"
+            assert outcome is None, f"done, although the model refuses: {close} {operations}"
             return
-        assert outcome == TransactionOutcome(True, version), f"refused: {operations}"
+        assert outcome == TransactionOutcome(True, version), f"refused: {close} {operations}"
         self.tree, self.version = tree, version
 
     def send(self, request: Transact, fails: str) -> TransactionOutcome | None:

@@ -10,9 +10,11 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.transaction import Operation
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import MIB
 from paxosblock.client.blocking.loop_thread import BackgroundCall, OtherLoop
@@ -58,8 +60,8 @@ class Sink(Protocol):
     async def flush(self) -> None:
         """Let readers see what was written, if they may see any of it."""
 
-    async def close(self) -> None:
-        """Complete it."""
+    async def close(self, *, then: Sequence[Operation] = ()) -> None:
+        """Complete it, and do what `AsyncClient.transact` takes in the same step."""
 
     async def abort(self) -> None:
         """Give it up."""
@@ -136,19 +138,29 @@ class FileWriterBase(io.RawIOBase):
         if not self._released:
             self._run(self._async.flush)
 
-    def close(self) -> None:
+    def close(self, *, then: Sequence[Operation] = ()) -> None:
         """Flush, and close the file for good.
 
         If it raises, the file is released all the same: nothing more is sent, and the NameNode
-        closes it when the lease expires, with at least what was acknowledged. Raises: as `write`.
+        closes it when the lease expires, with at least what was acknowledged.
+
+        Args:
+            then: what `Client.transact` takes; it is done in the step that closes the file, or
+                that step is not taken: `close(then=[Rename("/tmp/f", "/f")])`.
+
+        Raises: as `write`, and as `Client.transact`.
         """
+        self.close_by(partial(self._async.close, then=then))
+
+    def close_by(self, complete: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Flush, and let `complete` close the file on the other thread. Raises: as `close`."""
         if self.closed:
             return
         try:
             with contextlib.suppress(PaxosBlockError):
                 self._wait()  # an error of before; what it left out is handed over again now
             self._settle()
-            self._background.run(self._async.close)
+            self._background.run(complete)
         except BaseException:
             self.abort()
             raise
@@ -168,20 +180,19 @@ class FileWriterBase(io.RawIOBase):
 
     def let_go(self) -> Callable[[Sequence[bytes]], Coroutine[Any, Any, None]]:
         """Close this side at once, without waiting. What it returns runs on the loop: it writes
-        what was left here, and then more, and closes the file, or raises as `close` does.
+        what was left here, and then more, or raises as `write` does.
         """
         file, given, buffer = self._async, self._handed_over, bytes(self._buffer)
         self._release()
 
-        async def finish(more: Sequence[bytes]) -> None:
+        async def write_rest(more: Sequence[bytes]) -> None:
             if given is not None:
                 await given.running.ended()
                 await file.write(given.data[file.tell() - given.start :])
             for piece in (buffer, *more):
                 await file.write(piece)
-            await file.close()
 
-        return finish
+        return write_rest
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:

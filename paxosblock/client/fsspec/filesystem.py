@@ -626,7 +626,7 @@ class PaxosBlockFileSystem(AsyncFileSystem):
         except BaseException:
             await staged.discard()
             raise
-        await staged.complete(staged.writer.close, publishes=not self._intrans)
+        await staged.complete(publishes=not self._intrans)
         if self._intrans:
             self.transaction.files.append(staged)
 

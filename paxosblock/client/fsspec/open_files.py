@@ -202,9 +202,10 @@ class WriteFile(AbstractBufferedFile):
                 return
             # Not by `complete`: an interrupt here must also cancel the write that is under way.
             self._runner.run(self.staged.area.renew)
-            self._stream.close()
             if self.autocommit:
-                self.commit()
+                self._stream.close_by(partial(publish, [self.staged]))
+            else:
+                self._stream.close()
         except BaseException:
             self.discard()
             raise
@@ -287,8 +288,8 @@ class WriteFile(AbstractBufferedFile):
         """Complete and publish it on the event loop; wait for that on any other thread."""
         self.closed = True
         release(self)
-        finish = partial(self._stream.let_go(), rest)
-        complete = partial(self.staged.complete, finish, publishes=self.autocommit)
+        write_rest = partial(self._stream.let_go(), rest)
+        complete = partial(self.staged.complete, write_rest, publishes=self.autocommit)
         wait_for(self._runner, self.path, run_on(self._runner, self.path, complete))
 
 
@@ -437,7 +438,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
             await self.discard()
         if self.staged.discarded:
             return
-        await self.staged.complete(self.staged.writer.close, publishes=self.autocommit)
+        await self.staged.complete(publishes=self.autocommit)
 
     async def discard(self) -> None:
         """Give the file up, published nowhere."""

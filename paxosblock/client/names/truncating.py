@@ -23,6 +23,7 @@ from paxosblock.api.namenode import (
     MKDIRS,
     TRANSACT,
     ApplicationVersion,
+    CloseFile,
     CreateFile,
     DeletePath,
     FileStatus,
@@ -64,9 +65,13 @@ class _InsideChunk:
 
 
 async def transact(
-    session: SharedSession, operations: Sequence[Operation], application: ApplicationVersion | None
+    session: SharedSession,
+    operations: Sequence[Operation],
+    application: ApplicationVersion | None,
+    close: CloseFile | None = None,
 ) -> TransactionOutcome:
     """Send the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
+    `close` ends the writing of a file in the same step.
 
     Raises: as `AsyncClient.transact`, and as reading and writing those bytes.
     """
@@ -78,6 +83,7 @@ async def transact(
         config.durability,
         application=application,
         umask=config.umask,
+        close=close,
     )
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import warnings
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     OpenBlock,
 )
+from paxosblock.api.transaction import Operation
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.chunk_cipher import ADDED_BYTES
 from paxosblock.base.replacement import WriteOptions
@@ -254,14 +256,19 @@ class AsyncFileWriter:
                 self._ledger.synced(await finalized_on_disk(self._session, unsynced[0]))
             return self._receipt(Durability.DISK)
 
-    async def close(self) -> None:
+    async def close(self, *, then: Sequence[Operation] = ()) -> None:
         """Flush, record the length of the last block, and end the lease.
 
         The file is closed for good when this returns. If it raises, the file is released all the
         same: nothing more is sent, and the NameNode closes it when the lease expires, with at
         least what was acknowledged.
 
-        Raises: as `write`.
+        Args:
+            then: what `AsyncClient.transact` takes; it is done in the step that closes the file,
+                or that step is not taken. So a file can get its name and its attributes as soon
+                as it is complete: `close(then=[Rename("/tmp/f", "/f")])`.
+
+        Raises: as `write`, and as `AsyncClient.transact`.
         """
         async with self._lock:
             if self._closed:
@@ -271,7 +278,7 @@ class AsyncFileWriter:
                 self._closing = True
                 if self._buffer:
                     self._enqueue(self._buffer.take())
-                await self._close_file(await self._last_ending())
+                await self._close_file(await self._last_ending(), then)
             finally:
                 self._release()
 
@@ -309,12 +316,11 @@ class AsyncFileWriter:
         self._cut_bytes += len(piece)
         self._pending.append(chunk_of(piece, sync=sync))
 
-    async def _close_file(self, last: Ending | None) -> None:
+    async def _close_file(self, last: Ending | None, then: Sequence[Operation] = ()) -> None:
         """End the lease and the `last` block; the NameNode answers when every one is complete."""
         block, ends = last or (None, None)
         request = CloseFile(self.status.file_id, self._writer, ends, self._next.unsent)
-        call = self._session.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
-        status = self.status = await self._fence.guard(call)
+        status = self.status = await self._fence.guard(self._closed_by(request, then))
         if block is not None:
             block.closed()
             self._note_closed(block)
@@ -322,6 +328,17 @@ class AsyncFileWriter:
         if status.size != self.acknowledged:
             what = f"closed with {status.size} bytes, but {self.acknowledged} are acknowledged"
             raise CorruptionError(f"'{status.path}': {what}", path=status.path)
+
+    async def _closed_by(self, request: CloseFile, then: Sequence[Operation]) -> FileStatus:
+        if not then:
+            within_s = self._retry_for_s
+            return await self._session.namenodes.call(CLOSE_FILE, request, retry_for_s=within_s)
+        from paxosblock.client.names import truncating  # noqa: PLC0415 - it writes files itself
+
+        # The size is demanded before: a file of another one must not get the name.
+        size = self._cut_bytes
+        await truncating.transact(self._session, then, None, replace(request, size=size))
+        return replace(self.status, open=False, size=size)
 
     def _release(self) -> None:
         self._closed = True

@@ -18,11 +18,13 @@ from paxosblock.api.namenode import (
     AddBlock,
     Appendable,
     AppendFile,
+    CloseFile,
     FileStatus,
     FinalizeBlock,
 )
 from paxosblock.base import paths
 from paxosblock.errors import (
+    CorruptionError,
     FencedError,
     InvalidRequestError,
     NotFoundError,
@@ -60,13 +62,12 @@ class Closed:
     """A file that was closed, and what that did to its blocks.
 
     The `dropped` blocks, of length zero or made ahead, left the file. `given_up` is the last block
-    if an APPEND was being set up in it (K9), `ended` if its length was recorded with the close.
+    if an APPEND was being set up in it (K9).
     """
 
     inode: FileInode
     dropped: tuple[BlockEntry, ...] = ()
     given_up: BlockEntry | None = None
-    ended: BlockEntry | None = None
 
 
 def get(reads: Reads, block: BlockId) -> BlockEntry:
@@ -296,24 +297,24 @@ def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | Non
     return _fenced(draft, inode)
 
 
-def close(
-    draft: Draft, number: int, writer: WriterId, now_ms: int, ends: FinalizeBlock | None = None
-) -> Closed:
-    """Close a file whose last block is decided, or is decided by `ends` (K6).
+def close(draft: Draft, wanted: CloseFile, now_ms: int) -> Closed:
+    """Close a file whose last block is decided, or is decided by `wanted.last` (K6).
 
     A last block of length zero leaves the file if it is the writer's. If the file has no block,
-    `ends` may be about the block that was made ahead with the file. All earlier blocks are decided:
-    a block is only added after a finalized one (K1), and a finalized block stays so. A repeated
-    close by the same writer finds the file closed and succeeds again.
+    `wanted.last` may be about the block that was made ahead with the file. All earlier blocks are
+    decided: a block is only added after a finalized one (K1), and a finalized block stays so. A
+    repeated close by the same writer finds the file closed and succeeds again.
 
     Raises:
         NotFoundError: the file was deleted.
         FencedError: another writer took the file over, or a recovery decided another length.
-        InvalidRequestError: a block is not finalized, or `ends` is not about the last one.
+        InvalidRequestError: a block is not finalized, or `wanted.last` is not about the last one.
+        CorruptionError: it would have another size than its writer says.
     """
+    number, writer, ends = wanted.file_id, wanted.writer, wanted.last
     inode, path = file_and_path(draft, number)
     if not inode.open and inode.writer == writer:
-        return Closed(inode, ended=None if ends is None else block_entry(draft, ends.block))
+        return Closed(inode)
     if not inode.open or inode.writer != writer:
         raise _not_held(inode, path, writer)
     if ends is not None:
@@ -330,6 +331,9 @@ def close(
     draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
     length = last.end if last else 0
     assert length >= inode.length, "an append never makes a file shorter"
+    if wanted.size not in (None, length):
+        what = f"would have {length} bytes, but its writer says {wanted.size}"
+        raise CorruptionError(f"{paths.shown(path)}: {what}", path=path)
     leaves = last is not None and leaves_at_close(last.entry, inode)
     dropped: tuple[BlockEntry, ...] = (last.entry,) if last and leaves else ()
     given_up = give_up_append(draft, last.entry) if last and not dropped else None
@@ -341,7 +345,7 @@ def close(
     )
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
-    return Closed(closed, dropped, given_up, ended)
+    return Closed(closed, dropped, given_up)
 
 
 def give_up_append(draft: Draft, entry: BlockEntry) -> BlockEntry | None:

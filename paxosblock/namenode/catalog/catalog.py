@@ -26,6 +26,7 @@ from paxosblock.api.namenode import (
     AddBlock,
     Appendable,
     AppendFile,
+    CloseFile,
     DeleteBlock,
     Deletion,
     FileStatus,
@@ -235,11 +236,15 @@ class Catalog:
         return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
 
     async def close_file(
-        self, number: int, writer: WriterId, last: FinalizeBlock | None = None
+        self,
+        number: int,
+        writer: WriterId,
+        last: FinalizeBlock | None = None,
+        size: int | None = None,
     ) -> Closed:
         """Close a file whose last block is decided, or is decided by `last` (K6)."""
-        now_ms = self._clock_ms()
-        return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms, last))
+        wanted, now_ms = CloseFile(number, writer, last, size=size), self._clock_ms()
+        return await self._change(lambda draft: blocks.close(draft, wanted, now_ms))
 
     async def open_files(self) -> tuple[FileInode, ...]:
         """Return all files that are being written, for the leases of a NameNode that starts."""

@@ -7,6 +7,8 @@ transaction that is sent twice, by any client and to any NameNode, is applied on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from paxosblock.api.namenode import (
     ApplicationVersion,
     CreateFile,
@@ -43,7 +45,8 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import attributes, keys, namespace, owners, tree
+from paxosblock.namenode.catalog import attributes, blocks, keys, namespace, owners, tree
+from paxosblock.namenode.catalog.blocks import Closed
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -60,22 +63,30 @@ from paxosblock.protocol.types import NO_WRITER
 MARKER_PERMISSION = 0o644
 
 
-def transact(draft: Draft, request: Transact, context: Context) -> Slices[TransactionOutcome]:
+def transact(
+    draft: Draft,
+    request: Transact,
+    context: Context,
+    on_closed: Callable[[Closed], None] = lambda _: None,
+) -> Slices[TransactionOutcome]:
     """Decide all operations of a request, or find that its version was applied before.
+
+    `on_closed` is called with the file that the request closes.
 
     Raises:
         SafeModeError: an operator entered safe mode.
-        PaxosBlockError: the first operation that cannot be done raises it; its text says which.
+        PaxosBlockError: the first operation that cannot be done raises it; its text says which. Or
+            the file cannot be closed: as `blocks.close`.
     """
     namespace.check_names_may_change(draft)
     application = request.application
     if application is None:
-        yield from _TransactionRun(draft, request, context).all()
+        yield from _TransactionRun(draft, request, context).all(on_closed)
         return TransactionOutcome(True, 0)
     last = last_applied(draft, application.app_id)
     if last is not None and last.version >= application.version:
         return TransactionOutcome(last.attempt == application.attempt, last.version)
-    yield from _TransactionRun(draft, request, context).all()
+    yield from _TransactionRun(draft, request, context).all(on_closed)
     _note_applied(draft, application, last, context)
     return TransactionOutcome(True, application.version)
 
@@ -113,8 +124,10 @@ class _TransactionRun:
         self._context = context
         self._blocks_left = BLOCKS_MOVED_MAX
 
-    def all(self) -> Slices[None]:
-        operations = self._request.operations
+    def all(self, on_closed: Callable[[Closed], None]) -> Slices[None]:
+        operations, wanted = self._request.operations, self._request.close
+        if wanted is not None:
+            on_closed(blocks.close(self._draft, wanted, self._context.now_ms))
         for number, operation in enumerate(operations, 1):
             try:
                 yield from self._one(operation)
