@@ -15,7 +15,7 @@ import pytest
 from paxosblock import AssertAbsent, AsyncClient, Client, LocalCluster, Rename, SetAttributes
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.publishing import Publish, StagingArea, publish
-from paxosblock.errors import ExistsError, InvalidRequestError
+from paxosblock.errors import ExistsError, InvalidRequestError, LeaseError
 from tests.secure import url_of
 
 DONE = re.compile(r'^paxosblock_namenode_calls_total\{call="(\w+)",outcome="done"\} (\d+)', re.M)
@@ -92,6 +92,16 @@ def test_what_cannot_be_done_leaves_the_file_without_its_name(fs: Client, home: 
         out.close(then=[Rename(hidden, name)])
     assert (out.closed, got(fs, name)) == (True, b"old")
     fs.delete(hidden)
+
+
+def test_a_name_that_another_writes_is_not_taken_for_the_loss_of_the_own_file(
+    fs: Client, home: str
+) -> None:
+    hidden, name = f"{home}/hidden", f"{home}/name"
+    with fs.create(name):
+        out = fs.create(hidden)
+        with pytest.raises(LeaseError, match="is being written by"):
+            out.close(then=[Rename(hidden, name, overwrite=True)])
 
 
 def test_fsspec_publishes_a_file_by_the_call_that_closes_it(

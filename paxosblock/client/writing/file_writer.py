@@ -320,7 +320,11 @@ class AsyncFileWriter:
         """End the lease and the `last` block; the NameNode answers when every one is complete."""
         block, ends = last or (None, None)
         request = CloseFile(self.status.file_id, self._writer, ends, self._next.unsent)
-        status = self.status = await self._fence.guard(self._closed_by(request, then))
+        if then:  # what says that a file is another's may be about one that these name
+            status = self.status = await self._closed_with(request, then)
+        else:
+            call = self._session.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
+            status = self.status = await self._fence.guard(call)
         if block is not None:
             block.closed()
             self._note_closed(block)
@@ -329,10 +333,7 @@ class AsyncFileWriter:
             what = f"closed with {status.size} bytes, but {self.acknowledged} are acknowledged"
             raise CorruptionError(f"'{status.path}': {what}", path=status.path)
 
-    async def _closed_by(self, request: CloseFile, then: Sequence[Operation]) -> FileStatus:
-        if not then:
-            within_s = self._retry_for_s
-            return await self._session.namenodes.call(CLOSE_FILE, request, retry_for_s=within_s)
+    async def _closed_with(self, request: CloseFile, then: Sequence[Operation]) -> FileStatus:
         from paxosblock.client.names import truncating  # noqa: PLC0415 - it writes files itself
 
         # The size is demanded before: a file of another one must not get the name.
