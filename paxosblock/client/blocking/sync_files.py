@@ -145,8 +145,10 @@ class FileWriterBase(io.RawIOBase):
         closes it when the lease expires, with at least what was acknowledged.
 
         Args:
-            then: what `Client.transact` takes; it is done in the step that closes the file, or
-                that step is not taken: `close(then=[Rename("/tmp/f", "/f")])`.
+            then: what `Client.transact` takes, but no Truncate inside a chunk; it is done in the
+                step that closes the file, or that step is not taken. So a file can get its name
+                and its attributes as soon as it is complete: `close(then=[Rename("/tmp/f",
+                "/f")])`.
 
         Raises: as `write`, and as `Client.transact`.
         """

@@ -23,7 +23,6 @@ from paxosblock.api.namenode import (
     MKDIRS,
     TRANSACT,
     ApplicationVersion,
-    CloseFile,
     CreateFile,
     DeletePath,
     FileStatus,
@@ -65,26 +64,13 @@ class _InsideChunk:
 
 
 async def transact(
-    session: SharedSession,
-    operations: Sequence[Operation],
-    application: ApplicationVersion | None,
-    close: CloseFile | None = None,
+    session: SharedSession, operations: Sequence[Operation], application: ApplicationVersion | None
 ) -> TransactionOutcome:
     """Send the operations; with each Truncate inside a chunk, the bytes of that chunk that stay.
-    `close` ends the writing of a file in the same step.
 
     Raises: as `AsyncClient.transact`, and as reading and writing those bytes.
     """
-    config = session.config
-    request = Transact(
-        (),
-        config.replication,
-        config.block_size,
-        config.durability,
-        application=application,
-        umask=config.umask,
-        close=close,
-    )
+    request = session.transaction((), application)
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:
             plan = _TruncatePlan([(operation,) for operation in operations])

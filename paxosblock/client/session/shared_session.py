@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from paxosblock.api.namenode import ApplicationVersion, CloseFile, Transact
+from paxosblock.api.transaction import Operation
 from paxosblock.client.session.lease_keeper import LeaseKeeper
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.retried_task import RunningTasks
@@ -53,6 +56,24 @@ class SharedSession:
         """Return the same parts, for calls that try for so long."""
         config = replace(self.config, retry_for_s=seconds)
         return replace(self, config=config, namenodes=self.namenodes.within(seconds))
+
+    def transaction(
+        self,
+        operations: Sequence[Operation],
+        application: ApplicationVersion | None = None,
+        close: CloseFile | None = None,
+    ) -> Transact:
+        """Return the request for operations; what they make is as the settings say."""
+        config = self.config
+        return Transact(
+            tuple(operations),
+            config.replication,
+            config.block_size,
+            config.durability,
+            application=application,
+            umask=config.umask,
+            close=close,
+        )
 
     async def close(self) -> None:
         """Close all connections, and end all background work."""

@@ -21,6 +21,7 @@ from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
     CLOSE_FILE,
     NO_BLOCK,
+    TRANSACT,
     BlockView,
     CloseFile,
     FileStatus,
@@ -264,8 +265,8 @@ class AsyncFileWriter:
         least what was acknowledged.
 
         Args:
-            then: what `AsyncClient.transact` takes; it is done in the step that closes the file,
-                or that step is not taken. So a file can get its name and its attributes as soon
+            then: what `AsyncClient.transact` takes, but no Truncate inside a chunk; it is done in
+                the step that closes the file, or that step is not taken. So a file can get its name and its attributes as soon
                 as it is complete: `close(then=[Rename("/tmp/f", "/f")])`.
 
         Raises: as `write`, and as `AsyncClient.transact`.
@@ -334,11 +335,10 @@ class AsyncFileWriter:
             raise CorruptionError(f"'{status.path}': {what}", path=status.path)
 
     async def _closed_with(self, request: CloseFile, then: Sequence[Operation]) -> FileStatus:
-        from paxosblock.client.names import truncating  # noqa: PLC0415 - it writes files itself
-
         # The size is demanded before: a file of another one must not get the name.
         size = self._cut_bytes
-        await truncating.transact(self._session, then, None, replace(request, size=size))
+        wanted = self._session.transaction(then, close=replace(request, size=size))
+        await self._session.namenodes.call_once(TRANSACT, wanted)
         return replace(self.status, open=False, size=size)
 
     def _release(self) -> None:
