@@ -147,8 +147,8 @@ class FileWriterBase(io.RawIOBase):
         Args:
             then: what `Client.transact` takes, but no Truncate inside a chunk; it is done in the
                 step that closes the file, or that step is not taken. So a file can get its name
-                and its attributes as soon as it is complete: `close(then=[Rename("/tmp/f",
-                "/f")])`.
+                and its attributes as soon as it is complete:
+                `close(then=[Rename("/tmp/f", "/f")])`.
 
         Raises: as `write`, and as `Client.transact`.
         """

@@ -266,8 +266,9 @@ class AsyncFileWriter:
 
         Args:
             then: what `AsyncClient.transact` takes, but no Truncate inside a chunk; it is done in
-                the step that closes the file, or that step is not taken. So a file can get its name and its attributes as soon
-                as it is complete: `close(then=[Rename("/tmp/f", "/f")])`.
+                the step that closes the file, or that step is not taken. So a file can get its
+                name and its attributes as soon as it is complete:
+                `close(then=[Rename("/tmp/f", "/f")])`.
 
         Raises: as `write`, and as `AsyncClient.transact`.
         """
