@@ -258,6 +258,9 @@ class NameNodeConfig(NodeConfig):
     recovery_timeout_s: Seconds = 5.0
     """Seconds the recovery of a block may take, all its attempts together; closing a file waits as
     long for its replicas, and one question to a DataNode for the answer."""
+    votes_kept_s: Seconds = 3 * 86400.0
+    """Seconds for which the votes that a recovery or an append was decided by are kept in the
+    catalog, for `explain` and the page of a block; those of the last 10,000 decisions at most."""
     safe_mode_threshold: Share = 0.999
     """Share of the finalized blocks, from 0 to 1, that DataNodes must have reported after a start
     or a fail-over before replicas are copied or taken away."""

@@ -164,7 +164,8 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
 
 
 class VoteLine(msgspec.Struct, frozen=True):
-    """One step of a block's recovery as it happened, for `explain` (kept in memory, bounded)."""
+    """One step of a block's recovery as it happened, for `explain`: those that led to a decision
+    are kept for days, the others while this NameNode leads; both are bounded."""
 
     time_ms: int
     generation: Generation

@@ -82,7 +82,7 @@ def explain(invocation: Invocation, words: tuple[str, ...]) -> None:
 
     promised: the highest generation the replica was asked to obey; accepted: the generation its
     chunks were voted for in. A replica that is being copied is temporary. Below are the steps of
-    the block's recoveries and of its finalization, as far as the NameNode remembers them.
+    the block's recoveries and of its finalization; those that led to a decision are kept for days.
     """
 
     def show(named: str) -> None:

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from paxosblock.errors import NotFoundError
 from paxosblock.host.logs import facts
@@ -30,6 +31,11 @@ FORGET_AFTER_S = 60.0
 clock, which may jump, or be another machine's after a fail-over: a client that still repeats its
 request must find the answer."""
 
+VOTES_S: Final = 10.0
+"""Pause between two looks at how many votes are kept."""
+VOTES_HOUR_S: Final = 3600.0
+"""Pause between two looks at how old they are."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +54,7 @@ class Housekeeper:
         finalizer: Finalizer,
         background: Background,
         clock_s: Callable[[], float],
+        votes_kept_s: float,
     ) -> None:
         """Use these parts of the node; `clock_s` is the clock of its leases and DataNodes."""
         self._catalog = catalog
@@ -64,6 +71,7 @@ class Housekeeper:
         """Things that are being ended (infinity) or could not be ended: the time to try them again.
         """
         self._over_since: dict[bytes, float] = {}
+        self._votes_kept_s, self._votes_due_s = votes_kept_s, 0.0
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
     def start(self, interval_s: float) -> None:
@@ -75,6 +83,7 @@ class Housekeeper:
             ("leases", self.check_leases, interval_s),
             ("deadlines", self.check_deadlines, interval_s),
             ("sweep", self.sweep, 0),
+            ("kept votes", self.forget_votes, VOTES_S),
         )
         for name, work, pause_s in loops:
             self._background.repeat(name, work, pause_s)
@@ -151,6 +160,14 @@ class Housekeeper:
         except Exception:
             self._garbage.set()
             raise
+
+    async def forget_votes(self) -> None:
+        """Forget the votes of old decisions, once an hour, or at once if there are too many."""
+        now_s = self._clock_s()
+        early = now_s < self._votes_due_s
+        await self._catalog.forget_votes(self._votes_kept_s, if_too_many=early)
+        if not early:
+            self._votes_due_s = now_s + VOTES_HOUR_S
 
     async def _end_block(self, block: BlockId) -> None:
         """Recover a block without a file whose writer is gone, unless it was deleted."""

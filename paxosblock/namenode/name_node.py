@@ -426,6 +426,7 @@ class NameNode:
             finalizer=self.finalizer,
             background=self.background,
             clock_s=self.clock_s,
+            votes_kept_s=self.config.votes_kept_s,
         )
 
 

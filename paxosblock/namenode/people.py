@@ -27,7 +27,7 @@ from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatus
 from paxosblock.config import changed_settings
 from paxosblock.namenode.blocks.replication.fsck import block_findings
 from paxosblock.namenode.blocks.replication.needs import StorageView
-from paxosblock.namenode.catalog import tree
+from paxosblock.namenode.catalog import kept_votes, tree
 from paxosblock.namenode.catalog.draft import inode_of
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.permissions import ACTOR, Actor
@@ -63,11 +63,12 @@ async def cluster_status(node: NameNode, request: ClusterStatusRequest) -> Clust
 async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
     """Show a block and its history."""
     entry = await node.catalog.get_block(request.block)
+    kept = kept_votes.of_block(node.catalog.applied, request.block)
     return BlockExplanation(
         view=node.views.block(entry, with_key=False),
         hdfs_state=node.views.hdfs_state(entry),
         path=await node.catalog.block_path(entry),
-        history=node.history.of(request.block),
+        history=node.history.of(request.block, kept),
         copied_to=node.views.member(node.copies.target(request.block)),
     )
 

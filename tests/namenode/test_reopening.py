@@ -34,6 +34,7 @@ from paxosblock.api.namenode import (
     ReopenBlock,
     TakeOver,
 )
+from paxosblock.api.status import EXPLAIN, VoteLine
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     FencedError,
@@ -685,9 +686,11 @@ async def test_a_take_over_between_the_votes_and_k7_is_seen_by_k7(
     catalog = scene.node.catalog
     install = catalog.install_append
 
-    async def late(request: ReopenBlock, decided: recovery.Proposer) -> object:
+    async def late(
+        request: ReopenBlock, decided: recovery.Proposer, grounds: tuple[VoteLine, ...]
+    ) -> object:
         await scene.service.call(TAKE_OVER, TakeOver("/f"))
-        return await install(request, decided)
+        return await install(request, decided, grounds)
 
     monkeypatch.setattr(catalog, "install_append", late)
     with pytest.raises(FencedError):
@@ -734,7 +737,6 @@ async def test_nobody_is_told_to_finalize_while_it_is_set_up(scene: Scene) -> No
 
 async def test_explain_counts_the_times_before_the_last_one(scene: Scene) -> None:
     asked = await written(scene)
-    told = scene.node.history
     for number in range(3):
         record = await reopened(scene, asked)
         write_on(scene, record, record.length + 1)
@@ -747,7 +749,7 @@ async def test_explain_counts_the_times_before_the_last_one(scene: Scene) -> Non
         asked = replace(asked, writer=WriterId(f"next-{number}"))
         await scene.service.call(APPEND, AppendFile("/f", asked.writer))
     await wait_until_async(lambda: is_finalized(scene, asked.block))
-    first, *last = told.of(asked.block)
+    first, *last = (await scene.service.call(EXPLAIN, BlockRequest(asked.block))).history
     assert (first.event, first.detail) == ("opened again", "2 times before the next line")
     assert {line.generation for line in last} == {
         record.writer_generation,

@@ -22,13 +22,16 @@ from paxosblock.api.namenode import (
     DELETE,
     MKDIRS,
     STAT,
+    BlockRequest,
     DeletePath,
     FileStatus,
     MakeDirectories,
     PathRequest,
 )
+from paxosblock.api.status import EXPLAIN
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
+    FencedError,
     NotFoundError,
     NotLeaderError,
     OutcomeUnknownError,
@@ -280,6 +283,38 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
         old.start()
     assert [member.live for block in view.blocks for member in block.members] == [True] * 3
     assert [block.complete for block in view.blocks] == [True]
+
+
+def test_the_votes_of_a_recovery_outlive_the_leader_that_counted_them(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    with Client(cluster.url, QUICK) as lost:
+        out = lost.create("/recovered")
+        out.write(b"flushed")
+        out.hflush()
+        fs.take_over("/recovered")
+        (place,) = fs.locations("/recovered")
+        asked = BlockRequest(place.block)
+        old = cluster.wait_leader()
+        told = control.call(old.address, EXPLAIN, asked, 10.0).history
+        votes = tuple(line for line in told if line.event != "finalized")
+        assert votes[-1].event == "recovered"
+        old.kill()
+        try:
+            new = wait_other_leader(cluster, old)
+            found = control.call(new.address, EXPLAIN, asked, 10.0).history
+            with urlopen(url_of(new.address, f"block?id={place.block}"), timeout=10) as page:
+                shown = page.read().decode()
+            explained = paxosblock("explain", "--namenodes", cluster.url, "/recovered")
+        finally:
+            old.start()
+        with pytest.raises(FencedError):
+            out.close()
+    assert tuple(line for line in found if line.event != "finalized") == votes
+    assert sum(line.event in {"last vote", "recovery vote"} for line in found) >= 4
+    assert shown.count("<circle") + shown.count("<rect") >= len(votes)
+    assert ">recovered<" in shown
+    assert "last vote" in explained.stdout
 
 
 def metrics(node: Node) -> dict[str, float]:

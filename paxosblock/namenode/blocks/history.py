@@ -1,4 +1,8 @@
-"""The history of a block, step by step, for `explain`: in memory and bounded."""
+"""The history of a block, step by step, for `explain`: in memory and bounded.
+
+What led to a decision is kept in the catalog as well, by the change that is the decision
+(`catalog/kept_votes.py`): it outlives this NameNode.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from paxosblock.api.status import VoteLine
 from paxosblock.host.logs import facts, log_event
+from paxosblock.namenode.catalog.kept_votes import OPENED, Grounds
 from paxosblock.protocol.messages import (
     Deleted,
     Finalized,
@@ -26,7 +29,8 @@ _log = logging.getLogger(__name__)
 
 BLOCKS_MAX: Final = 1000
 LINES_MAX: Final = 64
-OPENED: Final = "opened again"
+GROUNDS_MAX: Final = 32
+"""Steps before a decision that are kept with it."""
 DELETED: Final = "deleted"
 NOBODY = StorageId("")
 """Stands for the NameNode itself."""
@@ -34,11 +38,11 @@ NOBODY = StorageId("")
 
 @dataclass(slots=True)
 class _BlockHistory:
-    """The last steps of a block; before them it was opened again `opened` times from `since` on."""
+    """The last steps of a block."""
 
     lines: deque[VoteLine]
-    opened: int = 0
-    since: VoteLine | None = None
+    kept: VoteLine | None = None
+    """The last decision; it and all before it is kept in the catalog."""
 
 
 class History:
@@ -61,13 +65,7 @@ class History:
     ) -> None:
         """Remember one step, and log it unless its DataNode has `logged` what happens to every
         replica; that a replica was deleted is for debug."""
-        steps = self._steps.get(block)
-        if steps is None:
-            steps = self._steps[block] = _BlockHistory(deque(maxlen=LINES_MAX))
-            if len(self._steps) > BLOCKS_MAX:
-                self._steps.popitem(last=False)
-        self._steps.move_to_end(block)
-        steps.lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
+        self._remember(block, VoteLine(self._clock_ms(), generation, event, storage, detail))
         level = logging.DEBUG if event == DELETED else logging.INFO
         if logged or not _log.isEnabledFor(level):
             return
@@ -78,30 +76,53 @@ class History:
             known["detail"] = detail
         log_event(_log, event, facts(**known), level)
 
-    def of(self, block: BlockId) -> tuple[VoteLine, ...]:
-        """Return the steps of a block, oldest first."""
+    def of(self, block: BlockId, kept: tuple[VoteLine, ...] = ()) -> tuple[VoteLine, ...]:
+        """Return the steps of a block, oldest first, with those that were `kept` of it."""
         steps = self._steps.get(block)
         if steps is None:
-            return ()
-        if steps.since is None:
-            return tuple(steps.lines)
-        times = "once" if steps.opened == 1 else f"{steps.opened} times"
-        return (
-            msgspec.structs.replace(steps.since, detail=f"{times} before the next line"),
-            *steps.lines,
-        )
+            return kept
+        own = set(steps.lines)
+        lines = (*(line for line in kept if line not in own), *steps.lines)
+        return tuple(sorted(lines, key=lambda line: line.time_ms))
 
-    def opened_again(self, block: BlockId, generation: Generation, detail: str) -> None:
-        """Remember that a block was opened again (K7). Earlier times are only counted, because a
-        log that is appended to line by line would have no other steps.
+    def grounds(
+        self, block: BlockId, generation: Generation, decision: str, detail: str
+    ) -> Grounds:
+        """Return what a decision that is about to be made comes from: the steps since the last one,
+        and itself. Once it is made, say so with `decided`."""
+        steps, led = self._steps.get(block) or _BlockHistory(deque()), deque[VoteLine]()
+        for line in reversed(steps.lines):
+            is_before = decision == OPENED and line.generation < generation
+            if line is steps.kept or is_before or len(led) == GROUNDS_MAX:
+                break
+            led.appendleft(line)
+        return (*led, VoteLine(self._clock_ms(), generation, decision, NOBODY, detail))
+
+    def decided(self, block: BlockId, grounds: Grounds) -> None:
+        """Remember a decision whose grounds are kept in the catalog by now."""
+        made = grounds[-1]
+        self._remember(block, made).kept = made
+        known = facts(block=block, generation=made.generation, detail=made.detail)
+        log_event(_log, made.event, known)
+
+    def opened_again(self, block: BlockId, grounds: Grounds) -> None:
+        """Remember that a block was opened again (K7). The catalog only counts earlier times, and
+        they go here, because a log that is appended to line by line would have no other steps.
         """
-        self.add(block, generation, OPENED, detail=detail)
-        steps = self._steps[block]
-        while steps.lines[0].generation < generation:
-            line = steps.lines.popleft()
-            if line.event == OPENED:
-                steps.opened += 1
-                steps.since = steps.since or line
+        self.decided(block, grounds)
+        lines = self._steps[block].lines
+        while lines[0].generation < grounds[-1].generation:
+            lines.popleft()
+
+    def _remember(self, block: BlockId, line: VoteLine) -> _BlockHistory:
+        steps = self._steps.get(block)
+        if steps is None:
+            steps = self._steps[block] = _BlockHistory(deque(maxlen=LINES_MAX))
+            if len(self._steps) > BLOCKS_MAX:
+                self._steps.popitem(last=False)
+        self._steps.move_to_end(block)
+        steps.lines.append(line)
+        return steps
 
 
 def describe(

@@ -236,19 +236,16 @@ class Learner:
         return tuple(each for each in here if lives(each, now_s) and told(each))
 
     async def _decide(self, proposer: Proposer, witnesses: tuple[StorageId, ...]) -> bool:
-        decide = in_one(learning.learn)
-        learned = (await self._catalog.decide(learning.Learned, decide, proposer)).value.outcome
         choice = proposer.choice
         assert choice is not None, "what was decided was chosen"
+        detail = f"length {choice.length}, accepted in {choice.accepted_generation}"
+        ends_in = Generation(proposer.generation + 1)
+        grounds = self._history.grounds(proposer.block, ends_in, "learned", detail)
+        decide = in_one(partial(learning.learn, grounds=grounds))
+        learned = (await self._catalog.decide(learning.Learned, decide, proposer)).value.outcome
         if isinstance(learned, BlockEntry):
-            record = learned.record
-            self._history.add(
-                record.block,
-                record.finalized_generation,
-                "learned",
-                detail=f"length {record.length}, accepted in {choice.accepted_generation}",
-            )
-            self._finalizer.spread(record)
+            self._history.decided(proposer.block, grounds)
+            self._finalizer.spread(learned.record)
             return True
         if learned.why is Why.BAD_LENGTH:
             self._misfits[proposer.block] = frozenset(witnesses)

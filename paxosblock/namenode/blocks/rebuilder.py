@@ -155,6 +155,8 @@ class Rebuilder:
         """K7; False if another change came first."""
         choice = proposer.choice
         assert choice is not None, "what was decided was chosen"
+        detail = f"length {choice.length}, members {', '.join(proposer.targets)}"
+        grounds = self._history.grounds(proposer.block, proposer.generation, "rebuilt", detail)
         done = await self._catalog.change_block(
             proposer.block,
             partial(
@@ -164,16 +166,12 @@ class Rebuilder:
                 members=proposer.targets,
                 length=choice.length,
             ),
+            grounds,
         )
         if isinstance(done, Refused):
             self._history.add(proposer.block, proposer.generation, "rebuild was overtaken")
             return False
-        self._history.add(
-            proposer.block,
-            proposer.generation,
-            "rebuilt",
-            detail=f"length {choice.length}, members {', '.join(proposer.targets)}",
-        )
+        self._history.decided(proposer.block, grounds)
         return True
 
 

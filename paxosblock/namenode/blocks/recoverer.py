@@ -207,17 +207,22 @@ class Recoverer:
         """K5; None if another change came first."""
         choice = proposer.choice
         assert choice is not None, "what was decided was chosen"
+        block, generation = proposer.block, proposer.generation
+        ends_in = Generation(generation + 1)
+        grounds = self._history.grounds(block, ends_in, "recovered", f"length {choice.length}")
         entry = await self._catalog.finalize_by_recovery(
-            proposer.block, proposer.base, proposer.generation, choice.length, choice.size_bytes
+            block,
+            proposer.base,
+            generation,
+            choice.length,
+            choice.size_bytes,
+            grounds=grounds,
         )
         if isinstance(entry, Refused):
-            self._history.add(proposer.block, proposer.generation, "recovery was overtaken")
+            self._history.add(block, generation, "recovery was overtaken")
             return None
-        record = entry.record
-        self._history.add(
-            record.block, record.finalized_generation, "recovered", detail=f"length {record.length}"
-        )
-        self._finalized(record)
+        self._history.decided(block, grounds)
+        self._finalized(entry.record)
         return entry
 
 

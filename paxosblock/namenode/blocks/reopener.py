@@ -30,6 +30,7 @@ from paxosblock.namenode.blocks.runner import Attempt, Runner
 from paxosblock.namenode.catalog import reopening
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.draft import in_one
+from paxosblock.namenode.catalog.kept_votes import OPENED
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -234,20 +235,19 @@ class Reopener:
         self, request: ReopenBlock, proposer: Proposer, allocated: BlockRecord
     ) -> BlockEntry | None:
         """K7; None when another request was faster."""
+        detail = f"for {request.writer}, from {allocated.size_bytes} bytes on"
+        block, generation = proposer.block, proposer.generation
+        grounds = self._history.grounds(block, generation, OPENED, detail)
         try:
-            installed = await self._catalog.install_append(request, proposer)
+            installed = await self._catalog.install_append(request, proposer, grounds)
         except PaxosBlockError:
             with contextlib.suppress(PaxosBlockError):
                 await self.give_up(allocated)
             raise
         if isinstance(installed, Refused):
             return None
-        self._note_installed(installed.record)
+        self._history.opened_again(block, grounds)
         return installed
-
-    def _note_installed(self, record: BlockRecord) -> None:
-        detail = f"for {record.writer}, from {record.size_bytes} bytes on"
-        self._history.opened_again(record.block, record.writer_generation, detail)
 
     async def give_up(self, allocated: BlockRecord) -> None:
         """Give the APPEND up (K9) unless it has ended, and finalize again the members that accepted

@@ -40,6 +40,7 @@ from paxosblock.namenode.catalog import (
     blocks,
     deadlines,
     garbage,
+    kept_votes,
     keys,
     members,
     namespace,
@@ -58,6 +59,7 @@ from paxosblock.namenode.catalog.changes import Changes, Decided, answered, deci
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
 from paxosblock.namenode.catalog.ids import FILES_RANGE, IdPool, block_id, was_allocated
+from paxosblock.namenode.catalog.kept_votes import Grounds
 from paxosblock.namenode.catalog.member_batches import MemberBatches
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
@@ -74,6 +76,7 @@ from paxosblock.namenode.catalog.records import (
     Zone,
     decode_cluster,
     decode_entry,
+    decode_kept_votes,
     encode,
 )
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
@@ -293,9 +296,17 @@ class Catalog:
         """K4: allocate a generation for an APPEND, if the block is still as it was `seen`."""
         return await self._change(lambda draft: reopening.allocate(draft, request, seen))
 
-    async def install_append(self, request: ReopenBlock, decided: Proposer) -> BlockEntry | Refused:
+    async def install_append(
+        self, request: ReopenBlock, decided: Proposer, grounds: Grounds = ()
+    ) -> BlockEntry | Refused:
         """K7: the writer goes on in the block that it asked for."""
-        return await self._change(lambda draft: reopening.install(draft, request, decided))
+
+        def decide(draft: Draft) -> BlockEntry | Refused:
+            installed = reopening.install(draft, request, decided)
+            kept_votes.keep(draft, request.block, grounds)
+            return installed
+
+        return await self._change(decide)
 
     async def allocate_seal(
         self, block: BlockId, *, forced: bool = False, above: Generation = NO_GENERATION
@@ -305,12 +316,20 @@ class Catalog:
         return await self.change_block(block, change)
 
     async def finalize_by_recovery(
-        self, block: BlockId, base: Generation, generation: Generation, length: int, size: int
+        self,
+        block: BlockId,
+        base: Generation,
+        generation: Generation,
+        length: int,
+        size: int,
+        *,
+        grounds: Grounds = (),
     ) -> BlockEntry | Refused:
         """K5: the recovery of `generation` has its quorum for `length` chunks, `size` bytes."""
         return await self.change_block(
             block,
             lambda record: finalize.finalize_by_recovery(record, base, generation, length, size),
+            grounds,
         )
 
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
@@ -505,6 +524,25 @@ class Catalog:
         """Return the records of the DataNodes that are to leave, by their names."""
         return tuple(node_records.records(await self._store.barrier()))
 
+    async def forget_votes(self, kept_s: float, *, if_too_many: bool = False) -> None:
+        """Forget the votes of decisions that are `kept_s` old, and the oldest of too many; or do
+        nothing unless there are too many."""
+        count = self._store.view().count(keys.KEPT_VOTES[0])
+        if not count or (if_too_many and count <= kept_votes.OF_ALL):
+            return
+        times_ms: dict[bytes, int] = {}
+        async for _, page in self._slices(keys.KEPT_VOTES):
+            times_ms |= {key: decode_kept_votes(found.value).time_ms for key, found in page}
+        old = kept_votes.old_ones(times_ms, self._clock_ms() - round(kept_s * 1000))
+
+        def forget(draft: Draft) -> None:
+            for key in some:
+                draft.delete(key)
+
+        for start in range(0, len(old), SLICE_KEYS // 2):
+            some = old[start : start + SLICE_KEYS // 2]
+            await self._change(forget)
+
     def now_ms(self) -> int:
         """Return the time by which deadlines end, in milliseconds since the epoch."""
         return self._clock_ms()
@@ -551,10 +589,20 @@ class Catalog:
     # --- how an operation runs -------------------------------------------------------------------
 
     async def change_block(
-        self, block: BlockId, rule: Callable[[BlockRecord], BlockRecord | Refused]
+        self,
+        block: BlockId,
+        rule: Callable[[BlockRecord], BlockRecord | Refused],
+        grounds: Grounds = (),
     ) -> BlockEntry | Refused:
-        """Apply one of the K rules of `protocol.finalize` to a block's record."""
-        return await self._change(lambda draft: blocks.change(draft, block, rule))
+        """Apply one of the K rules of `protocol.finalize` to a block's record, and keep the steps
+        that led to it, if it has any."""
+
+        def decide(draft: Draft) -> BlockEntry | Refused:
+            changed = blocks.change(draft, block, rule)
+            kept_votes.keep(draft, block, grounds)
+            return changed
+
+        return await self._change(decide)
 
     async def decide(
         self,

@@ -27,6 +27,7 @@
     Q + serial                 the second at which that token ends (8 bytes)
     q + serial                 the token was revoked (empty value)
     w                          the number of what DataNodes are told of tokens (8 bytes)
+    h + block + generation     KeptVotes: the votes that the decision of that generation came from
     z + directory              Zone: the wrapped key of the encryption zone with this top
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
@@ -37,7 +38,7 @@ import struct
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.kv.interface import prefix_range
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 Range = tuple[bytes, bytes]
 
@@ -59,6 +60,7 @@ PROCESSES: Range = prefix_range(b"p")
 ZONES: Range = prefix_range(b"z")
 DEADLINES: Range = prefix_range(b"x")
 TOKENS: Range = prefix_range(b"j")
+KEPT_VOTES: Range = prefix_range(b"h")
 REVOKED: Range = prefix_range(b"q")
 
 _APPLICATION = b"a"
@@ -175,6 +177,16 @@ def garbage(number: int) -> bytes:
 def zone(directory: int) -> bytes:
     """Key of the encryption zone whose top is a directory."""
     return _key(b"z", directory)
+
+
+def kept_votes(number: BlockId, generation: Generation) -> bytes:
+    """Key of the votes that a decision about a block came from."""
+    return _key(b"h", number) + _NUMBER.pack(generation)
+
+
+def kept_votes_of(number: BlockId) -> Range:
+    """Range of the votes that decisions about a block came from, in the order of generations."""
+    return prefix_range(_key(b"h", number))
 
 
 def deadline(time_ms: int, subject: bytes) -> bytes:

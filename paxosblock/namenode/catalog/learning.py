@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from paxosblock.api.namenode import NO_FILE
-from paxosblock.namenode.catalog import blocks, keys, tree
+from paxosblock.namenode.catalog import blocks, kept_votes, keys, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
+from paxosblock.namenode.catalog.kept_votes import Grounds
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry
 from paxosblock.protocol import finalize
@@ -43,7 +44,7 @@ class Learned:
     outcome: BlockEntry | Refused
 
 
-def learn(draft: Draft, decided: Proposer, _: Context) -> Learned:
+def learn(draft: Draft, decided: Proposer, _: Context, grounds: Grounds = ()) -> Learned:
     """K14: the log that all targets accepted is the block's.
 
     A closed file is as long as its last block then says. A block with others behind it keeps its
@@ -70,6 +71,7 @@ def learn(draft: Draft, decided: Proposer, _: Context) -> Learned:
     elif not _fits(draft, entry):
         return Learned(Refused(Why.BAD_LENGTH, before.record))
     draft.replace_block(before, entry)
+    kept_votes.keep(draft, record.block, grounds)
     return Learned(entry)
 
 

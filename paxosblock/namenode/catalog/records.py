@@ -17,7 +17,14 @@ from paxosblock.base.chunk_cipher import ADDED_BYTES, user_bytes
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId, WriterId
+from paxosblock.protocol.types import (
+    NO_WRITER,
+    BlockId,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
 
 ROOT_ID = 1
 """The root directory's id. `NO_FILE` (0) is the id of no file or directory."""
@@ -189,6 +196,21 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     answer: msgspec.Raw
 
 
+KeptLine = tuple[int, Generation, str, StorageId, str]
+"""The fields of a `VoteLine` in their order."""
+
+
+class KeptVotes(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The steps that led to a decision about a block (`kept_votes.py`); `time_ms` is that of the
+    decision. It stands for `opened` decisions before it, too, which opened the block again from
+    `since` on."""
+
+    time_ms: int
+    lines: tuple[KeptLine, ...]
+    opened: int = 0
+    since: KeptLine | None = None
+
+
 class BlockKeys(msgspec.Struct, frozen=True):
     """The keys for capabilities or tokens, oldest first; the newest one signs from `next_ms` on."""
 
@@ -213,6 +235,7 @@ Record = (
     | ClusterRecord
     | Application
     | Answered
+    | KeptVotes
     | NodeRecord
     | ProcessRecord
     | BlockKeys
@@ -251,6 +274,8 @@ decode_application: Callable[[bytes], Application] = _decoder(Application, "appl
 """Decode what is known of an application."""
 decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
 """Decode what is known of a session."""
+decode_kept_votes: Callable[[bytes], KeptVotes] = _decoder(KeptVotes, "votes")
+"""Decode the steps that led to a decision about a block."""
 decode_node: Callable[[bytes], NodeRecord] = _decoder(NodeRecord, "DataNode")
 """Decode what an operator said of a DataNode."""
 decode_process: Callable[[bytes], ProcessRecord] = _decoder(ProcessRecord, "DataNode's process")
