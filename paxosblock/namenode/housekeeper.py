@@ -31,10 +31,8 @@ FORGET_AFTER_S = 60.0
 clock, which may jump, or be another machine's after a fail-over: a client that still repeats its
 request must find the answer."""
 
-VOTES_S: Final = 10.0
-"""Pause between two looks at how many votes are kept."""
-VOTES_HOUR_S: Final = 3600.0
-"""Pause between two looks at how old they are."""
+VOTES_S: Final = 3600.0
+"""Pause between two looks at how old the kept votes are; their number is looked at all the time."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +81,6 @@ class Housekeeper:
             ("leases", self.check_leases, interval_s),
             ("deadlines", self.check_deadlines, interval_s),
             ("sweep", self.sweep, 0),
-            ("kept votes", self.forget_votes, VOTES_S),
         )
         for name, work, pause_s in loops:
             self._background.repeat(name, work, pause_s)
@@ -140,6 +137,7 @@ class Housekeeper:
                     )
                     self.garbage_waits()
             after = page[-1]
+        await self._forget_votes()
 
     def _is_early(self, deadline: bytes, before: dict[bytes, float]) -> bool:
         """True if this deadline should wait for the next look."""
@@ -161,13 +159,13 @@ class Housekeeper:
             self._garbage.set()
             raise
 
-    async def forget_votes(self) -> None:
+    async def _forget_votes(self) -> None:
         """Forget the votes of old decisions, once an hour, or at once if there are too many."""
         now_s = self._clock_s()
         early = now_s < self._votes_due_s
         await self._catalog.forget_votes(self._votes_kept_s, if_too_many=early)
         if not early:
-            self._votes_due_s = now_s + VOTES_HOUR_S
+            self._votes_due_s = now_s + VOTES_S
 
     async def _end_block(self, block: BlockId) -> None:
         """Recover a block without a file whose writer is gone, unless it was deleted."""

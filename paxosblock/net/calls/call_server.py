@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
@@ -29,6 +30,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net import spans
 from paxosblock.net.message_frames import (
     MessageFrame,
     MessageFrameKind,
@@ -146,6 +148,7 @@ async def answer(call: ServedMethod, name: str, body: bytes | bytearray, caller:
         request = call.decoder.decode(body)
     except MALFORMED as error:
         raise InvalidRequestError(f"malformed request of {call.method}: {error}") from error
+    span = spans.answered(call.method, name) if spans.API in sys.modules else None
     try:
         return _ENCODER.encode(await call.handler(request))
     except PaxosBlockError:
@@ -154,6 +157,9 @@ async def answer(call: ServedMethod, name: str, body: bytes | bytearray, caller:
         _log.exception("%s: %s failed", name, call.method)
         reason = f"internal error in {call.method}; the node's log tells more"
         raise OutcomeUnknownError(reason, request=name) from error
+    finally:
+        if span is not None:
+            spans.ended(span, sys.exception())
 
 
 def add_calls(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -24,12 +25,12 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net import spans
 from paxosblock.net.calls.leader_search import LeaderSearch, Sessions
 from paxosblock.net.message_frames import (
     MessageFrame,
     MessageFrameKind,
     MessageFrames,
-    new_name,
     pack,
 )
 from paxosblock.net.port.access import OPEN, Access, dialled
@@ -110,9 +111,18 @@ class Line:
 
     def ask(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
         """Ask, and return the answer. Raises as `call`; after that the line is not used again."""
-        body, name, address = encode(request), new_name().encode(), self._address
-        self._asked += 1
-        frame = pack(MessageFrameKind.CALL, self._asked, body, method.name.encode(), name)
+        body = encode(request)
+        name, span = spans.asked(method.name, self._address)
+        try:
+            return self._ask(method, body, name, timeout_s)
+        finally:
+            if span is not None:
+                spans.ended(span, sys.exception())
+
+    def _ask(self, method: Method[Q, A], body: bytes, name: str, timeout_s: float) -> A:
+        self._asked, address = self._asked + 1, self._address
+        call, named = method.name.encode(), name.encode()
+        frame = pack(MessageFrameKind.CALL, self._asked, body, call, named)
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(frame)

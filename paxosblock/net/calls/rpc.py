@@ -8,7 +8,9 @@ the node's end.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
@@ -21,6 +23,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net import spans
 from paxosblock.net.message_frames import (
     NAME_BYTES_MAX,
     MessageFrame,
@@ -311,15 +314,24 @@ class RpcClient:
         Raises InvalidRequestError at once. Cancelling the future leaves the outcome unknown.
         """
         body = encode(request)
-        name = REQUEST_ID.get(None) or new_name()
-        question = OutgoingCall(method, name, body, msgpack_decoder(response_type), timeout_s)
+        name, span = REQUEST_ID.get(None), None
+        if name is None and spans.API in sys.modules:
+            name, span = spans.asked(method, address)
+        decoder = msgpack_decoder(response_type)
+        question = OutgoingCall(method, name or new_name(), body, decoder, timeout_s)
         link = self._links.get(address)
-        if link is not None and link.takes_calls(IDLE_S):
-            own = self.access.token
-            # A link that was opened with a token is replaced once the token is.
-            if own is None or link.word == own.word:
-                return link.send(question)
-        return asyncio.ensure_future(self._connect_and_send(address, question))
+        # A link that was opened with a token is replaced once the token is.
+        if (
+            link is not None
+            and link.takes_calls(IDLE_S)
+            and ((own := self.access.token) is None or link.word == own.word)
+        ):
+            sent = link.send(question)
+        else:
+            sent = asyncio.ensure_future(self._connect_and_send(address, question))
+        if span is not None:
+            sent.add_done_callback(partial(_end, span))
+        return sent
 
     async def _connect_and_send(self, address: str, question: OutgoingCall) -> Any:
         due_s = asyncio.get_running_loop().time() + question.timeout_s
@@ -360,3 +372,8 @@ class RpcClient:
         link.word = word
         self._open.add(link)
         return link
+
+
+def _end(span: spans.Span, call: asyncio.Future[Any]) -> None:
+    """End the span of a call that was answered, or was not."""
+    spans.ended(span, asyncio.CancelledError() if call.cancelled() else call.exception())

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from paxosblock.net.message_frames import new_name
 from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.caller import REQUEST_ID, REQUEST_NAME
+from paxosblock.net.spans import stream_name
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler, tune_socket
 
 SHUTDOWN_SECONDS: Final = 1.0
@@ -51,7 +51,7 @@ async def connect(
         upgrade.STREAM,
         lambda _: FrameConnection(handler, f"{host}:{port}"),
         timeout_s=timeout_s,
-        headers={REQUEST_NAME: REQUEST_ID.get("") or new_name()},
+        headers={REQUEST_NAME: REQUEST_ID.get("") or stream_name()},
         tune=tune_socket,
         access=access,
     )
