@@ -23,14 +23,14 @@ _NAME: Final = re.compile("([0-9a-f]{32})-([0-9a-f]{16})")
 
 
 class SpanContext(Protocol):
-    """What is used here of the context of a span."""
+    """The context of a span, as far as it is used here."""
 
     trace_id: int
     span_id: int
 
 
 class Span(Protocol):
-    """What is used here of a span."""
+    """A span, as far as it is used here."""
 
     def is_recording(self) -> bool:
         """Return True if it goes anywhere."""
