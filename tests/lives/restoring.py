@@ -12,11 +12,13 @@ acknowledged before the backup are there (`Users.are_again`).
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from paxosblock.api.fsck_call import CHECK_FILES, CheckFiles, Condition, Finding
+from paxosblock.api.lease_call import RECOVER_LEASE, RecoverLease
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.api.status import (
     CLUSTER_STATUS,
@@ -137,13 +139,18 @@ class Restore:
 
     async def _fsck(self, fs: AsyncClient) -> bool:
         """Do as `fsck --delete-corrupt --yes` does. A file that was open at the backup, and deleted
-        since, stays open without a replica of its last block: it is deleted by name."""
+        since, stays open without a replica of its last block: it is deleted by name. If it was not
+        deleted, the last block of it never was anywhere, as its writer died before it made a
+        replica: that ends empty, as `recover-lease --force` ends it."""
         findings = await _checked(fs)
         there = self.users.must_have()
         for each in findings:
-            gone = each.path not in there and each.condition is Condition.OPEN
-            if gone and self._is_unlearnable(each.file_id):
-                await fs._session.namenodes.call_once(DELETE, _deletes(each))
+            is_open = each.condition is Condition.OPEN
+            if is_open and self._is_unlearnable(each.file_id):
+                if each.path in there:
+                    await self._end_empty(fs, each.path)
+                else:
+                    await fs._session.namenodes.call_once(DELETE, _deletes(each))
             elif each.condition.lost:
                 self.life.counts["files lost at a restore"] += 1
                 said = f"fsck calls {each.path}, block {each.block}, {each.condition.value}"
@@ -154,6 +161,14 @@ class Restore:
                     self.life.world.mistake(f"{said}: a DataNode has it; {told}")
                 await fs._session.namenodes.call_once(DELETE, _deletes(each))
         return True
+
+    async def _end_empty(self, fs: AsyncClient, path: str) -> None:
+        """End the last block of a file without anything in it, if the NameNode says it may."""
+        with contextlib.suppress(PaxosBlockError):  # asked again until it is learned, or too late
+            found = await fs._session.namenodes.call(RECOVER_LEASE, RecoverLease(path))
+            if empty := tuple(each.block for each in found.stuck if each.may_be_empty):
+                self.life.counts["blocks that no storage ever had"] += len(empty)
+                await fs._session.namenodes.call(RECOVER_LEASE, RecoverLease(path, empty=empty))
 
 
 async def _checked(fs: AsyncClient) -> list[Finding]:
