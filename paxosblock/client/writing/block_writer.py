@@ -237,7 +237,8 @@ class BlockWriter:
                 failed.append(storage)
                 _log.info("block %d: %s takes no replica: %s", self.block, storage, error)
         if failed:
-            self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
+            why = next(error for error in errors if error is not None)
+            self._fail(tuple(failed), f"{', '.join(failed)} took no replica: {why}")
         self._check()
 
     def _member(self, storage: StorageId) -> BlockMember:
