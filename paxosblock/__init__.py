@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from paxosblock.client.block_verbs import AsyncBlockVerbs
     from paxosblock.client.blocking.sync import BlockVerbs, Client, DataNode, FileReader, FileWriter
     from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
+    from paxosblock.client.copies.copy_steps import CopyAction, CopyStep, CopySummary, Sync
     from paxosblock.client.datanode_verbs import AsyncDataNode
     from paxosblock.client.reading.file_checksum import FileChecksum
     from paxosblock.client.reading.file_reader import AsyncFileReader
@@ -150,6 +151,9 @@ __all__ = [
     "ConfigError",
     "Consistency",
     "ContentSummary",
+    "CopyAction",
+    "CopyStep",
+    "CopySummary",
     "CorruptionError",
     "DataKey",
     "DataNode",
@@ -212,6 +216,7 @@ __all__ = [
     "StorageId",
     "StorageReport",
     "Summed",
+    "Sync",
     "TokenIssued",
     "TokenNote",
     "TokenRight",
@@ -263,6 +268,9 @@ __getattr__, __dir__ = lazy_names(
         "ConfigError": "paxosblock.errors",
         "Consistency": "paxosblock.client.reading.length",
         "ContentSummary": "paxosblock.api.subtree",
+        "CopyAction": "paxosblock.client.copies.copy_steps",
+        "CopyStep": "paxosblock.client.copies.copy_steps",
+        "CopySummary": "paxosblock.client.copies.copy_steps",
         "CorruptionError": "paxosblock.errors",
         "DataKey": "paxosblock.api.encryption",
         "DataNode": "paxosblock.client.blocking.sync",
@@ -325,6 +333,7 @@ __getattr__, __dir__ = lazy_names(
         "StorageId": "paxosblock.protocol.types",
         "StorageReport": "paxosblock.api.reports",
         "Summed": "paxosblock.api.subtree",
+        "Sync": "paxosblock.client.copies.copy_steps",
         "TokenIssued": "paxosblock.api.user_tokens",
         "TokenNote": "paxosblock.api.user_tokens",
         "TokenRight": "paxosblock.api.user_tokens",

@@ -10,6 +10,7 @@ import os
 import select
 import shutil
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,20 +18,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
-from paxosblock.api.namenode import MKDIRS, FileStatus, Kind
-from paxosblock.api.transaction import (
-    AssertFile,
-    Delete,
-    Operation,
-    Rename,
-    SetOwner,
-    SetPermission,
-    SetTimes,
-)
-from paxosblock.base.modes import PERMISSION_MAX
+from paxosblock.api.namenode import Kind
+from paxosblock.api.transaction import AssertFile, Delete, Rename
 from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
 from paxosblock.base.units import KIB, MIB
-from paxosblock.cli.copy_together import AT_ONCE, Copied, CopyJob, CopyOne, copy_together
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
     for_each_path,
@@ -44,9 +35,10 @@ from paxosblock.cli.fs_names import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
 from paxosblock.cli.progress_bar import Advance, progress_bar, shows_bar
+from paxosblock.client.copies.copy_steps import AT_ONCE, CopyAction, CopyStep
+from paxosblock.client.copies.places import draft_of, in_the_way, same_state
 from paxosblock.client.names.walk import base_name, join
-from paxosblock.errors import IsDirectoryError, LeaseError, NotFoundError, PaxosBlockError
-from paxosblock.host.user import name_of_group, name_of_user
+from paxosblock.errors import LeaseError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
@@ -58,8 +50,8 @@ END_BYTES: Final = 1024
 """Number of bytes that head and tail show."""
 TAIL_BYTES: Final = 64 * KIB
 """Bytes that `tail -n` looks at in one step."""
-COPYING: Final = "._COPYING_"
-"""Ends the name of a file that is not complete yet, as with hdfs."""
+PRESERVED: Final = "top"
+"""What `-p` keeps: times, owner and group, permission."""
 _FOREIGN: Final = {b"SEQ": "a SequenceFile", b"Obj\x01": "an Avro file"}
 """Kinds of files that `hdfs dfs -text` reads, and `text` does not, by their first bytes."""
 STREAM: Final = "-"
@@ -144,10 +136,6 @@ def put(
     put_all(invocation, sources, destination, **flags)
 
 
-_Done = Callable[[str, os.stat_result | None], None]
-_SAME_FILE: Final = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
-
-
 def put_all(
     invocation: Invocation,
     sources: tuple[str, ...],
@@ -160,83 +148,112 @@ def put_all(
     at_once: int = AT_ONCE,
     on_failure: str | None = None,
     replace_on_failure: str | None = None,
-    done: _Done = lambda *_: None,
+    done: Callable[[CopyStep], None] = lambda _: None,
     **how: Any,
 ) -> None:
-    """Do as `put` does; `done` hears of each file, and of each directory behind what is in it, with
-    the state of a file when it was opened.
-    """
+    """Do as `put` does; `done` hears of each file, and of each directory behind what is in it."""
     how.pop("_queue", None)
     how["options"] = WriteOptions(on_failure, replace_on_failure)
     if lazily:
         how |= {"replication": 1, "durability": Durability.MEMORY.value}
     target = invocation.path(destination)
     inside = target_is_directory(invocation, target, destination, len(sources))
-    copy_file = _putter(
-        invocation, how, force=force, directly=directly, preserve=preserve, done=done
-    )
 
     def copy(source: str) -> None:
         if source == STREAM and inside:
             raise UserError(destination, "is a directory: standard input needs a file name")
         wanted = join(target, base_name(os.path.abspath(source))) if inside else target
-        if source != STREAM and os.path.isdir(source):
-            total = _local_bytes(source) if shown else None
-            made: list[CopyJob] = []
-            with progress_bar(base_name(wanted), total, wanted=shown) as advance:
-                files = _local_tree(invocation, source, wanted, made)
-                copy_together(invocation, files, copy_file, advance, at_once)
-            for folder in reversed(made):
-                if preserve:
-                    invocation.client.transact(_local_attributes(folder.source, folder.target))
-                done(folder.source, None)
+        if source == STREAM or not (os.path.isdir(source) or os.path.isfile(source)):
+            copied = _put_stream(invocation, source, wanted, how, force=force, directly=directly)
+            tell_copied(invocation, copied, done)
             return
-        with progress_bar(base_name(wanted), _size_of(source), wanted=shown) as advance:
-            copied = copy_file(CopyJob(source, wanted), advance)
-        copied.tell(invocation)
+        shown = shows_bar(wanted=not invocation.json)
+        total = _local_bytes(source) if shown else None
+        with copying(invocation, base_name(wanted), total) as progress:
+            invocation.client.upload(
+                source,
+                wanted,
+                overwrite=force,
+                preserve=PRESERVED if preserve else "",
+                directly=directly,
+                at_once=at_once,
+                told=lambda step: tell_copied(invocation, step, done),
+                progress=progress,
+                **how,
+            )
 
-    shown = shows_bar(wanted=not invocation.json)
     invocation.for_each(sources, copy)
 
 
-def _putter(
+def tell_copied(
+    invocation: Invocation, step: CopyStep, done: Callable[[CopyStep], None] = lambda _: None
+) -> None:
+    """Tell who asked for it what became of a file."""
+    error = step.error
+    if error is None:
+        if step.replicas < step.replication:
+            short = f"{shortfall(step.replicas, step.replication)}: {step.shortfall}"
+            invocation.warn(step.path, f"warning: {short}")
+        try:
+            done(step)
+        except (PaxosBlockError, OSError) as failed:
+            error = failed
+        else:
+            if step.action is CopyAction.COPIED:
+                fact = {"source": step.source, "path": step.path, "size_bytes": step.size}
+                invocation.tell(fact)
+    if isinstance(error, PaxosBlockError | OSError):
+        invocation.failed(error)
+        invocation.tell_failure(error, step.source or step.path)
+
+
+@contextlib.contextmanager
+def copying(
+    invocation: Invocation, what: str, total: int | None, *, wanted: bool = True
+) -> Iterator[Advance]:
+    """Yield what shows the progress of a copy, which waits for the cluster while nothing goes on.
+    Its errors are told one by one."""
+    with progress_bar(what, total, wanted=wanted and not invocation.json) as advance:
+        went_on = time.monotonic()
+
+        def progress(count: int) -> None:
+            nonlocal went_on
+            went_on = time.monotonic()
+            advance(count)
+
+        client = invocation.client
+        client.while_waiting(lambda _: invocation.tell_waiting(time.monotonic() - went_on))
+        try:
+            yield progress
+        finally:
+            client.while_waiting(invocation.tell_waiting)
+
+
+def _put_stream(
     invocation: Invocation,
+    source: str,
+    path: str,
     how: dict[str, Any],
     *,
     force: bool,
     directly: bool,
-    preserve: bool,
-    done: _Done,
-) -> CopyOne:
-    """Return what puts one file."""
-
-    def copy_file(job: CopyJob, advance: Advance) -> Copied:
-        check_free(invocation, job.target, force)
-        with (
-            _local_source(job.source) as stream,
-            published(
-                invocation,
-                how,
-                job.target,
-                force=force,
-                directly=directly,
-                attributes=lambda path: (
-                    _local_attributes(job.source, path) if preserve and job.source != STREAM else []
-                ),
-            ) as out,
-        ):
-            opened = None if job.source == STREAM else os.fstat(stream.fileno())
-            for piece in _pieces(stream):
-                out.write(piece)
-                if directly and _pauses(stream):
-                    out.hflush()
-                advance(len(piece))
-        has, asked = out.fewest_replicas, out.status.replication
-        short = f"{shortfall(has, asked)}: {out.shortfall}" if has < asked else ""
-        done(job.source, opened)
-        return Copied(job, out.tell(), short)
-
-    return copy_file
+) -> CopyStep:
+    """Put what comes from standard input or a pipe, for which it waits as long as it takes."""
+    check_free(invocation, path, force)
+    with (
+        _local_source(source) as stream,
+        progress_bar(base_name(path), None, wanted=not invocation.json) as advance,
+        _published(invocation, how, path, force=force, directly=directly) as out,
+    ):
+        for piece in _pieces(stream):
+            out.write(piece)
+            if directly and _pauses(stream):
+                out.hflush()
+            advance(len(piece))
+    return CopyStep(
+        CopyAction.COPIED, source, path, out.tell(),
+        replicas=out.fewest_replicas, replication=out.status.replication, shortfall=out.shortfall,
+    )  # fmt: skip
 
 
 def _size_of(source: str) -> int | None:
@@ -245,45 +262,13 @@ def _size_of(source: str) -> int | None:
 
 
 def _local_bytes(source: str) -> int:
-    """Return the size of all files of a local directory, as far as it can be told."""
-    size = 0
+    """Return the size of a local file, or of all files of a directory, as far as it can be told."""
+    size = 0 if os.path.isdir(source) else os.stat(source).st_size
     for folder, _, names in os.walk(source):
         for name in names:
             with contextlib.suppress(OSError):
                 size += os.stat(os.path.join(folder, name)).st_size
     return size
-
-
-def _local_attributes(local: str, path: str) -> list[Operation]:
-    """Return what gives a copy at `path` the time, owner and permission of a local file."""
-    status = os.stat(local)
-    return [
-        SetTimes(path, status.st_mtime),
-        SetPermission(path, status.st_mode & PERMISSION_MAX),
-        SetOwner(path, name_of_user(status.st_uid), name_of_group(status.st_gid)),
-    ]
-
-
-def _local_tree(
-    invocation: Invocation, source: str, wanted: str, made: list[CopyJob]
-) -> Iterator[CopyJob]:
-    """Make the directories of a local directory, and yield its files, each with its target;
-    `made` gets the directories."""
-    for folder, below, names in os.walk(source, onerror=invocation.tell_failure):
-        place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
-        request = invocation.new_directory(place, parents=True)
-        invocation.call_once(MKDIRS, request)
-        made.append(CopyJob(folder, place))
-        below.sort()
-        # Links to directories are not followed: they might lead round in a circle.
-        links = [name for name in below if os.path.islink(os.path.join(folder, name))]
-        for name in sorted([*names, *links]):
-            file = os.path.join(folder, name)
-            if os.path.exists(file) and not (os.path.isfile(file) or os.path.isdir(file)):
-                # Opening a pipe would wait for its writer.
-                invocation.tell_failure(UserError(file, "is neither a file nor a directory"))
-                continue
-            yield CopyJob(file, join(place, name))
 
 
 def check_free(invocation: Invocation, path: str, force: bool) -> None:
@@ -293,7 +278,7 @@ def check_free(invocation: Invocation, path: str, force: bool) -> None:
         if status.kind is Kind.DIRECTORY:
             raise UserError(path, "is a directory")
         if not force:
-            raise UserError(path, "file exists (replace it with -f)")
+            raise in_the_way(path)
 
 
 @contextlib.contextmanager
@@ -309,32 +294,22 @@ def _local_source(source: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def published(
-    invocation: Invocation,
-    how: dict[str, Any],
-    wanted: str,
-    *,
-    force: bool,
-    directly: bool,
-    attributes: Callable[[str], list[Operation]] = lambda _: [],
+def _published(
+    invocation: Invocation, how: dict[str, Any], wanted: str, *, force: bool, directly: bool
 ) -> Iterator[FileWriter]:
-    """Yield a file to write. It becomes `wanted`, with these attributes, or vanishes if writing
-    fails."""
+    """Yield a file to write. It becomes `wanted`, or vanishes if writing fails."""
     how = {"parent_must_exist": True, **how}
     if directly:
         with invocation.client.create(wanted, overwrite=force, **how) as out:
             yield out
-        if operations := attributes(wanted):
-            invocation.client.transact([AssertFile(wanted, out.status.file_id), *operations])
         return
-    path = wanted + COPYING
+    path = draft_of(wanted)
     out = _begun(invocation.client, path, how)
     ours = out.status.file_id  # not a file that another put has begun since
     try:
         with out:
             yield out
-            found = AssertFile(path, ours)
-            out.close(then=[found, *attributes(path), Rename(path, wanted, force)])
+            out.close(then=[AssertFile(path, ours), Rename(path, wanted, force)])
     except BaseException as error:
         invocation.failed(error)
         # It may still be open: a file whose last bytes found no place cannot be closed.
@@ -461,15 +436,14 @@ def moveFromLocal(
     if STREAM in sources:
         raise click.UsageError("standard input cannot be moved; use put")
 
-    def done(local: str, opened: os.stat_result | None) -> None:
-        if opened is None:
+    def done(step: CopyStep) -> None:
+        if step.action is not CopyAction.COPIED:
             with contextlib.suppress(OSError):
-                os.rmdir(local)
-            return
-        now = os.stat(local)
-        if any(getattr(opened, each) != getattr(now, each) for each in _SAME_FILE):
-            raise UserError(local, "was changed while it was copied, and stays")
-        os.unlink(local)
+                os.rmdir(step.source)
+        elif isinstance(step.original, os.stat_result):
+            if not same_state(step.original, os.stat(step.source)):
+                raise UserError(step.source, "was changed while it was copied, and stays")
+            os.unlink(step.source)
 
     put_all(invocation, sources, destination, done=done, **flags)
 
@@ -526,83 +500,33 @@ def get(
         raise UserError(destination, "no such directory")
 
     def copy(path: str) -> None:
+        if destination == STREAM:
+            with invocation.client.open(path) as file, _standard_output() as out:
+                _copy(file, out)
+            return
         local = os.path.join(destination, base_name(path)) if inside else destination
-        shown = shows_bar(wanted=not invocation.json and local != STREAM)
-        try:
-            with invocation.client.open(path) as file:
-                with progress_bar(base_name(path), file.size, wanted=shown) as advance:
-                    copied = copy_opened(file, local, advance)
-                if local != STREAM:
-                    copied.tell(invocation)
-        except IsDirectoryError:
-            if local == STREAM:
-                raise
-            client = invocation.client
-            total = sum(entry.size for entry in client.walk(path)) if shown else None
-            with progress_bar(base_name(path), total, wanted=shown) as advance:
-                made: list[tuple[FileStatus, str]] = []
-                jobs = _tree(client, path, local, made)
-                copy_together(invocation, jobs, copy_file, advance, at_once)
-            for status, folder in reversed(made) if preserve else ():
-                _preserve(status, folder, folder)
-
-    def copy_file(job: CopyJob, advance: Advance) -> Copied:
-        with invocation.client.open(job.source) as file:
-            return copy_opened(file, job.target, advance)
-
-    def copy_opened(file: FileReader, local: str, advance: Advance) -> Copied:
-        with _local_target(local, force, file.status if preserve else None) as out:
-            _copy(file, out, advance)
-        return Copied(CopyJob(file.name, local), file.size)
+        shown = shows_bar(wanted=not invocation.json)
+        total = invocation.client.content_summary(path).size if shown else None
+        with copying(invocation, base_name(path), total) as progress:
+            invocation.client.download(
+                path,
+                local,
+                overwrite=force,
+                preserve=PRESERVED if preserve else "",
+                at_once=at_once,
+                told=lambda step: tell_copied(invocation, step),
+                progress=progress,
+            )
 
     invocation.for_each(sources, copy)
 
 
-def _preserve(status: FileStatus, draft: str, local: str) -> None:
-    """Give a draft of a local file or directory the time, owner and permission of the original."""
-    os.chmod(draft, status.permission)
-    try:
-        if status.owner != name_of_user(os.stat(draft).st_uid):
-            shutil.chown(draft, user=status.owner)
-        if status.group != name_of_group(os.stat(draft).st_gid):
-            shutil.chown(draft, group=status.group)
-    except (LookupError, PermissionError) as error:
-        whose = f"{status.owner}:{status.group}"
-        raise UserError(local, f"cannot be given to {whose} on this machine: {error}") from error
-    os.utime(draft, (status.modified_s, status.modified_s))
-
-
-def _tree(
-    client: Client, path: str, local: str, made: list[tuple[FileStatus, str]]
-) -> Iterator[CopyJob]:
-    """Make the directories of a remote one here, and yield its files, each with its target; `made`
-    gets the directories."""
-    os.makedirs(local, exist_ok=True)
-    made.append((client.stat(path), local))
-    for entry in client.walk(path):
-        place = local.rstrip("/") + entry.path.removeprefix(path.rstrip("/"))
-        if entry.kind is Kind.DIRECTORY:
-            os.makedirs(place, exist_ok=True)
-            made.append((entry, place))
-        else:
-            yield CopyJob(entry.path, place)
-
-
 @contextlib.contextmanager
-def _local_target(
-    local: str, force: bool, preserve: FileStatus | None = None
-) -> Iterator[BinaryIO]:
-    """Yield a stream for the bytes; the local file appears when all of them have come, with what
-    the original has, if it is to `preserve` that."""
-    if local == STREAM:
-        with _standard_output() as out:
-            yield out
-        return
+def _merged(local: str) -> Iterator[BinaryIO]:
+    """Yield a stream for the bytes; the local file appears when all of them have come."""
     if os.path.isdir(local):
         raise UserError(local, "is a directory")
-    if os.path.lexists(local) and not force:
-        raise UserError(local, "file exists (replace it with -f)")
-    scratch = Path(local + COPYING)
+    scratch = Path(draft_of(local))
     try:
         scratch.touch()
     except OSError as error:  # name the user's file in the error, not our draft
@@ -610,8 +534,6 @@ def _local_target(
     try:
         with open(scratch, "wb") as out:
             yield out
-        if preserve is not None:
-            _preserve(preserve, str(scratch), local)
         scratch.replace(local)
     except BaseException:
         scratch.unlink(missing_ok=True)
@@ -722,7 +644,7 @@ def getmerge(
     for_each_path(invocation, sources, add)
     if invocation.failures:
         return
-    with _local_target(local, force=True) as out:
+    with _merged(local) as out:
         for path in files:
             with invocation.client.open(path) as file:
                 size = 0
@@ -802,12 +724,11 @@ def _tail_start(file: FileReader, lines: int | None) -> int:
     return 0 if lines else end
 
 
-def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
+def _copy(file: FileReader, out: BinaryIO) -> None:
     """Copy the rest of a file of known length, through one buffer."""
     buffer = memoryview(bytearray(min(file.size, PIECE_BYTES)))
     while count := file.readinto(buffer):
         out.write(buffer[:count])
-        advance(count)
 
 
 def _copy_decided(file: FileReader, out: BinaryIO) -> None:

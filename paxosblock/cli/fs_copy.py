@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 import msgspec
 
-from paxosblock.api.namenode import MKDIRS, FileStatus, Kind
-from paxosblock.api.transaction import Operation, SetOwner, SetPermission, SetTimes
-from paxosblock.base.modes import PERMISSION_MAX
-from paxosblock.cli.copy_together import Copied, CopyJob, CopyOne, copy_together
-from paxosblock.cli.fs_bytes import (
-    QUEUE,
-    THREADS,
-    check_free,
-    published,
-)
+from paxosblock.cli.fs_bytes import QUEUE, THREADS, copying, tell_copied
 from paxosblock.cli.fs_names import (
     for_each_path,
     matching,
@@ -26,10 +16,9 @@ from paxosblock.cli.fs_names import (
     target_is_directory,
 )
 from paxosblock.cli.group import Verb
-from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.cli.progress_bar import Advance, progress_bar, shows_bar
+from paxosblock.cli.invocation import Invocation
+from paxosblock.cli.progress_bar import shows_bar
 from paxosblock.client.names.walk import base_name, join
-from paxosblock.errors import NotFoundError
 
 _PRESERVE: Final = re.compile(r"-p([topax]*)")
 _ALL: Final = "top"
@@ -48,18 +37,6 @@ class _CopyVerb(Verb):
                 for word, match in zip(args, found, strict=True)
             ],
         )
-
-
-def attributes(status: FileStatus, path: str, letters: str) -> list[Operation]:
-    """Return what gives a copy at `path` what `letters` name of the original."""
-    wanted: list[Operation] = []
-    if "t" in letters:
-        wanted.append(SetTimes(path, status.modified_s))
-    if "p" in letters or "a" in letters:
-        wanted.append(SetPermission(path, status.permission & PERMISSION_MAX))
-    if "o" in letters:
-        wanted.append(SetOwner(path, status.owner, status.group))
-    return wanted
 
 
 @click.command(cls=_CopyVerb)
@@ -101,78 +78,23 @@ def cp(
     found = [path for source in sources for path in matching(invocation, source)]
     inside = target_is_directory(invocation, target, destination, len(found))
     shown = shows_bar(wanted=not invocation.json)
-    copy_file = _copier(invocation, preserve, force=force, directly=directly)
 
     def copy(source: str) -> None:
-        status = status_of(invocation, source)
         wanted = join(target, base_name(source)) if inside else target
-        if status.kind is Kind.FILE:
-            with progress_bar(base_name(wanted), status.size, wanted=shown) as advance:
-                copied = copy_file(CopyJob(source, wanted), advance)
-            copied.tell(invocation)
-            return
-        if f"{wanted.rstrip('/')}/".startswith(f"{source.rstrip('/')}/"):
-            raise UserError(source, f"to '{wanted}': is a subdirectory of itself")
-        made: list[tuple[FileStatus, str]] = []
-        with progress_bar(base_name(wanted), None, wanted=shown) as advance:
-            jobs = _tree(invocation, status, wanted, made)
-            copy_together(invocation, jobs, copy_file, advance, at_once)
-        for original, path in reversed(made) if preserve else ():
-            invocation.client.transact(attributes(original, path, preserve))
+        total = invocation.client.content_summary(source).size if shown else None
+        with copying(invocation, base_name(wanted), total) as progress:
+            invocation.client.copy(
+                source,
+                wanted,
+                overwrite=force,
+                preserve=preserve,
+                directly=directly,
+                at_once=at_once,
+                told=lambda step: tell_copied(invocation, step),
+                progress=progress,
+            )
 
     invocation.for_each(found, copy)
-
-
-def _copier(invocation: Invocation, preserve: str, *, force: bool, directly: bool) -> CopyOne:
-    """Return what copies one file."""
-
-    def copy_file(job: CopyJob, advance: Advance) -> Copied:
-        check_free(invocation, job.target, force)
-        with invocation.client.open(job.source) as file:
-            status = file.status
-            how = {
-                "replication": status.replication,
-                "block_size": status.block_size,
-                "durability": status.durability,
-            }
-            with published(
-                invocation,
-                how,
-                job.target,
-                force=force,
-                directly=directly,
-                attributes=lambda path: attributes(status, path, preserve),
-            ) as out:
-                for piece in file.pieces():
-                    out.write(piece)
-                    advance(len(piece))
-        return Copied(job, out.tell())
-
-    return copy_file
-
-
-def _tree(
-    invocation: Invocation, top: FileStatus, target: str, made: list[tuple[FileStatus, str]]
-) -> Iterator[CopyJob]:
-    """Make the directories of a copy, and yield its files; `made` gets each directory."""
-    _make(invocation, target)
-    made.append((top, target))
-    for entry in invocation.client.walk(top.path):
-        place = target.rstrip("/") + entry.path.removeprefix(top.path.rstrip("/"))
-        if entry.kind is Kind.FILE:
-            yield CopyJob(entry.path, place)
-        else:
-            _make(invocation, place)
-            made.append((entry, place))
-
-
-def _make(invocation: Invocation, path: str) -> None:
-    """Make a directory whose parent is there, unless it is there."""
-    try:
-        if status_of(invocation, path).kind is Kind.FILE:
-            raise UserError(path, "file exists")
-    except NotFoundError:
-        invocation.call_once(MKDIRS, invocation.new_directory(path, parents=False))
 
 
 @click.command(cls=Verb)

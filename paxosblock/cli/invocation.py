@@ -50,8 +50,11 @@ SILENT_FOR_S: Final = 2.0
 IN_VAIN_S: Final = 0.5
 """Seconds for which a command that waited in vain once tries each later call: it may work."""
 
-_METHOD_AND_VERB: Final = ("take_over ends that", "'paxosblock fs recover-lease' ends that")
-"""The method of Python that errors name, and what does the same here."""
+_PYTHON_AND_HERE: Final = (
+    ("take_over ends that", "'paxosblock fs recover-lease' ends that"),
+    ("overwrite=True replaces it", "replace it with -f"),
+)
+"""What errors name in Python, and what does the same here."""
 
 
 class UserError(PaxosBlockError):
@@ -370,4 +373,6 @@ def reason_of(error: PaxosBlockError | OSError) -> str:
     path, text = path_of(error) or "", str(error)
     for written in (path, path.encode("unicode_escape").decode()):  # as a NameNode quotes it
         text = text.removeprefix(f"'{written}': ")
-    return " ".join(text.split()).replace(*_METHOD_AND_VERB)
+    for python, here in _PYTHON_AND_HERE:
+        text = text.replace(python, here)
+    return " ".join(text.split())

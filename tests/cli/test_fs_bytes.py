@@ -13,7 +13,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -23,18 +22,15 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, LocalCluster, WriteOptions
-from paxosblock.cli.copy_together import AT_ONCE, Copied, CopyJob, copy_together
-from paxosblock.cli.fs_bytes import COPYING
-from paxosblock.cli.invocation import Invocation
-from paxosblock.cli.progress_bar import Advance, speed_text
+from paxosblock.cli.progress_bar import speed_text
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.copies.places import COPYING
 from paxosblock.client.writing.file_writer import AsyncFileWriter
-from paxosblock.errors import NotFoundError
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.files import read, write
 from tests.fork_server import Program
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import wait_until
 
 DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
 
@@ -361,56 +357,6 @@ def test_directories_are_put_and_got_whole(
         got = tmp_path / place
         assert {str(each.relative_to(got)) for each in got.rglob("*")} == below
         assert {name: (got / name).read_bytes() for name in contents} == contents
-
-
-def test_files_of_a_directory_are_copied_at_once_and_told_in_their_order(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    together = threading.Barrier(AT_ONCE)
-    sums: list[int] = []
-
-    def copy(job: CopyJob, advance: Advance) -> Copied:
-        together.wait(PATIENCE_S)
-        advance(1)
-        if job.source == "2":
-            raise NotFoundError("'2': is gone", path="2")
-        return Copied(job, 1)
-
-    invocation = Invocation(",".join(cluster.addresses), json=True, verb="put")
-    jobs = [CopyJob(str(number), f"/{number}") for number in range(2 * AT_ONCE)]
-    copy_together(invocation, iter(jobs), copy, sums.append)
-    invocation.close()
-    shown = capsys.readouterr()
-    told = [json.loads(line)["source"] for line in shown.out.splitlines()]
-    assert told == [job.source for job in jobs if job.source != "2"]
-    assert json.loads(shown.err)["path"] == "2"
-    assert (invocation.failures, sum(sums)) == (1, len(jobs))
-
-
-def test_an_interrupt_ends_all_copies_of_a_directory_before_it_goes_on(
-    cluster: LocalCluster,
-) -> None:
-    begun, ended = threading.Semaphore(0), list[str]()
-
-    def copy(job: CopyJob, advance: Advance) -> Copied:
-        begun.release()
-        try:
-            while True:
-                advance(1)
-        finally:
-            ended.append(job.source)
-
-    def jobs() -> Iterator[CopyJob]:
-        yield from (CopyJob(name, f"/{name}") for name in "ab")
-        for _ in "ab":
-            assert begun.acquire(timeout=PATIENCE_S)
-        raise KeyboardInterrupt
-
-    invocation = Invocation(",".join(cluster.addresses))
-    with pytest.raises(KeyboardInterrupt):
-        copy_together(invocation, jobs(), copy, lambda _: None)
-    assert sorted(ended) == ["a", "b"]
-    invocation.close()
 
 
 def test_an_interrupted_put_of_a_directory_leaves_whole_files_only(

@@ -7,17 +7,16 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
 from paxosblock import Client
-from paxosblock.base.checksum import crc32c
-from paxosblock.cli import fs_bytes
+from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.cli.fs import fs as group
-from paxosblock.cli.fs_bytes import COPYING
+from paxosblock.client.copies.local_place import PIECE_BYTES, LocalSource
+from paxosblock.client.copies.places import COPYING
 from paxosblock.host.user import name_of_group, name_of_user
 from tests.cli.conftest import Paxosblock
 from tests.files import read, write
@@ -211,12 +210,12 @@ def test_move_from_local_keeps_a_file_that_grew_while_it_was_copied(
     file = tmp_path / "d" / "a"
     file.write_bytes(b"hello")
 
-    def pieces(stream: BinaryIO) -> Iterator[bytes]:
-        yield stream.read()
+    async def pieces(source: LocalSource) -> AsyncIterator[Buffer]:
+        yield await source.read(PIECE_BYTES)
         with file.open("ab") as out:
             out.write(b", world")
 
-    monkeypatch.setattr(fs_bytes, "_pieces", pieces)
+    monkeypatch.setattr(LocalSource, "pieces", pieces)
     result = fs("moveFromLocal", tmp_path / named, folder)
     assert (result.code, file.read_bytes()) == (1, b"hello, world")
     assert result.err.endswith("was changed while it was copied, and stays\n")

@@ -1,0 +1,276 @@
+"""Files of a cluster, as a copy reads and writes them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Final, Protocol, Self
+
+from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.ownership import AclStatus
+from paxosblock.api.transaction import (
+    AclChange,
+    AssertFile,
+    ChangeAcl,
+    Delete,
+    MakeDirectory,
+    Operation,
+    Rename,
+    SetAttributes,
+    SetOwner,
+    SetPermission,
+    SetTimes,
+    TransactionOutcome,
+)
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.modes import PERMISSION_MAX
+from paxosblock.base.paths import STAGING
+from paxosblock.base.replacement import WriteOptions
+from paxosblock.client.copies.copy_steps import CopyOptions
+from paxosblock.client.copies.places import (
+    UNKNOWN_SIZE,
+    FoundFile,
+    KeptFacts,
+    draft_of,
+    facts_of,
+)
+from paxosblock.client.opening import Opening
+from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.config import ClientConfig
+from paxosblock.errors import LeaseError, NotDirectoryError, NotFoundError, PaxosBlockError
+from paxosblock.protocol.types import Durability
+
+IN_VAIN_S: Final = 0.5
+"""Seconds for which a copy tries each later file once it waited in vain."""
+
+
+class CopyClient(Protocol):
+    """The calls of an `AsyncClient` that are needed here."""
+
+    @property
+    def config(self) -> ClientConfig: ...
+
+    def within(self, seconds: float) -> Self: ...
+
+    async def stat(self, path: str) -> FileStatus: ...
+
+    async def ls(self, path: str) -> list[FileStatus]: ...
+
+    async def mkdirs(self, path: str, *, parents: bool = True) -> FileStatus: ...
+
+    async def delete(self, path: str) -> bool: ...
+
+    async def transact(self, ops: Sequence[Operation]) -> TransactionOutcome: ...
+
+    async def get_acl_status(self, path: str) -> AclStatus: ...
+
+    async def get_attributes(self, path: str) -> dict[str, bytes]: ...
+
+    def open(self, path: str) -> Opening[AsyncFileReader]: ...
+
+    def create(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        replication: int | None = None,
+        block_size: int | None = None,
+        durability: Durability | str | None = None,
+        parent_must_exist: bool = False,
+        options: WriteOptions | None = None,
+    ) -> Opening[AsyncFileWriter]: ...
+
+
+class ClusterSource:
+    """A file of the cluster that is being read, as it was when it was opened."""
+
+    def __init__(self, reader: AsyncFileReader) -> None:
+        self._reader = reader
+        self.found = replace(_found(reader.status), size=reader.size)
+
+    def pieces(self) -> AsyncIterator[Buffer]:
+        """See `OpenSource`."""
+        return self._reader.pieces()
+
+    async def read(self, size: int) -> Buffer:
+        """See `OpenSource`."""
+        return await self._reader.read(size)
+
+    async def check_unchanged(self) -> None:
+        """Return: its reader never mixes two states of a file."""
+
+
+class ClusterFile:
+    """A file of the cluster that is being written."""
+
+    def __init__(self, writer: AsyncFileWriter) -> None:
+        self._writer = writer
+
+    async def write(self, data: Buffer) -> object:
+        """See `NewFile`."""
+        return await self._writer.write(data)
+
+    @property
+    def missing(self) -> tuple[int, int, str]:
+        """See `NewFile`."""
+        writer = self._writer
+        return writer.fewest_replicas, writer.status.replication, writer.shortfall
+
+
+class ClusterPlace:
+    """The files of a cluster."""
+
+    def __init__(self, client: CopyClient) -> None:
+        self._client = client
+        self._in_vain = False
+
+    @property
+    def _fs(self) -> CopyClient:
+        patience_s = self._client.config.retry_for_s
+        return self._client.within(min(IN_VAIN_S, patience_s)) if self._in_vain else self._client
+
+    def note(self, error: BaseException | None) -> None:
+        """See `Place`."""
+        if error is None:
+            self._in_vain = False
+        elif isinstance(error, PaxosBlockError) and error.retriable:
+            self._in_vain = True
+
+    async def find(self, path: str) -> FoundFile | None:
+        """See `Place`."""
+        try:
+            return _found(await self._fs.stat(path))
+        except NotFoundError:
+            return None
+
+    async def listed(self, path: str) -> list[FoundFile]:
+        """See `Place`; the hidden names of files that are not published yet are left out."""
+        entries = await self._fs.ls(path)
+        if any(entry.path == path for entry in entries):
+            raise NotDirectoryError(f"'{path}': is no directory any more", path=path)
+        return [_found(entry) for entry in entries if entry.path != STAGING]
+
+    @contextlib.asynccontextmanager
+    async def opened(self, path: str) -> AsyncIterator[ClusterSource]:
+        """See `Place`; the length must be decided, so that no copy is shorter than the file."""
+        async with self._fs.open(path) as reader:
+            await reader.decide()
+            yield ClusterSource(reader)
+
+    async def kept(self, found: FoundFile, letters: str) -> KeptFacts:
+        """See `Place`."""
+        kept, status = facts_of(found.facts, letters), found.facts
+        if "a" in letters and isinstance(status, FileStatus) and status.has_acl:
+            kept = replace(kept, acl=(await self._fs.get_acl_status(found.path)).acl)
+        if "x" in letters:
+            kept = replace(kept, attributes=await self._fs.get_attributes(found.path))
+        return kept
+
+    async def make(self, path: str, present: FoundFile | None, *, parents: bool) -> None:
+        """See `Place`."""
+        if present is None:
+            await self._fs.mkdirs(path, parents=parents)
+        else:
+            await self._fs.transact([*_gone(present), MakeDirectory(path)])
+
+    @contextlib.asynccontextmanager
+    async def writing(
+        self, path: str, present: FoundFile | None, kept: KeptFacts, how: CopyOptions
+    ) -> AsyncIterator[ClusterFile]:
+        """See `Place`."""
+        if how.directly:
+            async with self._begun(path, how) as out:
+                yield ClusterFile(out)
+            if operations := kept_operations(path, kept):
+                await self._fs.transact([AssertFile(path, out.status.file_id), *operations])
+            return
+        draft = draft_of(path)
+        out = await self._begun_anew(draft, replace(how, overwrite=True))
+        ours = out.status.file_id  # not a file that another copy has begun since
+        try:
+            async with out:
+                yield ClusterFile(out)
+            given = kept_operations(draft, kept)
+            moved: list[Operation] = [Rename(draft, path, how.overwrite)]
+            if how.sync is not None:
+                moved = _replaced(path, draft, present)
+            await self._fs.transact([AssertFile(draft, ours), *given, *moved])
+        except BaseException as error:
+            self.note(error)
+            # It may still be open: a file whose last bytes found no place cannot be closed.
+            with contextlib.suppress(PaxosBlockError):
+                await self._fs.transact([Delete(draft, file_id=ours)])
+            raise
+
+    def _begun(self, path: str, how: CopyOptions) -> Opening[AsyncFileWriter]:
+        return self._fs.create(
+            path,
+            overwrite=how.overwrite,
+            replication=how.replication,
+            block_size=how.block_size,
+            durability=how.durability,
+            parent_must_exist=True,
+            options=how.options,
+        )
+
+    async def _begun_anew(self, draft: str, how: CopyOptions) -> AsyncFileWriter:
+        """Begin the file that gets its name at the end. What another copy has begun there goes, as
+        with hdfs: one that was killed keeps its lease for a minute, and one at work ends with an
+        error.
+        """
+        try:
+            return await self._begun(draft, how)
+        except LeaseError:
+            await self._fs.delete(draft)
+            return await self._begun(draft, how)
+
+    async def keep(self, path: str, kept: KeptFacts) -> None:
+        """See `Place`."""
+        if operations := kept_operations(path, kept):
+            await self._fs.transact(operations)
+
+    async def remove(self, found: FoundFile) -> None:
+        """See `Place`."""
+        await self._fs.transact(_gone(found))
+
+
+def kept_operations(path: str, kept: KeptFacts) -> list[Operation]:
+    """Return what gives these to a file or directory."""
+    wanted: list[Operation] = []
+    if kept.modified_s is not None:
+        wanted.append(SetTimes(path, kept.modified_s))
+    if kept.permission is not None:
+        wanted.append(SetPermission(path, kept.permission & PERMISSION_MAX))
+    if kept.acl:
+        wanted.append(ChangeAcl(path, AclChange.SET, kept.acl))
+    if kept.attributes:
+        wanted.append(SetAttributes(path, dict(kept.attributes)))
+    if kept.owner or kept.group:
+        wanted.append(SetOwner(path, kept.owner, kept.group))
+    return wanted
+
+
+def _found(status: FileStatus) -> FoundFile:
+    size = UNKNOWN_SIZE if status.open else status.size
+    return FoundFile(status.path, status.kind, size, status.modified_s, status)
+
+
+def _gone(found: FoundFile) -> list[Operation]:
+    """What deletes just what was found: not a file that has taken its name since."""
+    if isinstance(found.facts, FileStatus) and found.kind is Kind.FILE:
+        return [Delete(found.path, file_id=found.facts.file_id)]
+    return [Delete(found.path, recursive=True)]
+
+
+def _replaced(path: str, draft: str, present: FoundFile | None) -> list[Operation]:
+    """What lets a draft take the place of what it was compared with, and of nothing else."""
+    if present is None:
+        return [Rename(draft, path)]
+    if present.kind is Kind.DIRECTORY:
+        return [*_gone(present), Rename(draft, path)]
+    expected = AssertFile(path)
+    if isinstance(status := present.facts, FileStatus):
+        expected = AssertFile(path, status.file_id, status.size, status.truncations)
+    return [expected, Rename(draft, path, overwrite=True)]
