@@ -12,6 +12,7 @@ _ACLS = "paxosblock.cli.fs_acls"
 _COPY = "paxosblock.cli.fs_copy"
 _HELP = "paxosblock.cli.fs_help"
 _SUMS = "paxosblock.cli.fs_sums"
+_SYNC = "paxosblock.cli.fs_sync"
 _TOUCH = "paxosblock.cli.fs_touch"
 
 fs = DashGroup(
@@ -64,6 +65,7 @@ paxosblock://host:9870/logs. A failure is one line on standard error,
         "appendToFile": CommandEntry(_BYTES, "The same as append.", "append"),
         "truncate": CommandEntry(_BYTES, "Cut files to a length."),
         "get": CommandEntry(_BYTES, "Copy files from the cluster to this machine."),
+        "sync": CommandEntry(_SYNC, "Copy what differs, from here or to here."),
         "moveFromLocal": CommandEntry(_BYTES, "Put files into the cluster, and delete them here."),
         "moveToLocal": CommandEntry(_BYTES, "Not implemented, as in hdfs."),
         "copyToLocal": CommandEntry(_BYTES, "The same as get.", "get"),

@@ -51,7 +51,7 @@ END_BYTES: Final = 1024
 TAIL_BYTES: Final = 64 * KIB
 """Bytes that `tail -n` looks at in one step."""
 PRESERVED: Final = "top"
-"""What `-p` keeps: times, owner and group, permission."""
+"""The letters of `-p`: times, owner and group, permission."""
 _FOREIGN: Final = {b"SEQ": "a SequenceFile", b"Obj\x01": "an Avro file"}
 """Kinds of files that `hdfs dfs -text` reads, and `text` does not, by their first bytes."""
 STREAM: Final = "-"
@@ -168,7 +168,7 @@ def put_all(
             tell_copied(invocation, copied, done)
             return
         shown = shows_bar(wanted=not invocation.json)
-        total = _local_bytes(source) if shown else None
+        total = local_bytes(source) if shown else None
         with copying(invocation, base_name(wanted), total) as progress:
             invocation.client.upload(
                 source,
@@ -189,22 +189,26 @@ def tell_copied(
     invocation: Invocation, step: CopyStep, done: Callable[[CopyStep], None] = lambda _: None
 ) -> None:
     """Tell who asked for it what became of a file."""
-    error = step.error
-    if error is None:
-        if step.replicas < step.replication:
-            short = f"{shortfall(step.replicas, step.replication)}: {step.shortfall}"
-            invocation.warn(step.path, f"warning: {short}")
-        try:
-            done(step)
-        except (PaxosBlockError, OSError) as failed:
-            error = failed
-        else:
-            if step.action is CopyAction.COPIED:
-                fact = {"source": step.source, "path": step.path, "size_bytes": step.size}
-                invocation.tell(fact)
-    if isinstance(error, PaxosBlockError | OSError):
-        invocation.failed(error)
-        invocation.tell_failure(error, step.source or step.path)
+    if step.error is not None:
+        tell_failed(invocation, step.error, step.source)
+        return
+    if step.replicas < step.replication:
+        short = f"{shortfall(step.replicas, step.replication)}: {step.shortfall}"
+        invocation.warn(step.path, f"warning: {short}")
+    try:
+        done(step)
+    except (PaxosBlockError, OSError) as error:
+        tell_failed(invocation, error, step.source)
+    else:
+        if step.action is CopyAction.COPIED:
+            fact = {"source": step.source, "path": step.path, "size_bytes": step.size}
+            invocation.tell(fact)
+
+
+def tell_failed(invocation: Invocation, error: PaxosBlockError | OSError, path: str) -> None:
+    """Tell who asked for it why a file was not copied."""
+    invocation.failed(error)
+    invocation.tell_failure(error, path)
 
 
 @contextlib.contextmanager
@@ -261,7 +265,7 @@ def _size_of(source: str) -> int | None:
     return None if source == STREAM else os.stat(source).st_size
 
 
-def _local_bytes(source: str) -> int:
+def local_bytes(source: str) -> int:
     """Return the size of a local file, or of all files of a directory, as far as it can be told."""
     size = 0 if os.path.isdir(source) else os.stat(source).st_size
     for folder, _, names in os.walk(source):

@@ -54,7 +54,7 @@ _PYTHON_AND_HERE: Final = (
     ("take_over ends that", "'paxosblock fs recover-lease' ends that"),
     ("overwrite=True replaces it", "replace it with -f"),
 )
-"""What errors name in Python, and what does the same here."""
+"""Words of errors for programs in Python, and the same for this command."""
 
 
 class UserError(PaxosBlockError):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final, Self
 
@@ -88,13 +87,7 @@ from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
-from paxosblock.client.copies.copy_steps import (
-    AT_ONCE,
-    CopyOptions,
-    CopyStep,
-    CopySummary,
-    Sync,
-)
+from paxosblock.client.copies.copy_calls import AsyncCopies
 from paxosblock.client.names.below import (
     below_at_once,
     content_summaries,
@@ -119,13 +112,12 @@ from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundEr
 from paxosblock.protocol.types import Durability, WriterId
 
 if TYPE_CHECKING:
-    from paxosblock.client.copies.copy_run import CopyRun
     from paxosblock.client.writing.file_writer import AsyncFileWriter
 
 READ_MODES: Final = frozenset({"r", "rb"})
 
 
-class AsyncClient:
+class AsyncClient(AsyncCopies):
     """A client of one cluster.
 
     Make it inside a running event loop and use it there; it opens connections when they are needed,
@@ -379,122 +371,6 @@ class AsyncClient:
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
         return await locations(self._session, text_of(path), offset, size)
-
-    # -- copies ---------------------------------------------------------------------------------
-
-    async def upload(
-        self,
-        local: str | os.PathLike[str],
-        path: AnyPath,
-        *,
-        overwrite: bool = False,
-        preserve: str = "",
-        sync: Sync | None = None,
-        directly: bool = False,
-        at_once: int = AT_ONCE,
-        replication: int | None = None,
-        durability: Durability | str | None = None,
-        options: WriteOptions | None = None,
-        told: Callable[[CopyStep], None] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> CopySummary:
-        """Copy a local file, or a directory with all that is in it, to be what is at `path`.
-
-        Each file appears under its name when it is complete. A directory that is there gets what is
-        in the local one, beside what it has. Links to directories are not followed.
-
-        Args:
-            overwrite: replace files that are there.
-            preserve: letters of what copies keep, as of `hdfs dfs -cp -p`: t, times; o, owner and
-                group; p, permission; and a, access control list, x, attributes, of files of the
-                cluster.
-            sync: copy only what differs; `overwrite` goes without saying.
-            directly: write to the names themselves, so that others can follow files as they grow.
-            at_once: files that are under way side by side.
-            replication, durability, options: as for `create`.
-            told: hears of each file and directory, and of errors, on the client's event loop: it
-                must not call a `Client`. Without it the first error is raised when all is done.
-            progress: hears, there too, of bytes that were copied, 0 where something else was done.
-
-        Raises:
-            FileNotFoundError, OSError: there is no such local file, or it cannot be read.
-            ExistsError: a file is there that may not be replaced, or it would have to be a
-                directory.
-            IsDirectoryError: a directory is there where a file should be.
-            InvalidRequestError: with `sync`, a local file was changed while it was copied.
-            Others: as `create` and `transact`.
-        """
-        how = CopyOptions(
-            overwrite,
-            directly,
-            preserve,
-            at_once=at_once,
-            sync=sync,
-            replication=replication,
-            durability=durability,
-            options=options,
-        )
-        here, there = os.fspath(local), text_of(path)
-        run = self._copy_run(how, told, progress, from_local=True)
-        return await run.run(here, there)
-
-    async def download(
-        self,
-        path: AnyPath,
-        local: str | os.PathLike[str],
-        *,
-        overwrite: bool = False,
-        preserve: str = "",
-        sync: Sync | None = None,
-        at_once: int = AT_ONCE,
-        told: Callable[[CopyStep], None] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> CopySummary:
-        """Copy a file, or a directory with all that is in it, to this machine, to be `local`.
-
-        Arguments and errors are those of `upload`, with the places exchanged; and those of `open`.
-        """
-        how = CopyOptions(overwrite, preserve=preserve, at_once=at_once, sync=sync)
-        run = self._copy_run(how, told, progress, to_local=True)
-        return await run.run(text_of(path), os.fspath(local))
-
-    async def copy(
-        self,
-        source: AnyPath,
-        path: AnyPath,
-        *,
-        overwrite: bool = False,
-        preserve: str = "",
-        sync: Sync | None = None,
-        directly: bool = False,
-        at_once: int = AT_ONCE,
-        told: Callable[[CopyStep], None] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> CopySummary:
-        """Copy a file, or a directory with all that is in it, within the cluster, to be `path`.
-
-        Bytes go through this client. A copy has the replication, block size and durability of its
-        original. Arguments and errors are those of `upload`, and of `open`; the directory above
-        `path` must be there, and a directory cannot be copied into itself.
-        """
-        how = CopyOptions(overwrite, directly, preserve, False, at_once, sync)
-        return await self._copy_run(how, told, progress).run(text_of(source), text_of(path))
-
-    def _copy_run(
-        self,
-        how: CopyOptions,
-        told: Callable[[CopyStep], None] | None,
-        progress: Callable[[int], None] | None,
-        *,
-        from_local: bool = False,
-        to_local: bool = False,
-    ) -> CopyRun:
-        from paxosblock.client.copies import cluster_place, copy_run, local_place  # noqa: PLC0415
-
-        cluster, local = cluster_place.ClusterPlace(self), local_place.LocalPlace()
-        return copy_run.CopyRun(
-            local if from_local else cluster, local if to_local else cluster, how, told, progress
-        )
 
     # -- names ----------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ VERBS: dict[str, Words] = {
     "put": lambda url, local: ("fs", "put", local, f"{url}/new"),
     "append": lambda url, local: ("fs", "append", local, f"{url}/a"),
     "truncate": lambda url, local: ("fs", "truncate", "2", f"{url}/a"),
+    "sync": lambda url, local: ("fs", "sync", url, f"file:{local}.folder"),
     "get": lambda url, local: ("fs", "get", f"{url}/a", "-"),
     "cat": lambda url, local: ("fs", "cat", f"{url}/a"),
     "head": lambda url, local: ("fs", "head", f"{url}/a"),

@@ -47,6 +47,9 @@ class Made:
     base_file: str
     says: str = ""
     """Its docstring, if it differs from that of the asynchronous class."""
+    part: str = ""
+    part_source: str = ""
+    """A base of the asynchronous class, and its file: its methods are made, too."""
 
     @property
     def parents(self) -> str:
@@ -63,6 +66,7 @@ CLASSES: Final = (
 
     Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one tells.
     """,
+        "AsyncCopies", "copies/copy_calls.py",
     ),
     Made("BlockVerbs", "block_verbs.py", "Mirror", "sync_base.py"),
     Made("DataNode", "datanode_verbs.py", "Mirror", "sync_base.py"),
@@ -106,7 +110,8 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def made() -> str:
     """Return the text of the module."""
-    sources = {made.source: _source(made.source) for made in CLASSES}
+    files = [*(made.source for made in CLASSES), *(made.part_source for made in CLASSES)]
+    sources = {name: _source(name) for name in files if name}
     body = "".join("".join(_class(made, sources[made.source])) for made in CLASSES)
     imports = {line for source in sources.values() for line in _imports(source, body)}
     imports |= {
@@ -137,6 +142,13 @@ def _class(made: Made, source: str) -> Iterator[str]:
     yield f'    """{made.says.lstrip(chr(34))}"""\n' if made.says else f"{own}\n"
     if made.base.startswith("File"):
         yield f"\n    _async: Async{made.name}\n"
+    yield from _methods(found, lines, there)
+    if made.part:
+        part = _source(made.part_source)
+        yield from _methods(_found(part, made.part), part.splitlines(), there)
+
+
+def _methods(found: ast.ClassDef, lines: list[str], there: set[str]) -> Iterator[str]:
     for node in found.body:
         if isinstance(node, Method) and node.name[0] != "_" and node.name not in there:
             above = lines[min(each.lineno for each in (node, *node.decorator_list)) - 3]

@@ -70,6 +70,7 @@ CHANGES: Final = {
     "fs setfacl": "change_acl",
     "fs setfattr": "set_attributes",
     "fs setrep": "set_replication",
+    "fs sync": "create",
     "fs touch": "set_times",
     "fs touchz": "create",
     "fs truncate": "transact",

@@ -213,126 +213,6 @@ class Client(ClientBase):
         """
         return self._run(self._async.locations, path, offset, size)
 
-    # -- copies ---------------------------------------------------------------------------------
-
-    def upload(
-        self,
-        local: str | os.PathLike[str],
-        path: AnyPath,
-        *,
-        overwrite: bool = False,
-        preserve: str = "",
-        sync: Sync | None = None,
-        directly: bool = False,
-        at_once: int = AT_ONCE,
-        replication: int | None = None,
-        durability: Durability | str | None = None,
-        options: WriteOptions | None = None,
-        told: Callable[[CopyStep], None] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> CopySummary:
-        """Copy a local file, or a directory with all that is in it, to be what is at `path`.
-
-        Each file appears under its name when it is complete. A directory that is there gets what is
-        in the local one, beside what it has. Links to directories are not followed.
-
-        Args:
-            overwrite: replace files that are there.
-            preserve: letters of what copies keep, as of `hdfs dfs -cp -p`: t, times; o, owner and
-                group; p, permission; and a, access control list, x, attributes, of files of the
-                cluster.
-            sync: copy only what differs; `overwrite` goes without saying.
-            directly: write to the names themselves, so that others can follow files as they grow.
-            at_once: files that are under way side by side.
-            replication, durability, options: as for `create`.
-            told: hears of each file and directory, and of errors, on the client's event loop: it
-                must not call a `Client`. Without it the first error is raised when all is done.
-            progress: hears, there too, of bytes that were copied, 0 where something else was done.
-
-        Raises:
-            FileNotFoundError, OSError: there is no such local file, or it cannot be read.
-            ExistsError: a file is there that may not be replaced, or it would have to be a
-                directory.
-            IsDirectoryError: a directory is there where a file should be.
-            InvalidRequestError: with `sync`, a local file was changed while it was copied.
-            Others: as `create` and `transact`.
-        """
-        return self._run(
-            self._async.upload,
-            local,
-            path,
-            overwrite=overwrite,
-            preserve=preserve,
-            sync=sync,
-            directly=directly,
-            at_once=at_once,
-            replication=replication,
-            durability=durability,
-            options=options,
-            told=told,
-            progress=progress,
-        )
-
-    def download(
-        self,
-        path: AnyPath,
-        local: str | os.PathLike[str],
-        *,
-        overwrite: bool = False,
-        preserve: str = "",
-        sync: Sync | None = None,
-        at_once: int = AT_ONCE,
-        told: Callable[[CopyStep], None] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> CopySummary:
-        """Copy a file, or a directory with all that is in it, to this machine, to be `local`.
-
-        Arguments and errors are those of `upload`, with the places exchanged; and those of `open`.
-        """
-        return self._run(
-            self._async.download,
-            path,
-            local,
-            overwrite=overwrite,
-            preserve=preserve,
-            sync=sync,
-            at_once=at_once,
-            told=told,
-            progress=progress,
-        )
-
-    def copy(
-        self,
-        source: AnyPath,
-        path: AnyPath,
-        *,
-        overwrite: bool = False,
-        preserve: str = "",
-        sync: Sync | None = None,
-        directly: bool = False,
-        at_once: int = AT_ONCE,
-        told: Callable[[CopyStep], None] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> CopySummary:
-        """Copy a file, or a directory with all that is in it, within the cluster, to be `path`.
-
-        Bytes go through this client. A copy has the replication, block size and durability of its
-        original. Arguments and errors are those of `upload`, and of `open`; the directory above
-        `path` must be there, and a directory cannot be copied into itself.
-        """
-        return self._run(
-            self._async.copy,
-            source,
-            path,
-            overwrite=overwrite,
-            preserve=preserve,
-            sync=sync,
-            directly=directly,
-            at_once=at_once,
-            told=told,
-            progress=progress,
-        )
-
     # -- names ----------------------------------------------------------------------------------
 
     def stat(self, path: AnyPath) -> FileStatus:
@@ -758,6 +638,124 @@ class Client(ClientBase):
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""
         return self._run(self._async.transaction_status, app_id)
+
+    def upload(
+        self,
+        local: str | os.PathLike[str],
+        path: AnyPath,
+        *,
+        overwrite: bool = False,
+        preserve: str = "",
+        sync: Sync | None = None,
+        directly: bool = False,
+        at_once: int = AT_ONCE,
+        replication: int | None = None,
+        durability: Durability | str | None = None,
+        options: WriteOptions | None = None,
+        told: Callable[[CopyStep], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> CopySummary:
+        """Copy a local file, or a directory with all that is in it, to be what is at `path`.
+
+        Each file appears under its name when it is complete. A directory that is there gets what is
+        in the local one, beside what it has. Links to directories are not followed.
+
+        Args:
+            overwrite: replace files that are there.
+            preserve: letters of what copies keep, as of `hdfs dfs -cp -p`: t, times; o, owner and
+                group; p, permission; and a, access control list, x, attributes, of files of the
+                cluster.
+            sync: copy only what differs; `overwrite` goes without saying.
+            directly: write to the names themselves, so that others can follow files as they grow.
+            at_once: files that are under way side by side.
+            replication, durability, options: as for `create`.
+            told: hears of each file and directory, and of errors, on the client's event loop: it
+                must not call a `Client`. Without it the first error is raised when all is done.
+            progress: hears, there too, of bytes that were copied, 0 where something else was done.
+
+        Raises:
+            FileNotFoundError, OSError: there is no such local file, or it cannot be read.
+            ExistsError: a file is there that may not be replaced, or it would have to be a
+                directory.
+            IsDirectoryError: a directory is there where a file should be.
+            InvalidRequestError: with `sync`, a local file was changed while it was copied.
+            Others: as `create` and `transact`.
+        """
+        return self._run(
+            self._async.upload,
+            local,
+            path,
+            overwrite=overwrite,
+            preserve=preserve,
+            sync=sync,
+            directly=directly,
+            at_once=at_once,
+            replication=replication,
+            durability=durability,
+            options=options,
+            told=told,
+            progress=progress,
+        )
+
+    def download(
+        self,
+        path: AnyPath,
+        local: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        preserve: str = "",
+        sync: Sync | None = None,
+        at_once: int = AT_ONCE,
+        told: Callable[[CopyStep], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> CopySummary:
+        """Copy a file, or a directory with all that is in it, to this machine, to be `local`.
+
+        Arguments and errors are those of `upload`, with the places exchanged; and those of `open`.
+        """
+        return self._run(
+            self._async.download,
+            path,
+            local,
+            overwrite=overwrite,
+            preserve=preserve,
+            sync=sync,
+            at_once=at_once,
+            told=told,
+            progress=progress,
+        )
+
+    def copy(
+        self,
+        source: AnyPath,
+        path: AnyPath,
+        *,
+        overwrite: bool = False,
+        preserve: str = "",
+        sync: Sync | None = None,
+        directly: bool = False,
+        at_once: int = AT_ONCE,
+        told: Callable[[CopyStep], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> CopySummary:
+        """Copy a file, or a directory with all that is in it, within the cluster, to be `path`.
+
+        Bytes go through this client. A copy has the replication, block size and durability of its
+        original. Arguments and errors are those of `upload`, and of `open`; the directory above
+        `path` must be there, and a directory cannot be copied into itself.
+        """
+        return self._run(
+            self._async.copy,
+            source,
+            path,
+            overwrite=overwrite,
+            preserve=preserve,
+            sync=sync,
+            directly=directly,
+            at_once=at_once,
+            told=told,
+            progress=progress,
+        )
 
 
 class BlockVerbs(Mirror[AsyncBlockVerbs]):

@@ -30,7 +30,7 @@ from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.copies.copy_steps import CopyOptions
 from paxosblock.client.copies.places import (
     UNKNOWN_SIZE,
-    FoundFile,
+    CopyEntry,
     KeptFacts,
     draft_of,
     facts_of,
@@ -132,21 +132,21 @@ class ClusterPlace:
         return self._client.within(min(IN_VAIN_S, patience_s)) if self._in_vain else self._client
 
     def note(self, error: BaseException | None) -> None:
-        """See `Place`."""
+        """See `CopyPlace`."""
         if error is None:
             self._in_vain = False
         elif isinstance(error, PaxosBlockError) and error.retriable:
             self._in_vain = True
 
-    async def find(self, path: str) -> FoundFile | None:
-        """See `Place`."""
+    async def find(self, path: str) -> CopyEntry | None:
+        """See `CopyPlace`."""
         try:
             return _found(await self._fs.stat(path))
         except NotFoundError:
             return None
 
-    async def listed(self, path: str) -> list[FoundFile]:
-        """See `Place`; the hidden names of files that are not published yet are left out."""
+    async def listed(self, path: str) -> list[CopyEntry]:
+        """See `CopyPlace`; the hidden names of files that are not published yet are left out."""
         entries = await self._fs.ls(path)
         if any(entry.path == path for entry in entries):
             raise NotDirectoryError(f"'{path}': is no directory any more", path=path)
@@ -154,13 +154,13 @@ class ClusterPlace:
 
     @contextlib.asynccontextmanager
     async def opened(self, path: str) -> AsyncIterator[ClusterSource]:
-        """See `Place`; the length must be decided, so that no copy is shorter than the file."""
+        """See `CopyPlace`; the length must be decided, so that no copy is shorter than the file."""
         async with self._fs.open(path) as reader:
             await reader.decide()
             yield ClusterSource(reader)
 
-    async def kept(self, found: FoundFile, letters: str) -> KeptFacts:
-        """See `Place`."""
+    async def kept(self, found: CopyEntry, letters: str) -> KeptFacts:
+        """See `CopyPlace`."""
         kept, status = facts_of(found.facts, letters), found.facts
         if "a" in letters and isinstance(status, FileStatus) and status.has_acl:
             kept = replace(kept, acl=(await self._fs.get_acl_status(found.path)).acl)
@@ -168,8 +168,8 @@ class ClusterPlace:
             kept = replace(kept, attributes=await self._fs.get_attributes(found.path))
         return kept
 
-    async def make(self, path: str, present: FoundFile | None, *, parents: bool) -> None:
-        """See `Place`."""
+    async def make(self, path: str, present: CopyEntry | None, *, parents: bool) -> None:
+        """See `CopyPlace`."""
         if present is None:
             await self._fs.mkdirs(path, parents=parents)
         else:
@@ -177,9 +177,9 @@ class ClusterPlace:
 
     @contextlib.asynccontextmanager
     async def writing(
-        self, path: str, present: FoundFile | None, kept: KeptFacts, how: CopyOptions
+        self, path: str, present: CopyEntry | None, kept: KeptFacts, how: CopyOptions
     ) -> AsyncIterator[ClusterFile]:
-        """See `Place`."""
+        """See `CopyPlace`."""
         if how.directly:
             async with self._begun(path, how) as out:
                 yield ClusterFile(out)
@@ -227,12 +227,12 @@ class ClusterPlace:
             return await self._begun(draft, how)
 
     async def keep(self, path: str, kept: KeptFacts) -> None:
-        """See `Place`."""
+        """See `CopyPlace`."""
         if operations := kept_operations(path, kept):
             await self._fs.transact(operations)
 
-    async def remove(self, found: FoundFile) -> None:
-        """See `Place`."""
+    async def remove(self, found: CopyEntry) -> None:
+        """See `CopyPlace`."""
         await self._fs.transact(_gone(found))
 
 
@@ -252,20 +252,20 @@ def kept_operations(path: str, kept: KeptFacts) -> list[Operation]:
     return wanted
 
 
-def _found(status: FileStatus) -> FoundFile:
+def _found(status: FileStatus) -> CopyEntry:
     size = UNKNOWN_SIZE if status.open else status.size
-    return FoundFile(status.path, status.kind, size, status.modified_s, status)
+    return CopyEntry(status.path, status.kind, size, status.modified_s, status)
 
 
-def _gone(found: FoundFile) -> list[Operation]:
-    """What deletes just what was found: not a file that has taken its name since."""
+def _gone(found: CopyEntry) -> list[Operation]:
+    """Return what deletes just what was found: not a file that has taken its name since."""
     if isinstance(found.facts, FileStatus) and found.kind is Kind.FILE:
         return [Delete(found.path, file_id=found.facts.file_id)]
     return [Delete(found.path, recursive=True)]
 
 
-def _replaced(path: str, draft: str, present: FoundFile | None) -> list[Operation]:
-    """What lets a draft take the place of what it was compared with, and of nothing else."""
+def _replaced(path: str, draft: str, present: CopyEntry | None) -> list[Operation]:
+    """Let a draft take the place of what it was compared with, and of nothing else."""
     if present is None:
         return [Rename(draft, path)]
     if present.kind is Kind.DIRECTORY:

@@ -26,9 +26,9 @@ from paxosblock.client.copies.copy_steps import (
 from paxosblock.client.copies.places import (
     COPYING,
     UNKNOWN_SIZE,
-    FoundFile,
+    CopyEntry,
+    CopyPlace,
     OpenSource,
-    Place,
     in_the_way,
 )
 from paxosblock.client.names.walk import base_name, join
@@ -52,9 +52,9 @@ _FAILURES: Final = (PaxosBlockError, OSError)
 class _CopyJob:
     """A file to be copied, its target, and what is there."""
 
-    found: FoundFile
+    found: CopyEntry
     target: str
-    present: FoundFile | None
+    present: CopyEntry | None
 
 
 class CopyRun:
@@ -62,8 +62,8 @@ class CopyRun:
 
     def __init__(
         self,
-        source: Place,
-        target: Place,
+        source: CopyPlace,
+        target: CopyPlace,
         how: CopyOptions,
         told: Told | None = None,
         progress: Progress | None = None,
@@ -75,10 +75,10 @@ class CopyRun:
         self._how = how
         self._told = told
         self._progress = progress or _ignore
-        self._first_error: Exception | None = None
+        self._first_error: PaxosBlockError | OSError | None = None
         self._sum = CopySummary()
-        self._made: list[tuple[FoundFile, str, CopyAction]] = []
-        self._extras: list[FoundFile] = []
+        self._made: list[tuple[CopyEntry, str, CopyAction]] = []
+        self._extras: list[CopyEntry] = []
 
     async def run(self, path: str, target: str) -> CopySummary:
         """Copy what is at `path`, to be what is at `target`.
@@ -91,7 +91,10 @@ class CopyRun:
         if top is None:
             raise NotFoundError(f"'{path}': no such file or directory", path=path)
         present = await self._target.find(target)
-        if top.kind is Kind.FILE:
+        if present is not None and present.kind is not top.kind:  # even if `sync` deletes
+            taken = _directory_there if present.kind is Kind.DIRECTORY else _file_there
+            self._tell(CopyStep(CopyAction.COPIED, path, target, error=taken(target)))
+        elif top.kind is Kind.FILE:
             self._tell(await self._copied(_CopyJob(top, target, present)))
         else:
             if self._source is self._target and f"{target}/".startswith(f"{path.rstrip('/')}/"):
@@ -107,7 +110,7 @@ class CopyRun:
     # -- directories ----------------------------------------------------------------------------
 
     async def _below(
-        self, top: FoundFile, target: str, present: FoundFile | None
+        self, top: CopyEntry, target: str, present: CopyEntry | None
     ) -> AsyncGenerator[_CopyJob]:
         """Make the directories, and yield the files of each."""
         waiting = [(top, target, present)]
@@ -134,14 +137,14 @@ class CopyRun:
             self._extras += [each for name, each in known.items() if not name.endswith(COPYING)]
 
     async def _made_directory(
-        self, found: FoundFile, wanted: str, there: FoundFile | None
-    ) -> dict[str, FoundFile]:
+        self, found: CopyEntry, wanted: str, there: CopyEntry | None
+    ) -> dict[str, CopyEntry]:
         """Make the directory if need be; return what is in it."""
         if there is not None and there.kind is Kind.DIRECTORY:
             self._made.append((found, wanted, CopyAction.KEPT))
             return {base_name(each.path): each for each in await self._target.listed(wanted)}
         if there is not None and not self._how.deletes:
-            raise ExistsError(f"'{wanted}': file exists", path=wanted)
+            raise _file_there(wanted)
         if not self._how.dry_run:
             await self._target.make(wanted, there, parents=self._how.parents)
         self._made.append((found, wanted, CopyAction.MADE))
@@ -240,7 +243,7 @@ class CopyRun:
         if job.present is None:
             return
         if job.present.kind is Kind.DIRECTORY and not self._how.deletes:
-            raise IsDirectoryError(f"'{job.target}': is a directory", path=job.target)
+            raise _directory_there(job.target)
         if not (self._how.overwrite or self._how.sync):
             raise in_the_way(job.target)
 
@@ -287,6 +290,14 @@ class CopyRun:
                     summary.deleted += 1
         if self._told is not None:
             self._told(step)
+
+
+def _file_there(path: str) -> ExistsError:
+    return ExistsError(f"'{path}': file exists", path=path)
+
+
+def _directory_there(path: str) -> IsDirectoryError:
+    return IsDirectoryError(f"'{path}': is a directory", path=path)
 
 
 def _ignore(_: int) -> None:

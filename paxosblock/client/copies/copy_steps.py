@@ -1,4 +1,4 @@
-"""What is asked of a copy, and what became of each file and directory."""
+"""The options of a copy, and the outcome for each file and directory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.replacement import WriteOptions
+from paxosblock.errors import PaxosBlockError
 from paxosblock.protocol.types import Durability
 
 AT_ONCE: Final = 8
@@ -35,7 +36,7 @@ class Sync:
 
 
 class CopyAction(enum.Enum):
-    """What was done for a file or directory."""
+    """The thing that was done for a file or directory."""
 
     COPIED = "copied"
     SAME = "same"
@@ -60,7 +61,7 @@ class CopyStep:
     source: str
     path: str
     size: int = 0
-    error: Exception | None = None
+    error: PaxosBlockError | OSError | None = None
     original: FileStatus | os.stat_result | None = None
     replicas: int = 0
     replication: int = 0
@@ -85,7 +86,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """How to copy; see `AsyncClient.upload`. None of the last four: as the original."""
+    """The options of `AsyncClient.upload`. None for one of the last four: as the original."""
 
     overwrite: bool = False
     directly: bool = False

@@ -17,7 +17,7 @@ from paxosblock.base.units import MIB
 from paxosblock.client.copies.copy_steps import CopyOptions
 from paxosblock.client.copies.places import (
     UNKNOWN_SIZE,
-    FoundFile,
+    CopyEntry,
     KeptFacts,
     draft_of,
     facts_of,
@@ -84,38 +84,38 @@ class LocalFile:
 class LocalPlace:
     """The files of this machine."""
 
-    async def find(self, path: str) -> FoundFile | None:
-        """See `Place`; a link is what it leads to."""
+    async def find(self, path: str) -> CopyEntry | None:
+        """See `CopyPlace`; a link is what it leads to."""
         try:
             return _found(path, await in_thread(os.stat, path))
         except FileNotFoundError:
             return None
 
-    async def listed(self, path: str) -> list[FoundFile]:
-        """See `Place`."""
+    async def listed(self, path: str) -> list[CopyEntry]:
+        """See `CopyPlace`."""
         return await in_thread(_listed, path)
 
     @contextlib.asynccontextmanager
     async def opened(self, path: str) -> AsyncIterator[LocalSource]:
-        """See `Place`."""
+        """See `CopyPlace`."""
         with await in_thread(open, path, "rb") as file:
             yield LocalSource(path, file)
 
-    async def kept(self, found: FoundFile, letters: str) -> KeptFacts:
-        """See `Place`."""
+    async def kept(self, found: CopyEntry, letters: str) -> KeptFacts:
+        """See `CopyPlace`."""
         return facts_of(found.facts, letters)
 
-    async def make(self, path: str, present: FoundFile | None, *, parents: bool) -> None:
-        """See `Place`."""
+    async def make(self, path: str, present: CopyEntry | None, *, parents: bool) -> None:
+        """See `CopyPlace`."""
         if present is not None:
             await self.remove(present)
         await in_thread(os.makedirs if parents else os.mkdir, path)
 
     @contextlib.asynccontextmanager
     async def writing(
-        self, path: str, present: FoundFile | None, kept: KeptFacts, how: CopyOptions
+        self, path: str, present: CopyEntry | None, kept: KeptFacts, how: CopyOptions
     ) -> AsyncIterator[LocalFile]:
-        """See `Place`."""
+        """See `CopyPlace`."""
         draft = Path(draft_of(path))
         try:
             file = await in_thread(open, draft, "wb")
@@ -130,45 +130,45 @@ class LocalPlace:
             raise
 
     async def keep(self, path: str, kept: KeptFacts) -> None:
-        """See `Place`."""
+        """See `CopyPlace`."""
         await in_thread(_keep, path, kept, path)
 
-    async def remove(self, found: FoundFile) -> None:
-        """See `Place`; of a link the link goes."""
+    async def remove(self, found: CopyEntry) -> None:
+        """See `CopyPlace`; of a link the link goes."""
         await in_thread(_remove, found.path)
 
     def note(self, error: BaseException | None) -> None:
-        """See `Place`."""
+        """See `CopyPlace`."""
 
 
-def _found(path: str, status: os.stat_result) -> FoundFile:
+def _found(path: str, status: os.stat_result) -> CopyEntry:
     kind = Kind.DIRECTORY if stat.S_ISDIR(status.st_mode) else Kind.FILE
     refused: PaxosBlockError | None = None
     if kind is Kind.FILE and not stat.S_ISREG(status.st_mode):
         # Opening a pipe would wait for its writer.
         text = f"'{path}': is neither a file nor a directory"
         refused = InvalidRequestError(text, path=path)
-    return FoundFile(path, kind, status.st_size, status.st_mtime, status, refused)
+    return CopyEntry(path, kind, status.st_size, status.st_mtime, status, refused)
 
 
-def _listed(path: str) -> list[FoundFile]:
+def _listed(path: str) -> list[CopyEntry]:
     found = []
     for name in sorted(os.listdir(path)):
         entry = os.path.join(path, name)
         try:
             each = _found(entry, os.stat(entry))
         except OSError as error:
-            each = FoundFile(entry, Kind.FILE, UNKNOWN_SIZE, refused=error)
+            each = CopyEntry(entry, Kind.FILE, UNKNOWN_SIZE, refused=error)
         if each.kind is Kind.DIRECTORY and os.path.islink(entry):
             # It is not followed: it might lead round in a circle.
             refused = IsDirectoryError(f"'{entry}': is a directory", path=entry)
-            each = FoundFile(entry, Kind.FILE, UNKNOWN_SIZE, refused=refused)
+            each = CopyEntry(entry, Kind.FILE, UNKNOWN_SIZE, refused=refused)
         found.append(each)
     return found
 
 
 def _publish(
-    draft: Path, path: str, present: FoundFile | None, kept: KeptFacts, how: CopyOptions
+    draft: Path, path: str, present: CopyEntry | None, kept: KeptFacts, how: CopyOptions
 ) -> None:
     _keep(str(draft), kept, path)
     if not (how.overwrite or how.sync) and os.path.lexists(path):

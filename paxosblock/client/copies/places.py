@@ -1,4 +1,4 @@
-"""Where files can be copied from and to: what a copy needs of this machine and of the cluster."""
+"""The places of files: the needs that a copy has of this machine and of the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paxosblock.base.acl_entries import Acl
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import NAME_BYTES_MAX
 from paxosblock.client.copies.copy_steps import CopyOptions
-from paxosblock.errors import ExistsError
+from paxosblock.errors import ExistsError, PaxosBlockError
 from paxosblock.host.user import name_of_group, name_of_user
 
 COPYING: Final = "._COPYING_"
@@ -24,7 +24,7 @@ _STATE: Final = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
+class CopyEntry:
     """A file or directory of a place.
 
     `size` is UNKNOWN_SIZE for one that is being written, or cannot be looked at. `refused` is why
@@ -36,12 +36,12 @@ class FoundFile:
     size: int
     modified_s: float = 0
     facts: FileStatus | os.stat_result | None = None
-    refused: Exception | None = None
+    refused: PaxosBlockError | OSError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFacts:
-    """What a copy keeps of its original; None or "" is not kept."""
+    """The facts that a copy keeps of its original; None or "" is not kept."""
 
     modified_s: float | None = None
     permission: int | None = None
@@ -54,7 +54,7 @@ class KeptFacts:
 class OpenSource(Protocol):
     """A file that is being read; `found` is what was known of it when it was opened."""
 
-    found: FoundFile
+    found: CopyEntry
 
     def pieces(self) -> AsyncIterator[Buffer]:
         """Yield its bytes."""
@@ -77,33 +77,33 @@ class NewFile(Protocol):
         """Return `replicas`, `replication` and `shortfall` once it was written."""
 
 
-class Place(Protocol):
+class CopyPlace(Protocol):
     """This machine, or a cluster."""
 
-    async def find(self, path: str) -> FoundFile | None:
+    async def find(self, path: str) -> CopyEntry | None:
         """Return what is at a path."""
 
-    async def listed(self, path: str) -> list[FoundFile]:
+    async def listed(self, path: str) -> list[CopyEntry]:
         """Return what is in a directory, by name."""
 
     def opened(self, path: str) -> AbstractAsyncContextManager[OpenSource]:
         """Read a file."""
 
-    async def kept(self, found: FoundFile, letters: str) -> KeptFacts:
+    async def kept(self, found: CopyEntry, letters: str) -> KeptFacts:
         """Return what `letters` name of a file or directory, as `hdfs dfs -cp -p[topax]`."""
 
-    async def make(self, path: str, present: FoundFile | None, *, parents: bool) -> None:
+    async def make(self, path: str, present: CopyEntry | None, *, parents: bool) -> None:
         """Make a directory, in the place of a file that is `present`; with those above it."""
 
     def writing(
-        self, path: str, present: FoundFile | None, kept: KeptFacts, how: CopyOptions
+        self, path: str, present: CopyEntry | None, kept: KeptFacts, how: CopyOptions
     ) -> AbstractAsyncContextManager[NewFile]:
         """Write a file, which appears when all of it was written; `present` is what was there."""
 
     async def keep(self, path: str, kept: KeptFacts) -> None:
         """Give these to a directory."""
 
-    async def remove(self, found: FoundFile) -> None:
+    async def remove(self, found: CopyEntry) -> None:
         """Delete it, with all that is in it."""
 
     def note(self, error: BaseException | None) -> None:
