@@ -54,6 +54,8 @@ PRESERVED: Final = "top"
 """The letters of `-p`: times, owner and group, permission."""
 _FOREIGN: Final = {b"SEQ": "a SequenceFile", b"Obj\x01": "an Avro file"}
 """Kinds of files that `hdfs dfs -text` reads, and `text` does not, by their first bytes."""
+TAKES_BACK_S: Final = 15.0
+"""Seconds for which an interrupted copy may remove the files that are not complete."""
 STREAM: Final = "-"
 """Standard input or output in the place of a local file."""
 
@@ -226,7 +228,9 @@ def copying(
             advance(count)
 
         client = invocation.client
-        client.while_waiting(lambda _: invocation.tell_waiting(time.monotonic() - went_on))
+        client.while_waiting(
+            lambda _: invocation.tell_waiting(time.monotonic() - went_on), TAKES_BACK_S
+        )
         try:
             yield progress
         finally:

@@ -33,6 +33,8 @@ class OtherLoop:
         self.while_waiting: Callable[[float], None] | None = None
         """Called now and then on a thread that waits for a result, with how long it has waited, in
         seconds."""
+        self.ends_within_s = STOP_WITHIN_S
+        """Seconds for which an interrupted call may take back what it has begun."""
 
     @property
     def forked(self) -> bool:
@@ -252,10 +254,10 @@ class BackgroundCall(Generic[T]):
         return self._value
 
     def cancel(self) -> None:
-        """Cancel it and wait until it has ended, but not for longer than two seconds."""
+        """Cancel it and wait until it has ended, but not for longer than `ends_within_s`."""
         if not self.done and self._owner.usable:
             self._loop.call_soon_threadsafe(self._cancel)
-            self.wait(STOP_WITHIN_S)
+            self.wait(self._owner.ends_within_s)
 
     def _cancel(self) -> None:
         self._begin()  # unless it was; what is cancelled before its first step does nothing

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.blocking.loop_thread import BackgroundLoop
+from paxosblock.client.blocking.loop_thread import STOP_WITHIN_S, BackgroundLoop
 from paxosblock.config import ClientConfig
 
 P = ParamSpec("P")
@@ -68,10 +68,16 @@ class ClientBase:
         same._thread, same._within_s = self._thread, seconds
         return same
 
-    def while_waiting(self, tell: Callable[[float], None] | None) -> None:
+    def while_waiting(
+        self, tell: Callable[[float], None] | None, ends_within_s: float = STOP_WITHIN_S
+    ) -> None:
         """Have `tell` called now and then while a call of this client or of its files waits, on the
-        thread that waits, with how long this call took so far, in seconds. None: no more."""
+        thread that waits, with how long this call took so far, in seconds. None: no more.
+
+        A call that is interrupted has `ends_within_s` to take back what it has begun.
+        """
         self._background.while_waiting = tell
+        self._background.ends_within_s = ends_within_s
 
     @property
     def _async(self) -> AsyncClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -44,6 +45,8 @@ from paxosblock.protocol.types import Durability
 
 IN_VAIN_S: Final = 0.5
 """Seconds for which a copy tries each later file once it waited in vain."""
+TAKES_BACK_S: Final = 10.0
+"""Seconds for which it tries to remove a file that did not become complete."""
 
 
 class CopyClient(Protocol):
@@ -187,22 +190,34 @@ class ClusterPlace:
                 await self._fs.transact([AssertFile(path, out.status.file_id), *operations])
             return
         draft = draft_of(path)
-        out = await self._begun_anew(draft, replace(how, overwrite=True))
-        ours = out.status.file_id  # not a file that another copy has begun since
+        begun = asyncio.ensure_future(self._begun_anew(draft, replace(how, overwrite=True)))
         try:
+            await asyncio.wait((begun,))  # which does not cancel it when this is
+            out = begun.result()
             async with out:
                 yield ClusterFile(out)
             given = kept_operations(draft, kept)
             moved: list[Operation] = [Rename(draft, path, how.overwrite)]
             if how.sync is not None:
                 moved = _replaced(path, draft, present)
-            await self._fs.transact([AssertFile(draft, ours), *given, *moved])
+            # Not a file that another copy has begun since.
+            ours = AssertFile(draft, out.status.file_id)
+            await self._fs.transact([ours, *given, *moved])
         except BaseException as error:
             self.note(error)
-            # It may still be open: a file whose last bytes found no place cannot be closed.
-            with contextlib.suppress(PaxosBlockError):
-                await self._fs.transact([Delete(draft, file_id=ours)])
+            await self._take_back(begun)
             raise
+
+    async def _take_back(self, begun: asyncio.Future[AsyncFileWriter]) -> None:
+        """Delete a file that did not become complete, if it was made."""
+        patience_s = min(TAKES_BACK_S, self._fs.config.retry_for_s)
+        with contextlib.suppress(PaxosBlockError):
+            out = await begun
+            # It may still be open: a file whose last bytes found no place cannot be closed.
+            await out.abort()
+            await self._fs.within(patience_s).transact(
+                [Delete(out.status.path, file_id=out.status.file_id)]
+            )
 
     def _begun(self, path: str, how: CopyOptions) -> Opening[AsyncFileWriter]:
         return self._fs.create(

@@ -187,13 +187,13 @@ class CopyRun:
             async for job in jobs:
                 waiting.append(asyncio.create_task(copy(job)))
                 if len(waiting) == AHEAD * self._how.at_once:
-                    self._tell(await waiting[0])
-                    waiting.popleft()
+                    await asyncio.wait((waiting[0],))  # which does not cancel it when this is
+                    self._tell(waiting.popleft().result())
             while waiting:
-                self._tell(await waiting[0])
-                waiting.popleft()
+                await asyncio.wait((waiting[0],))
+                self._tell(waiting.popleft().result())
         finally:
-            for task in waiting:
+            for task in waiting:  # all at once, and each once: what it takes back then takes time
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
