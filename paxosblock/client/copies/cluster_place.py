@@ -196,13 +196,13 @@ class ClusterPlace:
             out = begun.result()
             async with out:
                 yield ClusterFile(out)
-            given = kept_operations(draft, kept)
-            moved: list[Operation] = [Rename(draft, path, how.overwrite)]
-            if how.sync is not None:
-                moved = _replaced(path, draft, present)
-            # Not a file that another copy has begun since.
-            ours = AssertFile(draft, out.status.file_id)
-            await self._fs.transact([ours, *given, *moved])
+                # Not a file that another copy has begun since.
+                ours = AssertFile(draft, out.status.file_id)
+                given = kept_operations(draft, kept)
+                moved: list[Operation] = [Rename(draft, path, how.overwrite)]
+                if how.sync is not None:
+                    moved = _replaced(path, draft, present)
+                await out.close(then=[ours, *given, *moved])
         except BaseException as error:
             self.note(error)
             await self._take_back(begun)
