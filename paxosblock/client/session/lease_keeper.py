@@ -173,8 +173,12 @@ class Fence:
             self._error = self._fenced(str(error))
             raise self._error from error
         except NotFoundError as error:
-            self._error = self._fenced("was deleted")
-            raise self._error from error
+            raise self.deleted() from error
+
+    def deleted(self) -> FencedError:
+        """Note that the file is gone; return the error that says so."""
+        self._error = self._fenced("was deleted")
+        return self._error
 
     def _fenced(self, why: str) -> FencedError:
         ours = f"'{self._path}': "  # the words of the NameNode begin with it, too

@@ -47,6 +47,7 @@ from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
     NoSpaceError,
+    NotFoundError,
     PaxosBlockError,
     UnavailableError,
     in_doubt,
@@ -339,7 +340,12 @@ class AsyncFileWriter:
         # The size is demanded before: a file of another one must not get the name.
         size = self._cut_bytes
         wanted = self._session.transaction(then, close=replace(request, size=size))
-        await self._session.namenodes.call_once(TRANSACT, wanted)
+        try:
+            await self._session.namenodes.call_once(TRANSACT, wanted)
+        except NotFoundError as error:
+            if error.details.get("file") != self.status.file_id:
+                raise  # one that these name
+            raise self._fence.deleted() from error
         return replace(self.status, open=False, size=size)
 
     def _release(self) -> None:
