@@ -317,6 +317,12 @@ def datanode(
     help="Where to listen. Port 0: any free one; PATH/address has the real address.",
 )
 @click.option(
+    "--s3-listen",
+    metavar="HOST:PORT",
+    help="Where to listen for programs of S3, as at 127.0.0.1:9878; without it there is no S3. "
+    "Port 0: any free one; PATH/s3-address has the real address.",
+)
+@click.option(
     "--namenodes",
     required=True,
     envvar="PAXOSBLOCK_NAMENODES",
@@ -353,6 +359,7 @@ def gateway(
     /,
     *,
     listen: str,
+    s3_listen: str | None,
     namenodes: str,
     advertise: str | None,
     path: Path | None,
@@ -361,12 +368,14 @@ def gateway(
     die_with: int | None,
     **settings_given: str | None,
 ) -> None:
-    """Run a gateway: WebHDFS, for Hadoop's programs and all that were written for HDFS.
+    """Run a gateway: WebHDFS, for Hadoop's programs and all that were written for HDFS, and S3.
 
     \b
-      $ paxosblock gateway --namenodes nn:9870
+      $ paxosblock gateway --namenodes nn:9870 --s3-listen 127.0.0.1:9878
       $ curl 'http://127.0.0.1:14000/webhdfs/v1/?op=LISTSTATUS&user.name=me'
       $ hdfs dfs -ls webhdfs://127.0.0.1:14000/
+      $ eval "$(paxosblock admin s3-key)"
+      $ aws --endpoint-url http://127.0.0.1:9878 s3 ls
 
     It keeps nothing: any number of them may run, and one that is killed loses what was on its way
     through it. Each request is made as the user who asks. Where the cluster wants a proof of users,
@@ -382,10 +391,18 @@ def gateway(
     settings = load_config(GatewayConfig, config, flags=settings_given)
     client = load_config(ClientConfig, config)
     _begin_log(invocation, f"gateway:{listen.rpartition(':')[2]}", settings)
-    _check_gateway_reach(listen, insecure)
+    for each in (listen, s3_listen):
+        if each is not None:
+            _check_gateway_reach(each, insecure)
     addresses = cluster_addresses(namenodes)
     serving = serve(
-        settings, client, listen=listen, namenodes=addresses, advertise=advertise, path=path
+        settings,
+        client,
+        listen=listen,
+        namenodes=addresses,
+        advertise=advertise,
+        path=path,
+        s3_listen=s3_listen,
     )
     _run(invocation, serving)
 

@@ -1,4 +1,4 @@
-"""A gateway on the network: its doors, health and metrics on one port."""
+"""A gateway on the network: its doors, health and metrics on one port, and S3 on another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -16,10 +16,13 @@ import msgspec
 from aiohttp import web
 
 from paxosblock.config import ClientConfig, GatewayConfig
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.exchange import Answer, Exchange
 from paxosblock.gateway.http_engine import HttpEngine
+from paxosblock.gateway.s3.access_keys import KeyMaker
+from paxosblock.gateway.s3.s3_door import S3Door
+from paxosblock.gateway.s3.s3_door import failure as s3_failure
 from paxosblock.gateway.user_clients import UserClients
 from paxosblock.gateway.webhdfs.webhdfs_door import WebHdfsDoor, failure
 from paxosblock.gateway.who_asks import Identification
@@ -28,6 +31,7 @@ from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.net.calls.call_server import SHUTDOWN_S
+from paxosblock.net.port.access import Access
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.request_bodies import BodyLimits
 from paxosblock.net.serving import (
@@ -41,6 +45,8 @@ from paxosblock.net.serving import (
 READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
 """Bytes that are fetched ahead for one reader: many read at a time, and each over one socket."""
 
+S3_ADDRESS_FILE: Final = "s3-address"
+
 _log = logging.getLogger(__name__)
 
 
@@ -52,6 +58,7 @@ async def serve(
     namenodes: Sequence[str],
     advertise: str | None = None,
     path: Path | None = None,
+    s3_listen: str | None = None,
 ) -> None:
     """Run a gateway until SIGTERM or SIGINT.
 
@@ -60,7 +67,9 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         namenodes: host:port of every NameNode; they need not run yet.
         advertise: host:port by which callers reach it, too.
-        path: a folder in which `address` has the address where it listens.
+        path: a folder in which `address` has the address where it listens, and `s3-address` that of
+            the door of S3.
+        s3_listen: host:port of the door of S3; None: it has none.
 
     Raises:
         ConfigError: it cannot listen there, or a setting is wrong.
@@ -69,7 +78,13 @@ async def serve(
     refuse_optimized_python()
     stop = stop_signal()
     running_gateway = running(
-        config, client, listen=listen, namenodes=namenodes, advertise=advertise, path=path
+        config,
+        client,
+        listen=listen,
+        namenodes=namenodes,
+        advertise=advertise,
+        path=path,
+        s3_listen=s3_listen,
     )
     async with running_gateway as node:
         collect_seldom()
@@ -86,6 +101,7 @@ async def running(
     namenodes: Sequence[str],
     advertise: str | None = None,
     path: Path | None = None,
+    s3_listen: str | None = None,
 ) -> AsyncIterator[ServingNode]:
     """Yield a gateway for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
@@ -100,15 +116,45 @@ async def running(
         metrics = NodeMetrics("gateway")
         who = Identification.at(client, guard.names)
         guard.add_to(metrics, proves=who.proves)
-        doors = Doors(clients, who, Budget(config.request_memory_bytes), metrics)
-        engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
-        runner = web.ServerRunner(engine.server, shutdown_timeout=SHUTDOWN_S)
-        address = await open_port(stack, runner, listen, guard, engine.connect)
+        budget = Budget(config.request_memory_bytes)
+        doors = Doors(clients, who, budget, metrics)
         guard.names.add([advertise] if advertise else [])
+        engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
+        address = await _open(stack, engine, listen, guard)
+        if s3_listen is not None:
+            s3 = S3Door(clients, who, budget, config, _key_maker(client, who))
+            s3_answers = doors.counting("s3", s3.answer)
+            s3_engine = HttpEngine(s3_answers, s3_failure, config.idle_stream_s)
+            s3_address = await _open(stack, s3_engine, s3_listen, guard)
+            if path is not None:
+                publish_address(stack, path, s3_address, S3_ADDRESS_FILE)
+            _log.info("Gateway serves S3", extra=facts(address=s3_address))
         if path is not None:
             publish_address(stack, path, address)
         _log.info("Gateway serves", extra=facts(address=address))
         yield ServingNode(address, _never)
+
+
+async def _open(
+    stack: contextlib.AsyncExitStack, engine: HttpEngine, listen: str, guard: Guard
+) -> str:
+    runner = web.ServerRunner(engine.server, shutdown_timeout=SHUTDOWN_S)
+    return await open_port(stack, runner, listen, guard, engine.connect)
+
+
+def _key_maker(client: ClientConfig, who: Identification) -> KeyMaker:
+    """Return the maker of access keys.
+
+    Raises:
+        ConfigError: users must prove who they are, and there is no secret by which keys are made.
+    """
+    secrets = Access.of(client.access_file).secrets
+    if who.proves and not secrets:
+        raise ConfigError(
+            "the door of S3 needs the access secret of the cluster, by which access keys are made: "
+            "name its file with access_file in [client]"
+        )
+    return KeyMaker(secrets)
 
 
 async def _never() -> PaxosBlockError:
@@ -140,6 +186,18 @@ class Doors:
         metrics.observe(
             "bytes_under_way", "Room held for bytes of files.", lambda: budget.held_bytes
         )
+
+    def counting(
+        self, door: str, answer: Callable[[Exchange], Awaitable[Answer]]
+    ) -> Callable[[Exchange], Awaitable[Answer]]:
+        """Return what answers the same, and counts that as answers of this door."""
+
+        async def counted(exchange: Exchange) -> Answer:
+            made = await answer(exchange)
+            self._answered[door, str(int(made.status))] += 1
+            return made
+
+        return counted
 
     async def answer(self, exchange: Exchange) -> Answer:
         """Return the answer to a request."""

@@ -81,7 +81,11 @@ class UserClients:
             # A token says all of who calls: the gateway adds nothing of its own to it.
             config = replace(config, token=principal.token, token_file="", tls_cert="", tls_key="")
         else:
-            config = replace(config, user=principal.user)
+            # Nothing proves the user, or the access secret does, by which each name is believed: a
+            # certificate or token of the gateway's would say another one.
+            config = replace(
+                config, user=principal.user, token="", token_file="", tls_cert="", tls_key=""
+            )
         return AsyncClient(self._addresses, config)
 
     async def _close_idle(self) -> None:

@@ -38,13 +38,14 @@ class Identification:
         proofs = config.access_file, config.tls_cert, config.tls_ca, config.token_file
         return cls(any(proofs), names)
 
-    def check_place(self, headers: Mapping[str, str]) -> None:
-        """Check that no page in a browser asks, as it may come from any site.
+    def check_place(self, headers: Mapping[str, str], *, is_own: bool = False) -> None:
+        """Check that no page in a browser asks, as it may come from any site; `is_own`: the name
+        that it asked for is known to be the gateway's.
 
         Raises:
             AccessDeniedError: one may do so.
         """
-        check_no_page(headers, self.names, named=not self.proves)
+        check_no_page(headers, self.names, named=not (self.proves or is_own))
 
     def principal(self, headers: Mapping[str, str], token: str, named: str) -> Principal:
         """Return the user for whom a request is made.

@@ -166,12 +166,14 @@ async def open_port(
     return real
 
 
-def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str) -> None:
-    """Write `address` to `folder`/address, where it stays until `stack` closes.
+def publish_address(
+    stack: contextlib.AsyncExitStack, folder: Path, address: str, name: str = ADDRESS_FILE
+) -> None:
+    """Write `address` to a file in `folder`, where it stays until `stack` closes.
 
     A reader never sees a part of the file. Raises StorageError if it cannot be written.
     """
-    target = folder / ADDRESS_FILE
+    target = folder / name
     try:
         replace_file(target, f"{address}\n".encode())
     except OSError as error:

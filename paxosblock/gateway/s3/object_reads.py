@@ -1,0 +1,211 @@
+"""Operations of S3 that read an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.errors import IsDirectoryError, NotDirectoryError, NotFoundError
+from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.exchange import Answer, StreamedBody
+from paxosblock.gateway.s3.bucket_operations import acl_of_owner
+from paxosblock.gateway.s3.key_lists import MARKER_TAG
+from paxosblock.gateway.s3.object_conditions import is_unchanged
+from paxosblock.gateway.s3.object_facts import (
+    KEPT_HEADERS,
+    ObjectFacts,
+    StoredObject,
+    facts_of,
+    http_time,
+    is_shown,
+)
+from paxosblock.gateway.s3.s3_call import S3Call
+from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
+from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
+
+_RANGE: Final = re.compile(r"\s*bytes\s*=\s*(?:([0-9]{1,19})-([0-9]{0,19})|-([0-9]{1,19}))\s*")
+_TRIES: Final = 5
+"""Times that an object may be replaced while its attributes are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """The bytes of an object that are asked for."""
+
+    start: int
+    length: int
+
+
+def range_of(header: str, size: int) -> ByteRange | None:
+    """Return the range that a header asks for of so many bytes; None: all of them, as where it is
+    none, or several.
+
+    Raises:
+        S3Error: no byte is in it.
+    """
+    found = _RANGE.fullmatch(header)
+    if found is None:
+        return None
+    first, last, tail = found.groups()
+    if tail is not None:
+        start, stop = max(0, size - int(tail)), size
+    else:
+        start, stop = int(first), min(size, int(last) + 1 if last else size)
+        if last and int(last) < start:
+            return None
+    if start >= stop:
+        words = "The requested range is not satisfiable"
+        error = S3Error(S3Code.INVALID_RANGE, words, ActualObjectSize=str(size))
+        error.headers["Content-Range"] = f"bytes */{size}"
+        raise error
+    return ByteRange(start, stop - start)
+
+
+def wanted_range(call: S3Call, size: int) -> ByteRange | None:
+    """Return the range that a request asks for; None: all bytes. Raises as `range_of`."""
+    number = call.number("partNumber", 0, least=1, most=10_000)
+    if not number:
+        return range_of(call.headers.get("range", ""), size)
+    if number > 1:  # its parts were joined: it is one
+        words = "The requested partnumber is not satisfiable"
+        raise S3Error(S3Code.INVALID_PART_NUMBER, words)
+    return ByteRange(0, size) if size else None
+
+
+@s3_operation("GetObject", "GET", Level.OBJECT)
+async def get_object(call: S3Call) -> Answer:
+    """Send an object, or a range of it, if its conditions (`If-Match` and others) are met."""
+    if call.is_marker:
+        return await head_object(call)
+    check_version(call)
+    for _ in range(_TRIES):
+        reader = await _opened(call)
+        found = await facts_of(call.fs, reader.status)
+        if found is not None:
+            return await _sent(call, reader, found)
+        await reader.close()
+    raise S3Error(S3Code.OPERATION_ABORTED, "The object is being replaced all the time")
+
+
+async def _opened(call: S3Call) -> AsyncFileReader:
+    try:
+        reader = await call.fs.open(call.path)
+    except (NotFoundError, NotDirectoryError, IsDirectoryError):
+        raise await call.missing() from None
+    call.stack.push_async_callback(reader.close)
+    if reader.status.open:
+        raise await call.missing()
+    return reader
+
+
+async def _sent(call: S3Call, reader: AsyncFileReader, facts: ObjectFacts) -> Answer:
+    stored = StoredObject(reader.status, facts)
+    answer = _answer(call, stored)
+    if answer.status == HTTPStatus.NOT_MODIFIED:
+        return answer
+    length = int(answer.headers.pop("Content-Length"))
+    if length:
+        await call.hold(call.reader_bytes(length))
+        wanted = wanted_range(call, stored.status.size)
+        start = 0 if wanted is None else wanted.start
+        answer.body = StreamedBody(pieces_of(reader, start, length), length)
+    return answer
+
+
+@s3_operation("HeadObject", "HEAD", Level.OBJECT)
+async def head_object(call: S3Call) -> Answer:
+    """Tell what `GetObject` would, without the bytes. A key that ends with `/` is a directory."""
+    check_version(call)
+    if call.is_marker:
+        return _of_directory(call, await stat_of(call))
+    return _answer(call, await found_object(call))
+
+
+async def found_object(call: S3Call) -> StoredObject:
+    """Return the object that is at the key. Raises S3Error if there is none."""
+    for _ in range(_TRIES):
+        status = await stat_of(call)
+        try:
+            facts = await facts_of(call.fs, status)
+        except (NotFoundError, NotDirectoryError):
+            continue
+        if facts is not None:
+            return StoredObject(status, facts)
+    raise S3Error(S3Code.OPERATION_ABORTED, "The object is being replaced all the time")
+
+
+async def stat_of(call: S3Call) -> FileStatus:
+    """Return the file that is the object, or the directory of a key that ends with `/`. Raises
+    S3Error without one."""
+    kind = Kind.DIRECTORY if call.is_marker else Kind.FILE
+    try:
+        status = await call.fs.stat(call.path)
+    except (NotFoundError, NotDirectoryError):
+        raise await call.missing() from None
+    if status.kind is not kind or status.open:
+        raise await call.missing()
+    return status
+
+
+def _of_directory(call: S3Call, status: FileStatus) -> Answer:
+    headers = {
+        "Content-Type": "application/x-directory",
+        "ETag": MARKER_TAG,
+        "Last-Modified": http_time(status.modified_s),
+        "Accept-Ranges": "bytes",
+    }
+    if call.exchange.method == "HEAD":
+        headers["Content-Length"] = "0"
+    return Answer(HTTPStatus.OK, b"", headers)
+
+
+def _answer(call: S3Call, stored: StoredObject) -> Answer:
+    """Return the head of an answer."""
+    headers = stored.headers()
+    if is_unchanged(call.headers, stored.status):
+        kept = ("ETag", "Last-Modified", "Cache-Control", "Expires")
+        told = {name: headers[name] for name in kept if name in headers}
+        return Answer(HTTPStatus.NOT_MODIFIED, b"", told)
+    size = stored.status.size
+    wanted = wanted_range(call, size)
+    if wanted is None and call.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
+        headers |= stored.sum_headers()
+    headers |= _overridden(call, headers)
+    if wanted is None:
+        headers["Content-Length"] = str(size)
+        return Answer(HTTPStatus.OK, b"", headers)
+    last = wanted.start + wanted.length - 1
+    headers["Content-Range"] = f"bytes {wanted.start}-{last}/{size}"
+    headers["Content-Length"] = str(wanted.length)
+    return Answer(HTTPStatus.PARTIAL_CONTENT, b"", headers)
+
+
+def _overridden(call: S3Call, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that the program asks for in the place of those of the object."""
+    found = {}
+    for name in KEPT_HEADERS:
+        if value := call.parameter(f"response-{name}"):
+            if not call.signed.key.id:
+                words = "Request specific response headers cannot be used for anonymous GET"
+                raise S3Error(S3Code.INVALID_REQUEST, words)
+            if not is_shown(value):
+                raise invalid_argument(f"response-{name} is not of ASCII")
+            found[name.title()] = value
+    return found
+
+
+def check_version(call: S3Call) -> None:
+    """Check that no version is asked for but the one that there is. Raises S3Error otherwise."""
+    if call.parameter("versionId", "null") != "null":
+        raise S3Error(S3Code.NO_SUCH_VERSION, "The specified version does not exist.")
+
+
+@s3_operation("GetObjectAcl", "GET", Level.OBJECT, "acl")
+async def get_object_acl(call: S3Call) -> Answer:
+    """Tell the owner, who may do everything; the rest is in the permissions of the file."""
+    return acl_of_owner(await stat_of(call))

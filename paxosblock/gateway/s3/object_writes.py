@@ -1,0 +1,380 @@
+"""Operations of S3 that make, replace or delete an object: each is one change of the catalog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+from msgspec.structs import replace as replaced
+
+from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.transaction import (
+    AssertDirectory,
+    AssertFile,
+    Delete,
+    MakeDirectory,
+    Operation,
+    Rename,
+    SetAttributes,
+)
+from paxosblock.base.checksum import Buffer
+from paxosblock.client.publishing import Publish
+from paxosblock.errors import (
+    DirectoryNotEmptyError,
+    IsDirectoryError,
+    LeaseError,
+    NotDirectoryError,
+    NotFoundError,
+    PaxosBlockError,
+)
+from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.exchange import Answer
+from paxosblock.gateway.s3.object_conditions import IF_MATCH, OF_SOURCE, asserted, is_unchanged
+from paxosblock.gateway.s3.object_facts import (
+    ATTRIBUTE,
+    ObjectFacts,
+    StoredObject,
+    encoded,
+    etag_of,
+    facts_of_headers,
+    sum_headers,
+    xml_time,
+)
+from paxosblock.gateway.s3.object_reads import check_version, found_object
+from paxosblock.gateway.s3.object_sums import BodySums
+from paxosblock.gateway.s3.request_documents import (
+    announced_length,
+    checked_body,
+    document_of,
+    malformed_xml,
+)
+from paxosblock.gateway.s3.s3_call import S3Call, answered, checked_key, is_bucket_name
+from paxosblock.gateway.s3.s3_errors import (
+    S3Code,
+    S3Error,
+    as_s3_error,
+    invalid_argument,
+    no_such_bucket,
+    precondition_failed,
+)
+from paxosblock.gateway.s3.s3_operation_table import COPY_SOURCE, Level, s3_operation
+from paxosblock.gateway.s3.s3_xml import Field, text_in
+
+KEYS_DELETED_MAX: Final = 1000
+DELETED_AT_ONCE: Final = 16
+DIRECTIVE: Final = "x-amz-metadata-directive"
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """An object that a request makes, and the file that is at its key now."""
+
+    call: S3Call
+    bucket: FileStatus
+    present: FileStatus | None
+    condition: Operation | None
+
+    @classmethod
+    async def begin(cls, call: S3Call) -> Making:
+        """Look at what is there, before any byte is asked for.
+
+        Raises:
+            S3Error: there is no bucket, or the key is below an object, or has objects below it, or
+                a condition of the request is not met.
+        """
+        path = call.path
+        bucket = await call.bucket_status()
+        try:
+            present = await call.fs.stat(path)
+        except NotFoundError:
+            present = None
+        except NotDirectoryError:
+            raise _parent_is_object() from None
+        if present is not None and present.kind is Kind.DIRECTORY:
+            raise _parent_is_object()
+        if present is not None and present.open:
+            raise S3Error(S3Code.OPERATION_ABORTED, "A program is writing the file at this key")
+        return cls(call, bucket, present, asserted(call.headers, path, present))
+
+    def operations(self, hidden: str, facts: ObjectFacts) -> list[Operation]:
+        """Return the change that makes the object of a hidden file, with its condition."""
+        path = self.call.path
+        parent = path.rpartition("/")[0]
+        made = [MakeDirectory(parent, implicit=True)] if parent != self.bucket.path else []
+        return [
+            AssertDirectory(self.bucket.path, self.bucket.file_id),
+            *([] if self.condition is None else [self.condition]),
+            *made,
+            SetAttributes(hidden, {ATTRIBUTE: encoded(facts)}),
+            Rename(hidden, path, overwrite=True, as_new=True),
+        ]
+
+    async def publish(self, operations: list[Operation]) -> None:
+        """Make the object, or not.
+
+        Raises:
+            S3Error: the bucket is gone, or the condition is no longer met.
+        """
+        try:
+            await self.call.fs.transact(operations)
+        except PaxosBlockError as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: PaxosBlockError) -> S3Error:
+        number = error.details.get("operation")
+        if number == 1 and isinstance(error, (NotFoundError, NotDirectoryError)):
+            return no_such_bucket()
+        if number == 2 and self.condition is not None and not isinstance(error, LeaseError):
+            name = "If-Match" if isinstance(self.condition, AssertFile) else "If-None-Match"
+            return precondition_failed(name)
+        return as_s3_error(error)
+
+
+def _parent_is_object() -> S3Error:
+    return S3Error(
+        S3Code.OBJECT_PARENT_IS_OBJECT,
+        "Keys are paths of files here: a key is not below an object, and has no objects below it",
+    )
+
+
+@s3_operation("PutObject", "PUT", Level.OBJECT, changes=True)
+async def put_object(call: S3Call) -> Answer:
+    """Make an object of the bytes that come: it is there, whole, when all came with the right
+    checksums, and if the conditions `If-None-Match: *` or `If-Match` are met then. A key that ends
+    with `/` makes a directory, and has no bytes."""
+    sums, length = BodySums.of_headers(call.headers), announced_length(call)
+    if call.is_marker:
+        return await _put_marker(call, sums, length)
+    facts = facts_of_headers(call.headers)
+    making = await Making.begin(call)
+    stored = await store(
+        making, checked_body(call, sums, length), length, lambda: _with(facts, sums)
+    )
+    return Answer(HTTPStatus.OK, b"", {"ETag": stored.etag, **sum_headers(stored.facts.sums)})
+
+
+def _with(facts: ObjectFacts, sums: BodySums) -> ObjectFacts:
+    return replaced(facts, sums=sums.known)
+
+
+async def store(
+    making: Making,
+    body: AsyncIterator[Buffer],
+    length: int,
+    facts_at_end: Callable[[], ObjectFacts],
+) -> StoredObject:
+    """Make an object of bytes; `facts_at_end` is asked when the last one came.
+
+    Raises:
+        S3Error: as `Making.publish`.
+        PaxosBlockError: as a writer of the client does. It is not made, or the error says so.
+    """
+    call = making.call
+    await call.hold(call.writer_bytes(length))
+    staged = await call.client.staging.create(call.path, Publish.REPLACE)
+    writer = staged.writer
+    made: list[StoredObject] = []
+
+    async def finish() -> None:
+        async for piece in body:
+            await writer.write(piece)
+        await writer.close()
+        status = replaced(writer.status, size=length)
+        facts = replaced(facts_at_end(), file_id=status.file_id, size=length)
+        await making.publish(making.operations(status.path, facts))
+        made.append(StoredObject(status, facts))
+
+    try:
+        await staged.complete(finish, publishes=False)
+    except LeaseError:
+        raise S3Error(S3Code.OPERATION_ABORTED, "A program is writing the file there") from None
+    return made[0]
+
+
+async def _put_marker(call: S3Call, sums: BodySums, length: int) -> Answer:
+    if length:
+        raise invalid_argument("A key that ends with '/' is a directory here, and has no bytes")
+    async for _ in checked_body(call, sums, length):
+        pass
+    bucket = await call.bucket_status()
+    if asserted(call.headers, call.path, None) is not None:
+        raise invalid_argument("A directory is made without conditions")
+    try:
+        await call.fs.transact(
+            [AssertDirectory(bucket.path, bucket.file_id), MakeDirectory(call.path)]
+        )
+    except PaxosBlockError as error:
+        if error.details.get("operation") == 1:
+            raise no_such_bucket() from None
+        raise _parent_is_object() from None
+    return Answer(HTTPStatus.OK, b"", {"ETag": '"d41d8cd98f00b204e9800998ecf8427e"'})
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def source_of(call: S3Call) -> S3Call:
+    """Return the request for the object that is copied.
+
+    Raises:
+        S3Error: the header does not name one, or the key of the request may not read it.
+    """
+    written, _, query = call.headers[COPY_SOURCE].partition("?")
+    bucket, _, key = unquote(written).removeprefix("/").partition("/")
+    if not is_bucket_name(bucket) or not key:
+        words = "Copy Source must mention the source bucket and key: sourcebucket/sourcekey"
+        raise invalid_argument(words)
+    if call.signed.key.bucket not in ("", bucket):
+        raise S3Error(S3Code.ACCESS_DENIED, "The access key is good for another bucket")
+    named = tuple(
+        ("versionId", part.removeprefix("versionId=")) for part in query.split("&") if part
+    )
+    source = replace(call, bucket=bucket, key=checked_key(key), query=named)
+    check_version(source)
+    return source
+
+
+@s3_operation("CopyObject", "PUT", Level.OBJECT, copies=True, changes=True)
+async def copy_object(call: S3Call) -> Answer:
+    """Make an object of the bytes of another one, which the gateway reads and writes. One that is
+    copied onto itself gets other metadata, and no byte is read."""
+    source = source_of(call)
+    if source.is_marker or call.is_marker:
+        raise invalid_argument("A directory is not copied")
+    directive = call.headers.get(DIRECTIVE, "COPY").upper()
+    if directive not in ("COPY", "REPLACE"):
+        raise invalid_argument(f"Unknown metadata directive: {directive[:20]}")
+    found = await found_object(source)
+    if is_unchanged(call.headers, found.status, OF_SOURCE):
+        raise precondition_failed(f"{OF_SOURCE}if-none-match")
+    facts = found.facts
+    if directive == "REPLACE":
+        facts = facts_of_headers(call.headers)
+    making = await Making.begin(call)
+    if source.path == call.path:
+        if directive == "COPY":
+            words = (
+                "This copy request is illegal because it is trying to copy an object to itself "
+                "without changing the object's metadata"
+            )
+            raise S3Error(S3Code.INVALID_REQUEST, words)
+        return _copied(await _with_other_facts(making, found, facts))
+    kept = replaced(facts, sums=found.sums, upload="")
+    return _copied(await _copied_bytes(making, found, kept))
+
+
+async def _copied_bytes(making: Making, found: StoredObject, facts: ObjectFacts) -> StoredObject:
+    call, size = making.call, found.status.size
+    await call.hold(call.reader_bytes(size))
+    async with call.fs.open(found.status.path) as reader:
+        if etag_of(reader.status) != found.etag:
+            raise precondition_failed(f"{OF_SOURCE}if-match")
+        return await store(making, pieces_of(reader, 0, size), size, lambda: facts)
+
+
+async def _with_other_facts(
+    making: Making, found: StoredObject, facts: ObjectFacts
+) -> StoredObject:
+    status = found.status
+    same = replaced(facts, file_id=status.file_id, sums=found.sums, size=status.size)
+    state = AssertFile(status.path, status.file_id, status.size, status.truncations)
+    making = replace(making, condition=state)
+    await making.publish(
+        [
+            AssertDirectory(making.bucket.path, making.bucket.file_id),
+            state,
+            SetAttributes(status.path, {ATTRIBUTE: encoded(same)}),
+        ]
+    )
+    return StoredObject(status, same)
+
+
+def _copied(stored: StoredObject) -> Answer:
+    sums = [Field(f"Checksum{name}", value) for name, value in stored.sums.items()]
+    modified = Field("LastModified", xml_time(stored.status.modified_s))
+    return answered("CopyObjectResult", [modified, Field("ETag", stored.etag), *sums])
+
+
+# -- deletes ---------------------------------------------------------------------------------------
+
+
+@s3_operation("DeleteObject", "DELETE", Level.OBJECT, changes=True)
+async def delete_object(call: S3Call) -> Answer:
+    """Delete an object, if there is one, and each directory above that was there for it alone. With
+    `If-Match` only while it is met."""
+    check_version(call)
+    await _delete(call, await call.bucket_status(), call.headers.get(IF_MATCH))
+    return Answer(HTTPStatus.NO_CONTENT)
+
+
+async def _delete(call: S3Call, bucket: FileStatus, match: str | None) -> None:
+    if call.is_marker:
+        await _delete_marker(call)
+        return
+    path, condition = call.path, AssertFile(call.path)
+    if match is not None:
+        found = await found_object(call)
+        wanted = asserted({IF_MATCH: match}, path, found.status)
+        assert isinstance(wanted, AssertFile), "it is that of If-Match"
+        condition = wanted
+    operations: list[Operation] = [
+        AssertDirectory(bucket.path, bucket.file_id),
+        condition,
+        # A bucket that was made for its first key does not go with its last one.
+        MakeDirectory(bucket.path),
+        Delete(path, must_exist=True, prune=True),
+    ]
+    try:
+        await call.fs.transact(operations)
+    except (NotFoundError, NotDirectoryError, IsDirectoryError) as error:
+        if error.details.get("operation") == 1:
+            raise no_such_bucket() from None
+        if match is not None:
+            raise precondition_failed("If-Match") from None
+
+
+async def _delete_marker(call: S3Call) -> None:
+    """Delete a directory, if nothing is in it; if there is, what is in it are objects, and they
+    stay."""
+    path = call.path
+    try:
+        if (await call.fs.stat(path)).kind is Kind.DIRECTORY:
+            await call.fs.transact([AssertDirectory(path), Delete(path, prune=True)])
+    except (NotFoundError, NotDirectoryError, DirectoryNotEmptyError):
+        return
+
+
+@s3_operation("DeleteObjects", "POST", Level.BUCKET, "delete", changes=True)
+async def delete_objects(call: S3Call) -> Answer:
+    """Delete up to a thousand objects that a document names, each by itself; the answer tells of
+    each."""
+    wanted = await document_of(call, "Delete")
+    keys = [(text_in(each, "Key"), each.findtext("ETag")) for each in wanted.findall("Object")]
+    if not 1 <= len(keys) <= KEYS_DELETED_MAX or not all(key for key, _ in keys):
+        raise malformed_xml()
+    quiet = text_in(wanted, "Quiet").strip() == "true"
+    bucket = await call.bucket_status()
+    at_once = asyncio.Semaphore(DELETED_AT_ONCE)
+
+    async def told(key: str, match: str | None) -> Field | None:
+        async with at_once:
+            try:
+                one = replace(call, key=checked_key(key))
+                await _delete(one, bucket, match)
+            except PaxosBlockError as error:
+                return _failed(key, as_s3_error(error))
+            except S3Error as error:
+                return _failed(key, error)
+        return None if quiet else Field("Deleted", [Field("Key", key)])
+
+    found = await asyncio.gather(*(told(*each) for each in keys))
+    return answered("DeleteResult", [each for each in found if each is not None])
+
+
+def _failed(key: str, error: S3Error) -> Field:
+    said = [Field("Key", key), Field("Code", error.code.word), Field("Message", error.message)]
+    return Field("Error", said)
