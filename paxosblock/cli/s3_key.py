@@ -59,7 +59,7 @@ def s3_key(
     and what it may. Where a cluster has no access secret, nothing proves who calls: the key is the
     name of the user and a word that all know.
 
-    To revoke one takes a superuser. Gateways refuse it within ten seconds.
+    To revoke one takes a superuser. Gateways refuse it within five seconds.
     """
     from paxosblock.gateway.s3.access_keys import KeyMaker
     from paxosblock.gateway.s3.s3_call import is_bucket_name

@@ -21,6 +21,8 @@ from paxosblock.host.user import current_user
 from paxosblock.local.node_process import Node
 from tests.waiting import wait_until
 
+S3: tuple[str, ...] = ("--s3-listen", "127.0.0.1:0")
+"""The options of a gateway that answers programs of S3."""
 TIMEOUT_S = 60.0
 """Seconds after which a request of a test fails."""
 
@@ -69,6 +71,11 @@ class RunningGateway:
 
         wait_until(listens, what="a gateway")
         self.address = file.read_text().strip()
+
+    @property
+    def s3_url(self) -> str:
+        """Return where it answers programs of S3, if it does."""
+        return f"http://{(self._folder / 's3-address').read_text().strip()}"
 
     def kill(self) -> None:
         """End it as a crash does."""
@@ -147,12 +154,22 @@ class RunningGateway:
         host, port = self.address.split(":")
         return socket.create_connection((host, int(port)), TIMEOUT_S)
 
+    def connect_s3(self) -> socket.socket:
+        """Return a socket to its door of S3."""
+        host, port = urlsplit(self.s3_url).netloc.split(":")
+        return socket.create_connection((host, int(port)), TIMEOUT_S)
+
     def raw(self, sent: bytes) -> bytes:
         """Send bytes, and return all that comes until it closes the connection."""
-        with self.connect() as connection:
-            connection.sendall(sent)
-            with connection.makefile("rb") as file:
-                return file.read()
+        return all_of(self.connect(), sent)
+
+
+def all_of(connection: socket.socket, sent: bytes) -> bytes:
+    """Send bytes, and return all that comes until the connection is closed."""
+    with connection:
+        connection.sendall(sent)
+        with connection.makefile("rb") as file:
+            return file.read()
 
 
 @contextmanager
@@ -178,9 +195,11 @@ def gateway_of(
 
 
 @contextmanager
-def quiet_gateway_of(cluster: LocalCluster, folder: Path) -> Iterator[RunningGateway]:
+def quiet_gateway_of(
+    cluster: LocalCluster, folder: Path, *options: str
+) -> Iterator[RunningGateway]:
     """Run one for all tests of a file, whose log tells of no defect at the end."""
-    with gateway_of(cluster, folder) as gateway:
+    with gateway_of(cluster, folder, *options) as gateway:
         yield gateway
         log = gateway.log
     assert "Traceback" not in log, log

@@ -38,7 +38,7 @@ from paxosblock.host.logs import facts
 OPERATIONS: Final = s3_operation_table.OPERATIONS
 """The operations by name, which these modules have put into the table."""
 WITH_OPERATIONS: Final = (bucket_operations, key_lists, object_reads, object_writes)
-REVOKED_S: Final = 10.0
+REVOKED_S: Final = 5.0
 """Seconds after which a gateway asks again if a key was revoked."""
 KEYS_REMEMBERED: Final = 4096
 

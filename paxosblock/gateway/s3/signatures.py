@@ -364,15 +364,17 @@ def _check_old_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> Signed:
 
 
 def _signed_by_old_link(sent: SentRequest, ends: str) -> bytes:
-    names = sorted({name.lower() for name in sent.headers if name.lower().startswith("x-amz-")})
-    amz = "".join(f"{name}:{','.join(map(_trimmed, sent.values(name)))}\n" for name in names)
+    # The headers that are signed stand in such a link, and a program may send them, too.
+    told = {name.lower(): value.strip() for name, value in sent.query}
+    told |= {name.lower(): value.strip() for name, value in sent.headers.items()}
+    amz = "".join(f"{name}:{told[name]}\n" for name in sorted(told) if name.startswith("x-amz-"))
     covered = sorted(pair for pair in sent.query if pair[0] in _IN_V2)
     query = "&".join(f"{name}={value}" if value else name for name, value in covered)
     before = f"/{sent.bucket_in_host}" if sent.bucket_in_host else ""
     lines = [
         sent.method,
-        ",".join(sent.values("content-md5")),
-        ",".join(sent.values("content-type")),
+        told.get("content-md5", ""),
+        told.get("content-type", ""),
         ends,
         f"{amz}{before}{sent.raw_path}{'?' if query else ''}{query}",
     ]

@@ -1,0 +1,125 @@
+"""Conditions of S3 are those of the same change, at any number of gateways; and a gateway that is
+killed leaves no half of an object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from tests.gateway.gateways import S3, RunningGateway, content, gateway_of, quiet_gateway_of
+from tests.gateway.s3_clients import refused, s3_client, signed_head
+from tests.waiting import wait_until
+
+DATA = os.urandom(3_000_000)
+WRITERS = 12
+
+
+@pytest.fixture(scope="module")
+def gateways(
+    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningGateway, RunningGateway]]:
+    """Two gateways of one cluster."""
+    folders = [tmp_path_factory.mktemp("s3") for _ in range(2)]
+    with (
+        quiet_gateway_of(cluster, folders[0], *S3) as one,
+        quiet_gateway_of(cluster, folders[1], *S3) as other,
+    ):
+        yield one, other
+
+
+@pytest.fixture(scope="module")
+def clients(gateways: tuple[RunningGateway, RunningGateway]) -> list[Any]:
+    """A client of each."""
+    found = [s3_client(each.s3_url, max_pool_connections=WRITERS) for each in gateways]
+    found[0].create_bucket(Bucket="races")
+    return found
+
+
+def test_one_of_many_writers_makes_an_object_and_one_replaces_it(clients: list[Any]) -> None:
+    for race in range(4):
+        f = {"Bucket": "races", "Key": f"d/{race}"}
+        condition: dict[str, str] = {"IfNoneMatch": "*"}
+        for _ in range(2):
+
+            def write(number: int) -> str:
+                client, body = clients[number % 2], str(number).encode() * (1 + number * 1000)
+                return refused(client.put_object, **f, **condition, Body=body)  # noqa: B023
+
+            with ThreadPoolExecutor(WRITERS) as pool:
+                codes = list(pool.map(write, range(WRITERS)))
+            assert sorted(codes) == ["", *["PreconditionFailed"] * (WRITERS - 1)]
+            winner = codes.index("")
+            got = clients[0].get_object(**f)
+            assert got["Body"].read() == str(winner).encode() * (1 + winner * 1000)
+            condition = {"IfMatch": got["ETag"]}
+
+
+def test_an_object_is_not_made_in_a_bucket_that_goes(clients: list[Any], fs: Client) -> None:
+    """Each object that was acknowledged is there, or its bucket could not be deleted."""
+    one, other = clients
+    for race in range(8):
+        name = f"bucket-{race}"
+        one.create_bucket(Bucket=name)
+        with ThreadPoolExecutor(2) as pool:
+            made = pool.submit(refused, one.put_object, Bucket=name, Key="a/b", Body=b"x")
+            gone = pool.submit(refused, other.delete_bucket, Bucket=name)
+            codes = made.result(), gone.result()
+        assert codes in (("", "BucketNotEmpty"), ("NoSuchBucket", "")), codes
+        assert fs.exists(f"/{name}/a/b") == (codes[0] == "")
+        assert fs.exists(f"/{name}") == (codes[1] != "")
+
+
+def test_readers_see_one_whole_object_while_it_is_replaced(clients: list[Any]) -> None:
+    one, other = clients
+    bodies = [bytes([number]) * 400_000 for number in range(6)]
+    f = {"Bucket": "races", "Key": "replaced"}
+    one.put_object(**f, Body=bodies[0], Metadata={"n": "0"})
+
+    def read(_: int) -> bool:
+        got = other.get_object(**f)
+        return bool(got["Body"].read() == bodies[int(got["Metadata"]["n"])])
+
+    with ThreadPoolExecutor(4) as pool:
+        reads = pool.map(read, range(40))
+        for number in range(1, 6):
+            one.put_object(**f, Body=bodies[number], Metadata={"n": str(number)})
+        assert all(reads)
+
+
+@pytest.mark.parametrize("before", [b"", b"old"])
+def test_killed_in_a_put_it_leaves_what_was_there(
+    cluster: LocalCluster, fs: Client, tmp_path: Path, before: bytes
+) -> None:
+    bucket = f"killed-{len(before)}"
+    with gateway_of(cluster, tmp_path, *S3) as gateway:
+        client = s3_client(gateway.s3_url)
+        client.create_bucket(Bucket=bucket)
+        if before:
+            client.put_object(Bucket=bucket, Key="f", Body=before)
+        head = signed_head(gateway.s3_url, "PUT", f"/{bucket}/f", length=1_000_000_000)
+        with gateway.connect_s3() as connection:
+            connection.sendall(head + DATA)
+            wait_until(lambda: any(each.open for each in fs.walk("/.staging")))
+            gateway.kill()
+    assert fs.exists(f"/{bucket}/f") == bool(before)
+    if before:
+        assert content(fs, f"/{bucket}/f") == before
+
+
+def test_a_body_that_breaks_off_changes_nothing(
+    gateways: tuple[RunningGateway, RunningGateway], clients: list[Any], fs: Client
+) -> None:
+    f = {"Bucket": "races", "Key": "broken"}
+    clients[0].put_object(**f, Body=b"kept")
+    head = signed_head(gateways[0].s3_url, "PUT", "/races/broken", length=1_000_000_000)
+    with gateways[0].connect_s3() as connection:
+        connection.sendall(head + DATA)
+        wait_until(lambda: any(each.open for each in fs.walk("/.staging")))
+    wait_until(lambda: not any(each.open for each in fs.walk("/.staging")), what="the clean-up")
+    assert clients[1].get_object(**f)["Body"].read() == b"kept"

@@ -1,0 +1,152 @@
+"""Write docs/s3.md: `make generate`.
+
+The table of operations is made from the functions that answer them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from paxosblock.gateway.s3.s3_door import OPERATIONS
+from paxosblock.gateway.s3.s3_errors import S3Code
+from paxosblock.gateway.s3.s3_operation_table import LACKING, LACKING_HEADERS, S3Operation
+from tests.make_api import REPOSITORY
+
+PAGE: Final = REPOSITORY / "docs" / "s3.md"
+
+HEAD: Final = """# S3
+
+Made by `make generate` from the code; a test compares them.
+
+A *gateway* speaks S3, so programs for object stores come in unmodified. A bucket is a directory, an
+object is a file, a key is the path of the file below its bucket: `s3://data/x`,
+`webhdfs:///data/x` and `paxosblock fs cat /data/x` are one file, at once.
+
+```console
+$ paxosblock cluster up
+$ paxosblock gateway --namenodes 127.0.0.1:9870 --s3-listen 127.0.0.1:9878 &
+$ eval "$(paxosblock admin s3-key)"      # AWS_ACCESS_KEY_ID and so on, for this shell
+$ aws s3 mb s3://data
+$ aws s3 cp notes.txt s3://data/notes.txt
+$ paxosblock fs cat /data/notes.txt
+```
+
+```python
+import boto3
+
+s3 = boto3.client("s3", endpoint_url="http://127.0.0.1:9878")   # keys: from the environment
+s3.put_object(Bucket="data", Key="a/b", Body=b"hello", IfNoneMatch="*")
+```
+
+A gateway keeps nothing: start as many as you like. Its settings are `[gateway]` in
+[settings.md](settings.md): `s3_root` is the directory whose directories are the buckets, `s3_domain`
+lets programs name the bucket in the host (`data.s3.example.org`); otherwise it stands in the path.
+
+## Keys
+
+Each request is signed with an access key, and is made as the user whose key it is; the NameNodes
+check it as any other ([security.md](security.md)).
+
+* Where nothing proves who calls the cluster, as on one machine, the id of a key is the name of a
+  user, and the secret is the word `paxosblock`. The name is believed, as everywhere in such a
+  cluster.
+* Where the cluster has an [access secret](operations.md#the-access-secret), `paxosblock admin
+  s3-key` makes keys with it. The id of a key says its user, its end, and whether it is good for one
+  bucket only or only to read; the secret is an HMAC of the id. No list of keys is kept: each gateway
+  that has the access secret (`access_file` in `[client]`) knows the secret of each key.
+  `paxosblock admin s3-key --revoke ID` ends one earlier, within five seconds.
+* A cluster with certificates and without an access secret has no keys of S3 yet.
+* Requests that are not signed are refused, unless `s3_anonymous = true`: they are those of the user
+  `nobody` then. A page in a browser gets nothing: no request with `Origin`.
+
+Signatures are those of version 4 in a header or in the query, with bodies whole, in signed chunks
+or unsigned, for any region; and links of version 2, which boto3 makes unless it is told otherwise.
+The clocks of a program and of the gateway may differ by 15 minutes. What comes and goes is not
+encrypted, so a gateway listens beyond its machine only with `--insecure`; a proxy before it may
+speak TLS.
+
+## Objects
+
+* An object is there, whole, when all its bytes came with the right checksums, or not at all. Until
+  then, and if the request breaks off or the gateway is killed, the old one is there.
+* `If-None-Match: *` and `If-Match` of a write, and `If-Match` of a delete, are decided in the same
+  change that makes or deletes the object: of all programs that try at once, at any number of
+  gateways, one wins, and the others get `412 PreconditionFailed`. After a connection that broke off
+  in the answer, a program that asks again may get 412 although it won, as with S3 itself.
+* The ETag names one state of one file, and no other state ever has it. It is no MD5, and ends with
+  `-1` so that programs know that. A file that came through another door has one, too.
+* A file that another door is writing is no object until it is closed.
+* Keys are paths: no part between slashes is empty, `.`, `..` or longer than 255 bytes
+  (`InvalidArgument`), and a key has no keys below it (`ObjectParentIsObject`).
+* A key that ends with `/` is a directory, and has no bytes. A list shows directories that a program
+  asked for while they are empty; with the last object below a prefix its directories go, unless a
+  program asked for them.
+* Lists are in the order of bytes, each page as it was at one moment.
+* Checksums that a program sends (CRC32, CRC32C, CRC64NVME, SHA-1, SHA-256, MD5) are compared before
+  the object is made, and kept; CRC64NVME needs `pip install 'paxosblock[s3]'` at the gateway.
+* `CopyObject` reads and writes the bytes at the gateway; onto itself it changes metadata only.
+"""
+
+OPERATIONS_HEAD: Final = """## Operations
+
+| operation | request | what it does |
+|---|---|---|"""
+
+LACKING_HEAD: Final = """
+Refused by name with `501 NotImplemented`, and nothing is done:
+
+| asked for by | what a gateway lacks |
+|---|---|"""
+
+ERRORS_HEAD: Final = """
+## Refusals
+
+They have S3's XML: `<Error>` with `Code`, `Message`, `Resource` and `RequestId`.
+
+| code | status |
+|---|---|"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, OPERATIONS_HEAD, *_operations(), *_lacking(), *_refusals(), ""])
+
+
+def _operations() -> Iterator[str]:
+    for each in sorted(OPERATIONS.values(), key=lambda each: each.name):
+        words = " ".join((each.run.__doc__ or "").split())
+        yield f"| {each.name} | `{_request(each)}` | {words} |"
+
+
+def _request(operation: S3Operation) -> str:
+    path = {"service": "/", "bucket": "/BUCKET", "object": "/BUCKET/KEY"}[operation.level.value]
+    query = f"?{operation.parameter}" if operation.parameter else ""
+    copied = ", x-amz-copy-source" if operation.copies else ""
+    return f"{operation.verb} {path}{query}{copied}"
+
+
+def _lacking() -> Iterator[str]:
+    yield LACKING_HEAD
+    for parameter, words in sorted(LACKING.items()):
+        done = sorted(each.name for each in OPERATIONS.values() if each.parameter == parameter)
+        but = f" (there is {', '.join(done)})" if done else ""
+        yield f"| `?{parameter}` | {words}{but} |"
+    for header in LACKING_HEADERS:
+        yield f"| `{header}` | what it asks for |"
+    yield "| `x-amz-acl` | all but `private` and `bucket-owner-full-control` |"
+
+
+def _refusals() -> Iterator[str]:
+    yield ERRORS_HEAD
+    for code in sorted(S3Code, key=lambda code: (code.status, code.word)):
+        yield f"| `{code.word}` | {int(code.status)} |"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
