@@ -499,13 +499,13 @@ class GatewayConfig(ServerConfig):
     """Seconds for which a program that writes or reads a file may send or take nothing of it."""
     users_kept: Count = 64
     """Users whose connections to the cluster are kept open between their requests."""
-    s3_root: str = "/"
+    s3_root: Text = "/"
     """The directory whose directories are the buckets of S3."""
-    s3_domain: str = ""
+    s3_domain: Text = ""
     """The name of the gateway by which programs ask for a bucket in the name of the host, such as
     `s3.example.org` for `data.s3.example.org`; without it the bucket stands in the path."""
-    s3_anonymous: bool = False
-    """Answer requests of S3 that are not signed, as those of the user `nobody`."""
+    s3_anonymous: Flag = False
+    """Answer requests of S3 that are not signed, as those of a caller who names no user."""
 
 
 def is_safe_url(url: str) -> bool:

@@ -40,8 +40,9 @@ s3.put_object(Bucket="data", Key="a/b", Body=b"hello", IfNoneMatch="*")
 ```
 
 A gateway keeps nothing: start as many as you like. Its settings are `[gateway]` in
-[settings.md](settings.md): `s3_root` is the directory whose directories are the buckets, `s3_domain`
-lets programs name the bucket in the host (`data.s3.example.org`); otherwise it stands in the path.
+[settings.md](settings.md): `s3_root` is the directory whose directories are the buckets,
+`s3_domain` lets programs name the bucket in the host (`data.s3.example.org`); otherwise it stands
+in the path.
 
 ## Keys
 
@@ -53,8 +54,8 @@ check it as any other ([security.md](security.md)).
   cluster.
 * Where the cluster has an [access secret](operations.md#the-access-secret), `paxosblock admin
   s3-key` makes keys with it. The id of a key says its user, its end, and whether it is good for one
-  bucket only or only to read; the secret is an HMAC of the id. No list of keys is kept: each gateway
-  that has the access secret (`access_file` in `[client]`) knows the secret of each key.
+  bucket only or only to read; the secret is an HMAC of the id. No list of keys is kept: each
+  gateway that has the access secret (`access_file` in `[client]`) knows the secret of each key.
   `paxosblock admin s3-key --revoke ID` ends one earlier, within five seconds.
 * A cluster with certificates and without an access secret has no keys of S3 yet.
 * Requests that are not signed are refused, unless `s3_anonymous = true`: they are those of the user

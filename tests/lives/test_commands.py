@@ -82,6 +82,7 @@ NO_LIFE: Final = {
     "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
     "admin namenodes": "the list of NameNodes changes: tests/services/test_namenodes_change.py",
     "admin token": "changes no file: tests/services/test_tokens.py",
+    "admin s3-key": "changes no file: tests/gateway/test_s3_keys.py",
     "admin restore": "asks no NameNode; lives do what it does: tests/lives/restoring.py",
     "spark compact": "writes and renames, as `fs put` and `fs mv`",
     "spark distcp": "writes and renames, as `fs put` and `fs mv`",

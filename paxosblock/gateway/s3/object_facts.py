@@ -54,7 +54,7 @@ class ObjectFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Checksums of its bytes in base64, while it has `size` bytes and was never truncated."""
     size: int = 0
     upload: str = ""
-    """The multipart upload of which it was made."""
+    """The multipart upload that made it."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -89,7 +89,7 @@ class StoredObject:
             "Last-Modified": http_time(self.status.modified_s),
             "Accept-Ranges": "bytes",
         }
-        # Whoever may write the file may write its attribute, and not what else an answer says.
+        # Who may write the file may write its attribute, and not what else an answer says.
         return {name: value for name, value in told.items() if is_shown(name) and is_shown(value)}
 
     def sum_headers(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ from paxosblock.gateway.s3.s3_errors import (
     no_such_key,
 )
 from paxosblock.gateway.s3.s3_xml import XML, Field, document
-from paxosblock.gateway.s3.signatures import Pairs, Signed
+from paxosblock.gateway.s3.signatures import Pairs, SignedRequest
 from paxosblock.gateway.user_clients import UserClient
 
 KEY_BYTES_MAX: Final = 1024
@@ -38,7 +38,7 @@ class S3Call:
     bucket: str
     key: str
     query: Pairs
-    signed: Signed
+    signed: SignedRequest
     client: UserClient
     budget: Budget
     stack: contextlib.AsyncExitStack

@@ -30,7 +30,7 @@ from paxosblock.gateway.s3.s3_errors import (
     refusal_of,
 )
 from paxosblock.gateway.s3.s3_operation_table import Level, S3Operation, operation_of
-from paxosblock.gateway.s3.signatures import SentRequest, Signed, check_signature
+from paxosblock.gateway.s3.signatures import SentRequest, SignedRequest, check_signature
 from paxosblock.gateway.user_clients import Principal, UserClient, UserClients
 from paxosblock.gateway.who_asks import Identification
 from paxosblock.host.logs import facts
@@ -141,7 +141,7 @@ class S3Door:
             return ""
         return name.removesuffix(f".{self._domain}")
 
-    async def _check_not_revoked(self, client: UserClient, signed: Signed) -> None:
+    async def _check_not_revoked(self, client: UserClient, signed: SignedRequest) -> None:
         key, now_s = signed.key, self._now()
         if key.until_s is None or now_s < self._good_until_s.get(key.id, 0):
             return

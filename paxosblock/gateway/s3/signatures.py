@@ -94,7 +94,7 @@ class PayloadKind(enum.Enum):
 
 @dataclass(slots=True)
 class ChunkSigner:
-    """Makes the signatures of chunks, each of which covers the one before."""
+    """Makes the signatures of chunks: each covers the one before."""
 
     key: bytes = field(repr=False)
     date: str
@@ -116,7 +116,7 @@ class ChunkSigner:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedRequest:
     """The maker of a request, proven, and what covers its body."""
 
     key: AccessKey
@@ -126,7 +126,7 @@ class Signed:
     signer: ChunkSigner | None = None
 
 
-def check_signature(sent: SentRequest, maker: KeyMaker, now_s: float) -> Signed:
+def check_signature(sent: SentRequest, maker: KeyMaker, now_s: float) -> SignedRequest:
     """Return who has made a request; `ANONYMOUS` if it is not signed.
 
     Raises:
@@ -147,7 +147,7 @@ def check_signature(sent: SentRequest, maker: KeyMaker, now_s: float) -> Signed:
     kind, digest = _payload(sent, UNSIGNED)
     if kind.signs_chunks:
         raise S3Error(S3Code.ACCESS_DENIED, "chunks are signed, and the request is not")
-    return Signed(ANONYMOUS, kind, digest)
+    return SignedRequest(ANONYMOUS, kind, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,9 @@ class _Claim:
         return int(datetime.strptime(self.date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
-def _check_header(sent: SentRequest, authorization: str, maker: KeyMaker, now_s: float) -> Signed:
+def _check_header(
+    sent: SentRequest, authorization: str, maker: KeyMaker, now_s: float
+) -> SignedRequest:
     algorithm, _, rest = authorization.partition(" ")
     if algorithm != ALGORITHM:
         raise S3Error(
@@ -213,7 +215,7 @@ def _check_header(sent: SentRequest, authorization: str, maker: KeyMaker, now_s:
     return _proven(sent, claim, sent.query, said, now_s, (kind, digest))
 
 
-def _check_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> Signed:
+def _check_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> SignedRequest:
     bad = S3Code.AUTHORIZATION_QUERY
     if sent.parameter("X-Amz-Algorithm") != ALGORITHM:
         raise S3Error(bad, f'X-Amz-Algorithm only supports "{ALGORITHM}"')
@@ -291,7 +293,7 @@ def _proven(  # noqa: PLR0917 - the parts of what is signed
     said_of_body: str,
     now_s: float,
     payload: tuple[PayloadKind, str],
-) -> Signed:
+) -> SignedRequest:
     canonical = canonical_request(sent, query, claim.signed_headers, said_of_body)
     digest = hashlib.sha256(canonical).hexdigest()
     to_sign = "\n".join([ALGORITHM, claim.date, claim.scope, digest]).encode()
@@ -305,13 +307,13 @@ def _proven(  # noqa: PLR0917 - the parts of what is signed
     _check_end(claim.key, now_s)
     kind, body_digest = payload
     signer = ChunkSigner(key, claim.date, claim.scope, right) if kind.signs_chunks else None
-    return Signed(claim.key, kind, body_digest, signer)
+    return SignedRequest(claim.key, kind, body_digest, signer)
 
 
 def canonical_request(
     sent: SentRequest, query: Pairs, signed_headers: Iterable[str], said_of_body: str
 ) -> bytes:
-    """Return the text of which a signature of version 4 is made."""
+    """Return the text that a signature of version 4 signs."""
     path = quote(unquote_to_bytes(sent.raw_path), safe=f"/{_SAFE}")
     encoded = sorted((quote(name, safe=_SAFE), quote(value, safe=_SAFE)) for name, value in query)
     names = tuple(signed_headers)
@@ -343,7 +345,7 @@ def signing_key(secret: str, day: str, region: str) -> bytes:
 # -- version 2 -------------------------------------------------------------------------------------
 
 
-def _check_old_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> Signed:
+def _check_old_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> SignedRequest:
     key, ends = _key(maker, sent.parameter("AWSAccessKeyId")), sent.parameter("Expires")
     if not (ends.isascii() and ends.isdecimal() and len(ends) < 13):
         raise S3Error(S3Code.ACCESS_DENIED, "Invalid date (should be seconds since epoch)")
@@ -360,7 +362,7 @@ def _check_old_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> Signed:
     kind, digest = _payload(sent, UNSIGNED)
     if kind.signs_chunks:
         raise S3Error(S3Code.INVALID_REQUEST, "a link of version 2 signs no chunks")
-    return Signed(key, kind, digest)
+    return SignedRequest(key, kind, digest)
 
 
 def _signed_by_old_link(sent: SentRequest, ends: str) -> bytes:
