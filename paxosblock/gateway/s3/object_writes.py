@@ -113,18 +113,9 @@ class Making:
             Rename(hidden, path, overwrite=True, as_new=True),
         ]
 
-    async def publish(self, operations: list[Operation]) -> None:
-        """Make the object, or not.
-
-        Raises:
-            S3Error: the bucket is gone, or the condition is no longer met.
-        """
-        try:
-            await self.call.fs.transact(operations)
-        except PaxosBlockError as error:
-            raise self._refusal(error) from None
-
-    def _refusal(self, error: PaxosBlockError) -> S3Error:
+    def refusal(self, error: PaxosBlockError) -> S3Error:
+        """Return the refusal of a change that failed so: the bucket is gone, or the condition is
+        no longer met."""
         number = error.details.get("operation")
         if number == 1 and isinstance(error, (NotFoundError, NotDirectoryError)):
             return no_such_bucket()
@@ -170,8 +161,7 @@ async def store(
     """Make an object of bytes; `facts_at_end` is asked when the last one came.
 
     Raises:
-        S3Error: as `Making.publish`.
-        PaxosBlockError: as a writer of the client does. It is not made, or the error says so.
+        S3Error: as `Making.refusal` says. It is not made, unless the answer was lost.
     """
     call = making.call
     await call.hold(call.writer_bytes(length))
@@ -182,16 +172,15 @@ async def store(
     async def finish() -> None:
         async for piece in body:
             await writer.write(piece)
-        await writer.close()
         status = replaced(writer.status, size=length)
         facts = replaced(facts_at_end(), file_id=status.file_id, size=length)
-        await making.publish(making.operations(status.path, facts))
+        await writer.close(then=making.operations(status.path, facts))
         made.append(StoredObject(status, facts))
 
     try:
         await staged.complete(finish, publishes=False)
-    except LeaseError:
-        raise S3Error(S3Code.OPERATION_ABORTED, "A program is writing the file there") from None
+    except PaxosBlockError as error:
+        raise making.refusal(error) from None
     return made[0]
 
 
@@ -279,17 +268,19 @@ async def _copied_bytes(making: Making, found: StoredObject, facts: ObjectFacts)
 async def _with_other_facts(
     making: Making, found: StoredObject, facts: ObjectFacts
 ) -> StoredObject:
-    status = found.status
+    call, status = making.call, found.status
     same = replaced(facts, file_id=status.file_id, sums=found.sums, size=status.size)
     state = AssertFile(status.path, status.file_id, status.size, status.truncations)
     making = replace(making, condition=state)
-    await making.publish(
-        [
-            AssertDirectory(making.bucket.path, making.bucket.file_id),
-            state,
-            SetAttributes(status.path, {ATTRIBUTE: encoded(same)}),
-        ]
-    )
+    operations: list[Operation] = [
+        AssertDirectory(making.bucket.path, making.bucket.file_id),
+        state,
+        SetAttributes(status.path, {ATTRIBUTE: encoded(same)}),
+    ]
+    try:
+        await call.fs.transact(operations)
+    except PaxosBlockError as error:
+        raise making.refusal(error) from None
     return StoredObject(status, same)
 
 
