@@ -17,7 +17,12 @@ from paxosblock.gateway.s3.access_keys import OPEN_SECRET, AccessKey, KeyMaker, 
 from paxosblock.gateway.s3.aws_chunked import ChunkedBody
 from paxosblock.gateway.s3.s3_call import pairs_of
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error
-from paxosblock.gateway.s3.signatures import PayloadKind, SentRequest, Signed, check_signature
+from paxosblock.gateway.s3.signatures import (
+    PayloadKind,
+    SentRequest,
+    SignedRequest,
+    check_signature,
+)
 
 # "Signature Calculations for the Authorization Header" and "Authenticating Requests: Using Query
 # Parameters" in the API reference of S3.
@@ -129,7 +134,7 @@ CHUNKS = (
 )
 
 
-def check(request: SentRequest, at_s: float = THEN_S) -> Signed:
+def check(request: SentRequest, at_s: float = THEN_S) -> SignedRequest:
     return check_signature(request, ExampleKeys(), at_s)
 
 
