@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from paxosblock.api.namenode import NO_FILE
 from paxosblock.errors import NotFoundError
 from paxosblock.host.logs import facts
 from paxosblock.namenode.background import Background
@@ -19,6 +20,7 @@ from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.deadlines import Ended
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.leases import Leases
 from paxosblock.protocol.types import BlockId
@@ -152,9 +154,11 @@ class Housekeeper:
         await self._garbage.wait()
         self._garbage.clear()
         try:
-            while (blocks := await self._catalog.sweep()) is not None:
-                for entry in blocks:
+            while (swept := await self._catalog.sweep()) is not None:
+                for entry in swept.removed:
                     self._finalizer.delete_everywhere(entry)
+                for entry in swept.unended:
+                    self._block_leases.open(RECOVERY_WRITER, entry.record.block, self._clock_s())
         except Exception:
             self._garbage.set()
             raise
@@ -168,7 +172,10 @@ class Housekeeper:
             self._votes_due_s = now_s + VOTES_S
 
     async def _end_block(self, block: BlockId) -> None:
-        """Recover a block without a file whose writer is gone, unless it was deleted."""
+        """Recover a block without a file whose writer is gone, or one that only a snapshot shows,
+        unless it was deleted."""
         with contextlib.suppress(NotFoundError):
-            await self._recoverer.finalize(block)
+            ended = await self._recoverer.finalize(block)
+            if ended.file != NO_FILE:
+                await self._catalog.note_ended(block)
         self._block_leases.release(block)

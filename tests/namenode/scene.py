@@ -150,8 +150,8 @@ async def new_catalog(store: MemoryStore | None = None) -> NamedCatalog:
 async def sweep_everything(catalog: Catalog) -> list[BlockEntry]:
     """Sweep until nothing is left; return the blocks that went."""
     gone: list[BlockEntry] = []
-    while (blocks := await catalog.sweep()) is not None:
-        gone += blocks
+    while (swept := await catalog.sweep()) is not None:
+        gone += swept.removed
     assert not catalog.has_garbage
     return gone
 

@@ -12,6 +12,7 @@ from paxosblock.api.namenode import DeletePath, ListDirectory
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
     ClusterRecord,
@@ -140,7 +141,7 @@ async def test_a_half_swept_delete_goes_on_after_a_restart(tmp_path: Path) -> No
         for n in range(5):
             await file_with_blocks(catalog, f"/d/sub{n}/f", 1)
         await catalog.delete(DeletePath("/d", recursive=True))
-        assert await catalog.sweep() == ()
+        assert await catalog.sweep() == Swept(())
     async with catalog_in(tmp_path) as catalog:
         assert len(await sweep_everything(catalog)) == 5
         counts = await catalog.counts()

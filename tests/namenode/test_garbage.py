@@ -154,7 +154,7 @@ async def test_what_got_something_since_the_last_look_of_the_sweep_stays_garbage
     await catalog.sweep()
     (number,) = garbage.pending(store.view())
     draft = Draft(store.view())
-    assert garbage.sweep(draft) == ()
+    assert garbage.sweep(draft) == garbage.Swept(())
     await store.commit(Edit(puts=((late(number), b""),)))
     assert isinstance(await store.commit(draft.to_edit()), Conflict)
     assert garbage.pending(store.view()) == (number,)

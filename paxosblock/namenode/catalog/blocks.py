@@ -40,6 +40,7 @@ from paxosblock.namenode.catalog import (
     zones,
 )
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
+from paxosblock.namenode.catalog.kept_blocks import kept_file
 from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
@@ -251,6 +252,13 @@ def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
         if entry.file == NO_FILE and after.finalized:
             draft.delete(keys.open_block(block))
     return entry
+
+
+def note_ended(draft: Draft, block: BlockId) -> None:
+    """Note that a block that only a snapshot shows is ended, if it is one and is there."""
+    entry = block_entry(draft, block)
+    if entry is not None and entry.record.finalized and kept_file(draft, entry.file) is not None:
+        draft.delete(keys.open_block(block))
 
 
 def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:

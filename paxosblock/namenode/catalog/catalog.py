@@ -16,6 +16,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+import msgspec
+
 from paxosblock.api.capability import BlockKey
 from paxosblock.api.encryption import EncryptionZone
 from paxosblock.api.file_pages import PAGE_BLOCKS, GetFile
@@ -40,6 +42,7 @@ from paxosblock.namenode.catalog import (
     blocks,
     deadlines,
     garbage,
+    kept_blocks,
     kept_votes,
     keys,
     members,
@@ -66,6 +69,7 @@ from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.processes import Entering
 from paxosblock.namenode.catalog.records import (
+    RECOVERY_WRITER,
     ROOT_ID,
     BlockEntry,
     BlockKeys,
@@ -285,12 +289,21 @@ class Catalog:
         return await self.decide(Deletion, here, request, once=request.once)
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
-        """Return the blocks without files that are not ended, for the leases of a new leader."""
+        """Return the blocks without files that are not ended, for the leases of a new leader; those
+        that only a snapshot shows have no writer of their own."""
         records: list[BlockRecord] = []
         async for view, page in self._slices(keys.OPEN_BLOCKS):
-            found = (blocks.get(view, BlockId(keys.number_of(key))) for key, _ in page)
-            records += (entry.record for entry in found if entry.file == NO_FILE)
+            for key, _ in page:
+                entry = blocks.get(view, BlockId(keys.number_of(key)))
+                if entry.file == NO_FILE:
+                    records.append(entry.record)
+                elif kept_blocks.kept_file(view, entry.file) is not None:
+                    records.append(msgspec.structs.replace(entry.record, writer=RECOVERY_WRITER))
         return tuple(records)
+
+    async def note_ended(self, block: BlockId) -> None:
+        """Note that a block that only a snapshot shows is ended, if it is one and is there."""
+        await self._change(lambda draft: blocks.note_ended(draft, block))
 
     async def allocate_append(self, request: ReopenBlock, seen: BlockRecord) -> BlockEntry | None:
         """K4: allocate a generation for an APPEND, if the block is still as it was `seen`."""
@@ -505,10 +518,12 @@ class Catalog:
 
     @property
     def has_garbage(self) -> bool:
-        """True if something was unlinked that is still to be swept, as applied here."""
-        return self._store.view().count(keys.GARBAGE[0]) > 0
+        """True if something was unlinked that is still to be swept, or a snapshot has ended, as
+        applied here."""
+        count = self._store.view().count
+        return count(keys.GARBAGE[0]) > 0 or count(keys.ENDED_SNAPSHOTS[0]) > 0
 
-    async def sweep(self) -> tuple[BlockEntry, ...] | None:
+    async def sweep(self) -> garbage.Swept | None:
         """Remove a step's worth of what was unlinked (`garbage.sweep`); None: nothing is left."""
         return await self._change(garbage.sweep)
 

@@ -18,6 +18,7 @@ from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, namespace, permissions, tree, zones
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
+from paxosblock.namenode.catalog.kept_blocks import Shown
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action
 from paxosblock.namenode.catalog.protocol_errors import check_learned
@@ -48,7 +49,7 @@ def concat(
             out of its directory.
     """
     _check_distinct(target, sources)
-    into = tree.find_closed(draft, target, context.actor, Action.WRITE)
+    into, shown = tree.find_closed(draft, target, context.actor, Action.WRITE), Shown(draft)
     start = end = tree.next_sequence(draft, into.number)
     length = into.length
     for path in sources:
@@ -56,7 +57,7 @@ def concat(
         permissions.check_entry(draft, source, paths.split(path), context.actor)
         zones.check_goes(draft, source, path, into.zone)
         into_end = msgspec.structs.replace(into, length=length)
-        end = yield from _move_blocks(draft, source, into_end, end, start + limit)
+        end = yield from _move_blocks(draft, source, into_end, range(end, start + limit), shown)
         length += source.length
         namespace.unlink(draft, source, context)
         namespace.delete_inode(draft, source)
@@ -65,20 +66,20 @@ def concat(
 
 
 def _move_blocks(
-    draft: Draft, source: FileInode, into: FileInode, start: int, stop: int
+    draft: Draft, source: FileInode, into: FileInode, room: range, shown: Shown
 ) -> Slices[int]:
-    """Put the blocks of `source` after the bytes of `into`, at places from `start` to `stop`.
+    """Put the blocks of `source` after the bytes of `into`, at the first of these places.
 
     Returns:
         The place after the last of them.
     """
-    places = list(draft.scan(*keys.places(source.number), stop - start + 1))
-    if len(places) > stop - start:
+    places = list(draft.scan(*keys.places(source.number), len(room) + 1))
+    if len(places) > len(room):
         raise InvalidRequestError(
             f"one transaction moves at most {BLOCKS_MOVED_MAX} blocks; concat fewer files at once"
         )
     size_bytes = 0
-    for sequence, (key, found) in enumerate(places, start):
+    for sequence, (key, found) in enumerate(places, room.start):
         block = decode_place(found.value).block
         entry = block_entry(draft, block)
         assert entry is not None, "a place names a block"
@@ -87,13 +88,14 @@ def _move_blocks(
         check_learned(entry.record)
         place = keys.place(into.number, sequence)
         assert not draft.get(place).exists, "the place behind the last block is free"
+        shown.leaves(block, key)
         draft.delete(key)
         draft.put(place, encode(Place(block, into.length + size_bytes)))
         draft.replace_block(entry, replace(entry, file=into.number, sequence=sequence))
         size_bytes += entry.user_bytes
         yield
     assert size_bytes == source.length, "a closed file is as long as its blocks"
-    return start + len(places)
+    return room.start + len(places)
 
 
 def _check_distinct(target: str, sources: Sequence[str]) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 
-from paxosblock.namenode.catalog import keys, namespace, tree
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import keys, namespace, snapshots, tree
 from paxosblock.namenode.catalog.draft import Draft, inode_of
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
@@ -32,7 +33,8 @@ class Ended(enum.Enum):
     GONE = "gone"
     """The subject had ended before, or was given another time."""
     HELD = "held"
-    """A file below the directory is being written, or safe mode is on: ask again later."""
+    """A file below the directory is being written, the directory or one below it has snapshots, or
+    safe mode is on: ask again later."""
     DELETED = "deleted"
     FORGOTTEN = "forgotten"
 
@@ -46,8 +48,8 @@ def due(view: View, after: bytes, now_ms: int, limit: int) -> tuple[bytes, ...]:
 def end(draft: Draft, key: bytes, context: Context) -> Ended:
     """End the subject of the deadline `key`.
 
-    A directory stays while a writer below it renews its lease, and while an operator wants safe
-    mode.
+    A directory stays while a writer below it renews its lease, while there are snapshots, and while
+    an operator wants safe mode.
     """
     subject = keys.deadline_subject(key)
     found = draft.get(subject)
@@ -64,6 +66,10 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
     if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:
         return _gone(draft, key)
     if namespace.in_safe_mode(draft) or _is_held(draft, inode.number, context.is_held):
+        return Ended.HELD
+    try:
+        snapshots.check_may_go(draft, inode, inode.name)
+    except InvalidRequestError:
         return Ended.HELD
     namespace.unlink(draft, inode, context)
     namespace.discard(draft, inode)

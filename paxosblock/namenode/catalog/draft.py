@@ -115,6 +115,12 @@ class Draft:
         """Records of changes: what was put in this draft is read again without decoding."""
         self._sorted: list[bytes] | None = None  # the keys of `_changes`, once a range is read
 
+    @property
+    def applied(self) -> View:
+        """The state that the draft stands on, without its changes; what is read there is no
+        precondition."""
+        return self._view
+
     def get(self, key: bytes) -> Versioned:
         """Return the value of `key`, and expect that no other change alters it before we commit."""
         self.work += 1

@@ -30,6 +30,13 @@
     h + block + generation     KeptVotes: the votes that the decision of that generation came from
     z + directory              Zone: the wrapped key of the encryption zone with this top
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
+    H                          how many snapshots there are, those that are being ended included
+    S + directory + name       a snapshot of a directory: Snapshot (a hold of `kv/past.py`)
+    I + key + entry            a before-image: what `key` held until that entry (`kv/past.py`)
+    E + snapshot               a snapshot that ended; where the look for what only it showed goes on
+    F + block + file + sequence  the block was at that place of a file, as a before-image has it
+    G + file                   KeptFile: an unlinked file that has a block that a snapshot shows
+    W + snapshot + file        the unlinked file waits for the end of that snapshot (empty value)
 """
 
 from __future__ import annotations
@@ -38,6 +45,7 @@ import struct
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.kv.interface import prefix_range
+from paxosblock.namenode.kv.past import HOLD, HOLDS, IMAGE
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 Range = tuple[bytes, bytes]
@@ -62,6 +70,10 @@ DEADLINES: Range = prefix_range(b"x")
 TOKENS: Range = prefix_range(b"j")
 KEPT_VOTES: Range = prefix_range(b"h")
 REVOKED: Range = prefix_range(b"q")
+SNAPSHOT_COUNT = HOLDS
+SNAPSHOTS: Range = prefix_range(HOLD)
+ENDED_SNAPSHOTS: Range = prefix_range(b"E")
+IMAGES: Range = prefix_range(IMAGE)
 
 _APPLICATION = b"a"
 _SESSION = b"s"
@@ -227,6 +239,66 @@ def token_end(serial: int) -> bytes:
 def revoked_token(serial: int) -> bytes:
     """Key that says that a token was revoked."""
     return _key(b"q", serial)
+
+
+def snapshot(directory: int, name: str) -> bytes:
+    """Key of the snapshot of this name of a directory that is known to exist."""
+    return _KEY.pack(HOLD, directory) + name.encode()
+
+
+def snapshots(directory: int) -> Range:
+    """Range of the snapshots of a directory."""
+    return prefix_range(_key(HOLD, directory))
+
+
+def snapshot_name(key: bytes) -> str:
+    """Name in the key of a snapshot."""
+    return key[_KEY.size :].decode()
+
+
+def ended_snapshot(number: int) -> bytes:
+    """Key of a snapshot that ended."""
+    return _key(b"E", number)
+
+
+def former_place(block: BlockId, place: bytes) -> bytes:
+    """Key that says that a block was at the place with this key."""
+    return _key(b"F", block) + place[1:]
+
+
+def former_places(block: BlockId) -> Range:
+    """Range of the places at which a block was."""
+    return prefix_range(_key(b"F", block))
+
+
+def place_in(key: bytes) -> bytes:
+    """Key of the place that the key of a former place names."""
+    return b"f" + key[_KEY.size :]
+
+
+def is_place(key: bytes) -> bool:
+    """True if the key is that of a place of a file."""
+    return key.startswith(b"f")
+
+
+def kept_file(number: int) -> bytes:
+    """Key of an unlinked file that has a block that a snapshot shows."""
+    return _key(b"G", number)
+
+
+def waiting(snapshot: int, file: int) -> bytes:
+    """Key that says that an unlinked file waits for the end of a snapshot."""
+    return _key(b"W", snapshot) + _NUMBER.pack(file)
+
+
+def waiting_for(snapshot: int) -> Range:
+    """Range of the unlinked files that wait for the end of a snapshot."""
+    return prefix_range(_key(b"W", snapshot))
+
+
+def waiting_file(key: bytes) -> int:
+    """File that waits."""
+    return unpack_number(key[_KEY.size :])
 
 
 def application(app_id: str) -> bytes:

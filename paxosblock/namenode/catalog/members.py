@@ -8,7 +8,7 @@ from functools import partial
 
 from paxosblock.api.namenode import NO_FILE
 from paxosblock.errors import NotFoundError
-from paxosblock.namenode.catalog import blocks
+from paxosblock.namenode.catalog import blocks, kept_blocks
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize
@@ -47,10 +47,20 @@ def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
     """
     if entry.file == NO_FILE:
         return max(1, entry.replication)
-    inode = inode_of(reads, entry.file)
-    if not isinstance(inode, FileInode):
+    inode = owner_of(reads, entry.file)
+    if inode is None:
         raise NotFoundError(f"file {entry.file}: no such file; it was deleted", file=entry.file)
     return inode.replication
+
+
+def owner_of(reads: Reads, number: int) -> FileInode | None:
+    """Return the file that a block belongs to, which may be one that only snapshots show; None if
+    it is gone."""
+    inode = inode_of(reads, number)
+    if inode is None:
+        kept = kept_blocks.kept_file(reads, number)
+        return None if kept is None else kept.inode
+    return inode if isinstance(inode, FileInode) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,8 @@ def movable(reads: Reads, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
         record = entry.record
         if not record.finalized or record.generation != record.finalized_generation:
             continue
-        inode = inode_of(reads, entry.file)
-        if not isinstance(inode, FileInode) or inode.open:
+        inode = owner_of(reads, entry.file)
+        if inode is None or inode.open:
             continue
         if len(record.members) == inode.replication:
             yield record

@@ -26,6 +26,7 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     RenamePath,
 )
+from paxosblock.api.snapshot_calls import SNAPSHOT_DIRECTORY
 from paxosblock.base import paths
 from paxosblock.base.acl_entries import Acl
 from paxosblock.base.modes import OF_DIRECTORIES, OF_FILES
@@ -35,7 +36,7 @@ from paxosblock.errors import (
     PermissionDeniedError,
     SafeModeError,
 )
-from paxosblock.namenode.catalog import acls, keys, permissions, tree, zones
+from paxosblock.namenode.catalog import acls, keys, permissions, snapshots, tree, zones
 from paxosblock.namenode.catalog.acls import Bits
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.draft import Draft, Slices, inode_in
@@ -274,7 +275,7 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deleti
     """Unlink a file or directory at once; what is below it is swept later (`garbage.py`).
 
     Raises:
-        InvalidRequestError: the path is the root.
+        InvalidRequestError: the path is the root, or the directory, or one below it, has snapshots.
         DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
         PermissionDeniedError: the actor may not take it out of its directory, or not do everything
             with a directory below it that has entries.
@@ -289,6 +290,7 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deleti
     permissions.check_entry(draft, inode, names, context.actor)
     if isinstance(inode, DirectoryInode) and request.recursive and not context.actor.superuser:
         yield from _check_below(draft, inode, names, context.actor)
+    snapshots.check_may_go(draft, inode, request.path)
     unlink(draft, inode, context)
     if discard(draft, inode) and target.is_directory and not request.recursive:
         raise DirectoryNotEmptyError(
@@ -577,6 +579,8 @@ def _new_file(
 
 
 def _link(draft: Draft, inode: Inode, context: Context) -> None:
+    if inode.name == SNAPSHOT_DIRECTORY:
+        raise InvalidRequestError(f'"{inode.name}" is a reserved name.')
     draft.put_inode(inode)
     draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
     _touch(draft, inode.parent, context)

@@ -226,6 +226,23 @@ class Zone(msgspec.Struct, frozen=True):
     made_ms: int
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """A snapshot of a directory. `number` is an id like that of a file, and stays when it is
+    renamed."""
+
+    number: int
+    created_ms: int
+    owner: str
+
+
+class KeptFile(msgspec.Struct, frozen=True):
+    """An unlinked file that has a block that a snapshot shows; the places before `swept_to` were
+    looked at since it was unlinked, or since a snapshot ended."""
+
+    inode: FileInode
+    swept_to: int
+
+
 _encode = msgspec.msgpack.Encoder().encode
 
 Record = (
@@ -241,6 +258,8 @@ Record = (
     | BlockKeys
     | TokenNote
     | Zone
+    | Snapshot
+    | KeptFile
 )
 
 
@@ -286,6 +305,10 @@ decode_token: Callable[[bytes], TokenNote] = _decoder(TokenNote, "token")
 """Decode what is known of a token."""
 decode_zone: Callable[[bytes], Zone] = _decoder(Zone, "encryption zone")
 """Decode an encryption zone."""
+decode_snapshot: Callable[[bytes], Snapshot] = _decoder(Snapshot, "snapshot")
+"""Decode a snapshot of a directory."""
+decode_kept: Callable[[bytes], KeptFile] = _decoder(KeptFile, "kept file")
+"""Decode an unlinked file that has a block that a snapshot shows."""
 _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 

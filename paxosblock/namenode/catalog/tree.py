@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.api.snapshot_calls import SNAPSHOT_DIRECTORY
 from paxosblock.base import paths
 from paxosblock.errors import (
     ExistsError,
@@ -22,6 +23,8 @@ from paxosblock.errors import (
     LeaseError,
     NotDirectoryError,
     NotFoundError,
+    PaxosBlockError,
+    PermissionDeniedError,
 )
 from paxosblock.namenode.catalog import keys, permissions
 from paxosblock.namenode.catalog.draft import Reads, entry_in, inode_in, inode_of
@@ -36,6 +39,7 @@ from paxosblock.namenode.catalog.records import (
     decode_place,
 )
 from paxosblock.namenode.kv.interface import Versioned, View
+from paxosblock.namenode.kv.past import PastView
 from paxosblock.protocol.types import Durability
 
 _TARGET = struct.Struct(">cQ")
@@ -100,7 +104,9 @@ def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target,
 
     Raises:
         NotDirectoryError: a name that others follow names a file.
-        PermissionDeniedError: the actor may not go through a directory on the way.
+        PermissionDeniedError: the actor may not go through a directory on the way; or the path is
+            below `.snapshot`, where only `snapshots.looking` leads.
+        InvalidRequestError: the path ends there.
     """
     get, kind, number, free = reads.get, _DIRECTORY, ROOT_ID, actor.superuser
     for depth, name in enumerate(names):
@@ -112,9 +118,19 @@ def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target,
                 permissions.check(inode, Action.EXECUTE, names[:depth], actor)
         found = get(keys.entry(number, name))
         if not found.exists:
+            if name == SNAPSHOT_DIRECTORY:
+                raise _read_only(names)
             return Target(number, True), depth
         kind, number = _TARGET.unpack(found.value)
     return Target(number, kind == _DIRECTORY), len(names)
+
+
+def _read_only(names: tuple[str, ...]) -> PaxosBlockError:
+    """Return the error for what would change a snapshot, or the name that all are below."""
+    if names[-1] == SNAPSHOT_DIRECTORY:
+        return InvalidRequestError(f'"{SNAPSHOT_DIRECTORY}" is a reserved name.')
+    text = "Modification on a read-only snapshot is disallowed"
+    return PermissionDeniedError(text, path=paths.join(names))
 
 
 def find(reads: Reads, path: str, actor: Actor) -> Target:
@@ -386,8 +402,14 @@ def file_status(path: str, inode: FileInode, size: int) -> FileStatus:
 
 
 def length(reads: Reads, inode: FileInode) -> int:
-    """Return the length of a file; of one that is being written only decided bytes count."""
+    """Return the length of a file; of one that is being written only decided bytes count.
+
+    In the past, the block that was the last of such a file then may have got bytes since, so none
+    of it counts that was not there when the file was closed before.
+    """
     if not inode.open:
         return inode.length
+    if isinstance(reads, PastView):
+        return max((inode.length, *(each.offset for each in last_places(reads, inode.number, 1))))
     last = last_block(reads, inode.number)
     return 0 if last is None else last.end

@@ -17,6 +17,7 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
+from paxosblock.namenode.catalog.kept_blocks import Shown
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action
 from paxosblock.namenode.catalog.protocol_errors import check_learned
@@ -43,12 +44,13 @@ def truncate(
         BoundaryUnknownError: a block is cut, and no holder has said yet where its chunks begin.
         InvalidRequestError: the file is shorter; or more than `limit` blocks come after the cut
             (`cut_first` in the details is the shortest length that one transaction reaches); or the
-            cut is inside a chunk, which begins at byte `boundary` of the file `file`.
+            cut is inside a chunk, or a block that a snapshot shows, which begins at byte
+            `boundary` of the file `file`.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
         PermissionDeniedError: the actor may not write the file.
         NotReadyError: what became of a block since a backup is not known yet.
     """
-    path, length = operation.path, operation.size
+    path, length, shown = operation.path, operation.size, Shown(draft)
     inode = tree.find_closed(draft, path, context.actor, Action.WRITE)
     if not 0 <= length <= inode.length:
         raise InvalidRequestError(
@@ -58,8 +60,7 @@ def truncate(
     if length == inode.length:
         return 0
     places = _places_behind(draft, inode, operation, limit)
-    garbage: FileInode | None = None
-    begins = 0
+    garbage, begins = None, 0
     for key, found in places:
         place = decode_place(found.value)
         entry = block_entry(draft, place.block)
@@ -67,14 +68,17 @@ def truncate(
         assert entry.record.finalized, "the blocks of a closed file are finalized"
         check_learned(entry.record)
         if place.offset < length:
+            _check_hidden(shown, entry, length, (path, place.offset))
             _cut(draft, entry, length - place.offset, (path, place.offset), context)
         elif not entry.record.length:
+            shown.leaves(place.block, key)
             # A fenced writer may still be about to make the replicas of this block (W1); those that
             # are there refuse that writer.
             draft.put(key, encode(Place(place.block, length)))
         else:
             if garbage is None:
                 garbage, begins = _garbage(draft, inode, context), place.offset
+            shown.leaves(place.block, key)
             draft.delete(key)
             place = Place(place.block, place.offset - begins)
             draft.put(keys.place(garbage.number, entry.sequence), encode(place))
@@ -108,6 +112,23 @@ def _places_behind(
             cut_first=offset,
         )
     return places
+
+
+def _check_hidden(shown: Shown, entry: BlockEntry, length: int, where: tuple[str, int]) -> None:
+    """Demand that no snapshot shows a block that is cut, which begins at `where`: a path and an
+    offset. What is to stay of one that is shown becomes a new block, as what is to stay of a chunk.
+    """
+    if shown.by(entry.record.block) is not None:
+        path, begins = where
+        raise InvalidRequestError(
+            f"{paths.shown(path)}: byte {length} is inside block {entry.record.block}, which a "
+            f"snapshot shows: truncate it where that begins, to {begins} bytes, and append what is "
+            "to stay of the block",
+            path=path,
+            file=entry.file,
+            length=length,
+            boundary=begins,
+        )
 
 
 def _cut(

@@ -22,6 +22,7 @@ from paxosblock.namenode.kv.interface import (
     Moment,
     Versioned,
 )
+from paxosblock.namenode.kv.past import HOLD, HOLDS, holds_of
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, CheckpointCopy, Flush, OnDamage, Table
 
 EMPTY_KEYS = 20
@@ -65,6 +66,7 @@ class StateMachine:
 
     def _go_on_from(self, table: Table) -> None:
         self._table = table
+        self._holds = holds_of(table)
         self.get = table.get  # without a call between them: a small change reads ten keys
 
     def __repr__(self) -> str:
@@ -127,7 +129,13 @@ class StateMachine:
         changes: Changes = dict.fromkeys(edit.deletes, ABSENT)
         for key, value in edit.puts:
             changes[key] = Versioned(value, index)
+        if self._holds.newest:
+            images = self._holds.images(self._table, tuple(changes), index)
+            changes.update(image for image in images if image is not None)
+        held = HOLDS in changes and self._changes_of_holds(changes)
         self._table.write(index, changes, term)
+        if held:
+            self._holds.changed(*held)
         return Committed(index)
 
     def apply_in_slices(
@@ -158,7 +166,17 @@ class StateMachine:
             changes[key] = found
             if number % SLICE_KEYS == 0:
                 yield
+        if self._holds.newest:
+            images = self._holds.images(self._table, tuple(changes), index)
+            for number, image in enumerate(images, 1):
+                if image is not None:
+                    changes[image[0]] = image[1]
+                if number % SLICE_KEYS == 0:
+                    yield
+        held = HOLDS in changes and self._changes_of_holds(changes)
         yield from self._table.write_in_slices(index, changes, term)
+        if held:
+            self._holds.changed(*held)
         return Committed(index)
 
     def flush(self) -> Flush:
@@ -173,6 +191,12 @@ class StateMachine:
         """Release the table's files; blocks. Return the entry after which the durable table is; 0
         if that is not known."""
         return self._table.close()
+
+    def _changes_of_holds(self, changes: Changes) -> tuple[list[Versioned], list[Versioned]]:
+        """Return the holds that changes remove or replace, and those that they write."""
+        keys = [key for key in changes if key.startswith(HOLD)]
+        before = [found for key in keys if (found := self._table.get(key)).exists]
+        return before, [changes[key] for key in keys if changes[key].exists]
 
     def _conflict(self, precondition: Expect | ExpectEmpty) -> Conflict | None:
         if isinstance(precondition, Expect):  # nearly all are; `match` would take twice as long
