@@ -24,17 +24,17 @@ libraries. Hadoop's own `hdfs dfs`, Spark's readers and writers and HdfsCLI come
 file is the same file through every door.
 
 ```console
-$ paxosblock cluster up
-$ paxosblock gateway --namenodes 127.0.0.1:9870 &
-$ curl 'http://127.0.0.1:14000/webhdfs/v1/?op=LISTSTATUS&user.name=me'
-$ curl -L -T notes.txt "http://127.0.0.1:14000/webhdfs/v1/notes.txt?op=CREATE&user.name=$USER"
-$ curl "http://127.0.0.1:14000/webhdfs/v1/notes.txt?op=OPEN&user.name=$USER"
-$ hdfs dfs -ls webhdfs://127.0.0.1:14000/
+$ paxosblock cluster up --gateways 1
+$ curl 'http://127.0.0.1:9874/webhdfs/v1/?op=LISTSTATUS&user.name=me'
+$ curl -L -T notes.txt "http://127.0.0.1:9874/webhdfs/v1/notes.txt?op=CREATE&user.name=$USER"
+$ curl "http://127.0.0.1:9874/webhdfs/v1/notes.txt?op=OPEN&user.name=$USER"
+$ hdfs dfs -ls webhdfs://127.0.0.1:9874/
+$ paxosblock gateway --namenodes nn1:9870,nn2:9870,nn3:9870    # on any machine, at port 14000
 ```
 
 ```python
-spark.read.parquet("webhdfs://127.0.0.1:14000/table")
-df.write.parquet("webhdfs://127.0.0.1:14000/table")
+spark.read.parquet("webhdfs://127.0.0.1:9874/table")
+df.write.parquet("webhdfs://127.0.0.1:9874/table")
 ```
 
 A gateway keeps nothing: start as many as you like, on any machine that reaches the NameNodes and

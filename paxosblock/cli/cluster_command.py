@@ -15,6 +15,7 @@ from paxosblock.client.names.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import ClusterFolder, NodeKind
 from paxosblock.local.node_process import Node
+from paxosblock.net.calls import control
 
 _HERE = "paxosblock.cli.cluster_command"
 DEFAULT_FOLDER = "paxosblock-cluster"
@@ -58,6 +59,11 @@ _folder = click.option(
     "--namenodes", type=click.Choice(NAMENODES), help="Number of NameNodes.  [default: 1]"
 )
 @click.option(
+    "--gateways",
+    type=click.IntRange(0),
+    help="Number of gateways, which speak WebHDFS.  [default: as before, none at first]",
+)
+@click.option(
     "--volumes", type=click.IntRange(1), default=1, help="Volumes of each DataNode.  [default: 1]"
 )
 @click.option(
@@ -88,6 +94,7 @@ def up(
     *,
     datanodes: int | None,
     namenodes: str | None,
+    gateways: int | None,
     volumes: int,
     racks: int,
     base_port: int,
@@ -109,6 +116,14 @@ def up(
     remembers its nodes and their ports. If the cluster runs already, the nodes that are down are
     started and the others left alone. Returns when every node is ready, and tells on standard
     error what takes two seconds.
+
+    With --gateways 1 programs that were written for HDFS come in by WebHDFS (docs/doors.md says
+    which door is for what):
+
+    \b
+      $ paxosblock cluster up --gateways 1
+      ...
+      WebHDFS       webhdfs://127.0.0.1:9874/
 
     To a stopped cluster of one NameNode you can add two, which copy its catalog:
 
@@ -135,6 +150,7 @@ def up(
         racks=racks,
         secure=secure,
         die_with_parent=False,
+        gateways=gateways,
     )
     local.while_waiting(invocation.tell_missing)
     (local.start_missing if local.alive else local.start)()
@@ -146,6 +162,9 @@ def up(
 def _tell_addresses(invocation: Invocation, local: LocalCluster) -> None:
     page = f"{'https' if local.client_config.tls_cert else 'http'}://{local.addresses[0]}/"
     invocation.say(f"{'status page':<13} {page}", {"page": page})
+    for gateway in local.gateways:
+        door = f"webhdfs://{gateway.address}/"
+        invocation.say(f"{'WebHDFS':<13} {door}", {"webhdfs": door})
     invocation.say(_export(local))
 
 
@@ -245,7 +264,7 @@ def status(invocation: Invocation, path: str) -> None:
       ...
 
     For a node that is down it says why: the node's own last words, or that it ended without any, as
-    by SIGKILL. Exit code 1 when a node is down,
+    by SIGKILL. Exit code 1 when a node is down or a gateway does not answer,
     when a NameNode's disk is full, or when the NameNode that leads does not count a DataNode as
     live.
     """
@@ -260,6 +279,10 @@ def status(invocation: Invocation, path: str) -> None:
             text = _describe_namenode(standing, seen) if node.alive else node.why_down
             _tell(invocation, node, standing, text)
             invocation.failures += standing is None or bool(standing.trouble)
+        elif node.member.role is NodeKind.GATEWAY:
+            serves = node.alive and control.healthy(node.address)
+            _tell(invocation, node, None, "serves WebHDFS" if serves else node.why_down)
+            invocation.failures += not serves
         else:
             report = reports.get(node.address)
             text = describe_datanode(report) if report and node.alive else node.why_down

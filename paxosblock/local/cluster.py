@@ -60,7 +60,8 @@ _FREE: Final = (15_000, 32_000)
 
 
 class LocalCluster:
-    """One, three or five NameNodes and some DataNodes as processes of this machine, on loopback."""
+    """One, three or five NameNodes, some DataNodes, and gateways where wanted, as processes of this
+    machine, on loopback."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class LocalCluster:
         settings: Settings | None = None,
         secure: bool = False,
         die_with_parent: bool = True,
+        gateways: int | None = None,
     ) -> None:
         """Nothing is started yet: use `with`, or `start` and `close`.
 
@@ -90,12 +92,14 @@ class LocalCluster:
                 (`block_tokens`), unless `settings` say otherwise. A folder whose cluster is secure
                 stays so.
             die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
+            gateways: they keep nothing, so a folder's cluster may have another number of them at
+                its next start. None: as many as it had, none at first.
 
         Raises:
             ConfigError: the numbers make no sense, or the folder holds another cluster, or one that
                 runs without certificates and is wanted secure.
         """
-        _check_counts(datanodes, namenodes, volumes, base_port)
+        _check_counts(datanodes, namenodes, volumes, base_port, gateways or 0)
         if not 1 <= racks <= datanodes:
             raise ConfigError(f"racks = {racks}: from 1 to the number of DataNodes, {datanodes}")
         self._temporary = path is None
@@ -110,9 +114,16 @@ class LocalCluster:
         )
         self._check_same(NodeKind.NAMENODE, "NameNodes", namenodes)
         self._check_same(NodeKind.DATANODE, "DataNodes", datanodes)
+        if gateways is not None:
+            self._have_gateways(gateways, base_port)
         self._ports = HeldPorts()
         self.nodes = tuple(
-            Node(self._folder, member, self.command, self._answers)
+            Node(
+                self._folder,
+                member,
+                self.command,
+                control.healthy if member.role is NodeKind.GATEWAY else self._answers,
+            )
             for member in self._membership.members
         )
         self._tell_waiting: Callable[[str], None] | None = None
@@ -143,7 +154,7 @@ class LocalCluster:
             ConfigError: it has another number of NameNodes, or it runs, or `namenodes` is even.
         """
         cluster = LocalCluster.at(path)
-        _check_counts(len(cluster.datanodes), namenodes, 1, 0)
+        _check_counts(len(cluster.datanodes), namenodes, 1, 0, 0)
         found = len(cluster.namenodes)
         if found == namenodes:
             return
@@ -187,6 +198,11 @@ class LocalCluster:
     def datanodes(self) -> tuple[Node, ...]:
         """Return the DataNodes, in the order of their numbers."""
         return self._nodes(NodeKind.DATANODE)
+
+    @property
+    def gateways(self) -> tuple[Node, ...]:
+        """Return the gateways, in the order of their numbers."""
+        return self._nodes(NodeKind.GATEWAY)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -265,6 +281,7 @@ class LocalCluster:
         self._folder.mark_started()
         self._start_together(self.datanodes, timeout_s)
         self.wait_registered(timeout_s=timeout_s)
+        self._start_together(self.gateways, timeout_s)
         if not self._die_with_parent:
             self._ports.release()
 
@@ -336,15 +353,19 @@ class LocalCluster:
     def command(self, member: NodeEntry) -> list[str]:
         """Return the command line that runs a member of this cluster."""
         command = [sys.executable, "-m", "paxosblock", member.role.value]
-        command += ["--id", member.name, "--listen", member.listen]
+        if member.role is not NodeKind.GATEWAY:
+            command += ["--id", member.name]
+        command += ["--listen", member.listen]
         command += ["--config", str(self._folder.config)]
         command += ["--log-file", str(self._folder.log(member.name))]
-        if self._folder.is_secure:  # options, as a shell may have the user's in its environment
+        if (
+            self._folder.is_secure and member.role is not NodeKind.GATEWAY
+        ):  # options, as a shell may have the user's in its environment
             command += ["--tls-cert", str(self._folder.certificate(member))]
             command += ["--tls-ca", str(self._folder.authority), "--tls-key", ""]
         for volume in self._folder.volumes(member):
             command += ["--path", str(volume)]
-        if member.role is NodeKind.DATANODE:
+        if member.role is not NodeKind.NAMENODE:
             command += ["--namenodes", ",".join(self.addresses)]
             if member.rack:
                 command += ["--rack", member.rack]
@@ -358,6 +379,16 @@ class LocalCluster:
         if self._die_with_parent:
             command += ["--die-with", str(os.getpid())]
         return command
+
+    def _have_gateways(self, count: int, base_port: int) -> None:
+        """Have this many. Raises ConfigError if one that is too many runs."""
+        before = self._membership
+        self._membership = before.with_gateways(count, base_port)
+        for member in {*before.members} - {*self._membership.members}:
+            if self._folder.read_process(member.name) is not None:
+                raise ConfigError(
+                    f"{self.path}: {member.name} runs: `paxosblock cluster down` first"
+                )
 
     def _secure(self) -> None:
         """Be secure from the next start on. Raises ConfigError as the constructor."""
@@ -403,14 +434,18 @@ class LocalCluster:
         return {node.address for node in seen.datanodes if node.state == "live"} if seen else set()
 
 
-def _check_counts(datanodes: int, namenodes: int, volumes: int, base_port: int) -> None:
+def _check_counts(
+    datanodes: int, namenodes: int, volumes: int, base_port: int, gateways: int
+) -> None:
     if namenodes < 1 or namenodes % 2 == 0:
         raise ConfigError(f"namenodes = {namenodes}: an odd number, one, three or five")
     if datanodes < 1:
         raise ConfigError(f"datanodes = {datanodes}: a cluster has at least one DataNode")
     if volumes < 1:
         raise ConfigError(f"volumes = {volumes}: a DataNode has at least one volume")
-    if not 0 <= base_port <= _LAST_PORT + 1 - namenodes - datanodes:
+    if gateways < 0:
+        raise ConfigError(f"gateways = {gateways}: none, or some")
+    if not 0 <= base_port <= _LAST_PORT + 1 - namenodes - datanodes - gateways:
         raise ConfigError(f"base_port = {base_port}: ports end at {_LAST_PORT}")
 
 

@@ -62,6 +62,7 @@ class NodeKind(enum.Enum):
 
     NAMENODE = "namenode"
     DATANODE = "datanode"
+    GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class NodeEntry:
     @property
     def folders(self) -> tuple[str, ...]:
         """Names of the node's folders; its address file is in the first."""
-        if self.role is NodeKind.NAMENODE:
+        if self.role is not NodeKind.DATANODE:
             return (self.name,)
         return tuple(f"{self.name}/volume-{number}" for number in range(self.volumes))
 
@@ -116,14 +117,30 @@ class Membership:
         members = (*self.members[:known], *added, *self.members[known:])
         return replace(self, members=members)
 
+    def with_gateways(self, count: int, base_port: int) -> Membership:
+        """Return the same with this many gateways: new ones at the ports behind those of the other
+        nodes, of which the first has `base_port`; 0: at any free ports."""
+        gateways = [each for each in self.members if each.role is NodeKind.GATEWAY][:count]
+        others = [each for each in self.members if each.role is not NodeKind.GATEWAY]
+        host = others[0].listen.rpartition(":")[0]
+        for number in range(len(gateways), count):
+            port = base_port + len(others) + number if base_port else 0
+            gateways.append(NodeEntry(NodeKind.GATEWAY, f"gateway-{number}", f"{host}:{port}"))
+        return replace(self, members=(*others, *gateways))
+
     def with_block_tokens(self) -> Membership:
         """Return the same with nodes that sign, and want signed, what callers do with blocks, where
         the settings do not say."""
         added = {
             kind.value: {"block_tokens": "true", **self.settings.get(kind.value, {})}
-            for kind in NodeKind
+            for kind in (NodeKind.NAMENODE, NodeKind.DATANODE)
         }
         return replace(self, settings=self.settings | added)
+
+    def with_authority(self, authority: Path) -> Membership:
+        """Return the same with gateways that reach a secure cluster; their callers bring tokens."""
+        client = {"tls_ca": str(authority), **self.settings.get("client", {})}
+        return replace(self, settings=self.settings | {"client": client})
 
     def replacing(self, member: NodeEntry) -> Membership:
         """Return the same with `member` in the place of the one of its name."""
@@ -194,7 +211,8 @@ class ClusterFolder:
                     OsDisk().make_folder(volume)
             for name in ("logs", "run"):
                 (self.path / name).mkdir(0o700, exist_ok=True)
-            replace_file(self.config, _toml(membership.settings).encode())
+            told = membership.with_authority(self.authority) if self.is_secure else membership
+            replace_file(self.config, _toml(told.settings).encode())
             self.write(membership)
             if membership.count(NodeKind.NAMENODE) > 1:
                 with contextlib.suppress(FileExistsError):
@@ -220,6 +238,8 @@ class ClusterFolder:
         user = CertifiedName(cluster, CertifiedKind.USER, current_user())
         authority.certify(self.user_certificate, user, (), NODE_S)
         for member in membership.members:
+            if member.role is NodeKind.GATEWAY:
+                continue  # it has no right of its own
             if member.role is NodeKind.NAMENODE:
                 name = CertifiedName(cluster, CertifiedKind.NAMENODE)
             else:

@@ -1,0 +1,119 @@
+"""Gateways of a cluster on one machine: they come up and go down with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.errors import ConfigError
+from paxosblock.host.user import current_user
+from paxosblock.net.calls.control import healthy
+from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.gateway.gateways import content, put
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a cluster, which is stopped at the end."""
+    path = tmp_path / "cluster"
+    yield path
+    if (path / "cluster.json").exists():
+        LocalCluster.at(path).close()
+
+
+def url(gateway: str, path: str, op: str) -> str:
+    return f"http://{gateway}/webhdfs/v1{path}?op={op}&user.name={current_user()}"
+
+
+@pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
+def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_written(
+    paxosblock: Paxosblock,  # noqa: F811
+    home: Path,
+) -> None:
+    up = paxosblock(
+        "cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1", "--gateways", "1"
+    )
+    assert (up.code, up.err) == (0, "")
+    *nodes, page, door, _ = up.out.splitlines()
+    assert [line.split()[0] for line in nodes] == ["namenode-0", "datanode-0", "gateway-0"]
+    assert page.startswith("status page")
+    name, address = door.split()
+    assert name == "WebHDFS"
+    local = LocalCluster.at(home)
+    (gateway,) = local.gateways
+    assert address == f"webhdfs://{gateway.address}/"
+
+    with Client(local.url) as fs:
+        put(fs, "/ours", b"by the client")
+        with urlopen(url(gateway.address, "/ours", "OPEN"), timeout=60) as answer:
+            assert answer.read() == b"by the client"
+        created = url(gateway.address, "/theirs", "CREATE&data=true")
+        typed = {"Content-Type": "application/octet-stream"}
+        request = Request(created, b"by the door", typed, method="PUT")
+        with urlopen(request, timeout=60) as answer:
+            assert answer.status == 201
+        assert content(fs, "/theirs") == b"by the door"
+
+    status = paxosblock("cluster", "status", "--path", home)
+    assert status.code == 0
+    assert status.out.splitlines()[2].endswith("serves WebHDFS")
+    gateway.kill()
+    status = paxosblock("cluster", "status", "--path", home)
+    assert status.code == 1
+    assert status.out.splitlines()[2].startswith("gateway-0     down")
+
+    again = paxosblock("cluster", "up", "--path", home)
+    assert again.code == 0
+    assert healthy(gateway.address), "at the port where it was"
+    down = paxosblock("cluster", "down", "--path", home)
+    assert (down.code, down.out) == (0, "3 nodes stopped\n")
+
+
+@pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
+def test_a_cluster_that_runs_gets_gateways_and_one_that_stands_still_loses_them(
+    home: Path,
+) -> None:
+    with LocalCluster(datanodes=1, path=home):
+        more = LocalCluster(datanodes=1, path=home, gateways=2)
+        more.start_missing()
+        assert [healthy(node.address) for node in more.gateways] == [True, True]
+        with pytest.raises(ConfigError, match="gateway-1 runs: `paxosblock cluster down` first"):
+            LocalCluster(datanodes=1, path=home, gateways=1)
+        more.close()
+    assert len(LocalCluster(datanodes=1, path=home, gateways=0).gateways) == 0
+
+
+def test_the_ports_of_gateways_come_behind_those_of_the_other_nodes(home: Path) -> None:
+    cluster = LocalCluster(datanodes=2, path=home, base_port=9870, gateways=2)
+    assert [node.address for node in cluster.gateways] == ["127.0.0.1:9873", "127.0.0.1:9874"]
+    with pytest.raises(ConfigError, match="gateways = -1"):
+        LocalCluster(path=home / "other", gateways=-1)
+
+
+@pytest.mark.plain("the whole run is secure, and this cluster is by itself")
+def test_the_gateway_of_a_secure_cluster_serves_those_who_bring_a_token(home: Path) -> None:
+    with LocalCluster(datanodes=1, path=home, secure=True, gateways=1) as cluster:
+        (gateway,) = cluster.gateways
+        with Client(cluster.url, cluster.client_config) as fs:
+            put(fs, "/f", b"secret")
+            token = fs.issue_token(600).token
+        refused = urlopen_status(url(gateway.address, "/f", "OPEN"), {})
+        assert refused == (401, "AuthenticationException")
+        brought = {"Authorization": f"Bearer {token}"}
+        request = Request(url(gateway.address, "/f", "OPEN"), headers=brought)
+        with urlopen(request, timeout=60) as answer:
+            assert answer.read() == b"secret"
+
+
+def urlopen_status(asked: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Return the status of a refusal, and the name of its class."""
+    with pytest.raises(HTTPError) as caught:
+        urlopen(Request(asked, headers=headers), timeout=60)
+    with caught.value as answer:
+        return answer.code, json.loads(answer.read())["RemoteException"]["exception"]
