@@ -6,6 +6,7 @@ more than those for whom it calls.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -19,6 +20,9 @@ from paxosblock.errors import PaxosBlockError
 
 STAGED_FOR_S: Final = 3600.0
 """Seconds for which unpublished files of a gateway stay after it died."""
+
+CLOSE_WITHIN_S: Final = 2.0
+"""Seconds in which a gateway that ends removes what it did not publish: its cluster may be down."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +102,12 @@ class UserClients:
 
 async def _close(one: UserClient) -> None:
     try:
-        await one.staging.close()
+        async with asyncio.timeout(CLOSE_WITHIN_S):
+            await one.staging.close()
+    except TimeoutError:
+        directory = one.staging.directory
+        _log.warning("'%s' is left to its time to live: no NameNode answers", directory)
+    try:
         await one.fs.close()
     except PaxosBlockError as error:
         _log.warning("a client could not be closed: %s", error)

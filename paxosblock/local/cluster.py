@@ -287,9 +287,12 @@ class LocalCluster:
 
     def close(self) -> bool:
         """Stop all nodes and remove a temporary folder; return False if one had to be killed."""
-        for node in self.nodes:
-            node.ask_to_stop()
-        clean = [node.wait_stopped() for node in self.nodes]
+        others = (*self.namenodes, *self.datanodes)
+        clean: list[bool] = []
+        for nodes in (self.gateways, others):  # a gateway tells the NameNodes what it leaves
+            for node in nodes:
+                node.ask_to_stop()
+            clean += [node.wait_stopped() for node in nodes]
         self._ports.release()
         if self._temporary:
             shutil.rmtree(self.path, ignore_errors=True)

@@ -31,6 +31,13 @@ def url(gateway: str, path: str, op: str) -> str:
     return f"http://{gateway}/webhdfs/v1{path}?op={op}&user.name={current_user()}"
 
 
+def write(gateway: str, path: str, data: bytes) -> None:
+    created = url(gateway, path, "CREATE&data=true&overwrite=true")
+    typed = {"Content-Type": "application/octet-stream"}
+    with urlopen(Request(created, data, typed, method="PUT"), timeout=60) as answer:
+        assert answer.status == 201
+
+
 @pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
 def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_written(
     paxosblock: Paxosblock,  # noqa: F811
@@ -53,12 +60,9 @@ def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_writt
         put(fs, "/ours", b"by the client")
         with urlopen(url(gateway.address, "/ours", "OPEN"), timeout=60) as answer:
             assert answer.read() == b"by the client"
-        created = url(gateway.address, "/theirs", "CREATE&data=true")
-        typed = {"Content-Type": "application/octet-stream"}
-        request = Request(created, b"by the door", typed, method="PUT")
-        with urlopen(request, timeout=60) as answer:
-            assert answer.status == 201
-        assert content(fs, "/theirs") == b"by the door"
+        for number in range(2):  # the second takes the place of the first
+            write(gateway.address, "/theirs", b"by the door %d" % number)
+        assert content(fs, "/theirs") == b"by the door 1"
 
     status = paxosblock("cluster", "status", "--path", home)
     assert status.code == 0
@@ -73,6 +77,18 @@ def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_writt
     assert healthy(gateway.address), "at the port where it was"
     down = paxosblock("cluster", "down", "--path", home)
     assert (down.code, down.out) == (0, "3 nodes stopped\n")
+
+
+@pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
+def test_a_cluster_ends_in_order_and_a_gateway_whose_cluster_is_away_ends_soon(home: Path) -> None:
+    with LocalCluster(datanodes=1, path=home, gateways=2) as cluster:
+        for gateway in cluster.gateways:
+            write(gateway.address, "/f", b"old")
+            write(gateway.address, "/f", b"new")  # by a hidden name, in a directory of its own
+        cluster.namenode.pause()
+        assert cluster.gateways[0].stop(), "it did not wait for the NameNode"
+        cluster.namenode.resume()
+        assert cluster.close(), "the other one ended while the NameNode was there"
 
 
 @pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
