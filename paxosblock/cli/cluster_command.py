@@ -117,13 +117,7 @@ def up(
     started and the others left alone. Returns when every node is ready, and tells on standard
     error what takes two seconds.
 
-    With --gateways 1 programs that were written for HDFS come in by WebHDFS (docs/doors.md says
-    which door is for what):
-
-    \b
-      $ paxosblock cluster up --gateways 1
-      ...
-      WebHDFS       webhdfs://127.0.0.1:9874/
+    With --gateways 1 programs that were written for HDFS come in, by WebHDFS.
 
     To a stopped cluster of one NameNode you can add two, which copy its catalog:
 
@@ -154,12 +148,12 @@ def up(
     )
     local.while_waiting(invocation.tell_missing)
     (local.start_missing if local.alive else local.start)()
+    _tell_all(invocation, local)
+
+
+def _tell_all(invocation: Invocation, local: LocalCluster) -> None:
     for node in local.nodes:
         _tell(invocation, node)
-    _tell_addresses(invocation, local)
-
-
-def _tell_addresses(invocation: Invocation, local: LocalCluster) -> None:
     page = f"{'https' if local.client_config.tls_cert else 'http'}://{local.addresses[0]}/"
     invocation.say(f"{'status page':<13} {page}", {"page": page})
     for gateway in local.gateways:

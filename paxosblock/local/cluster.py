@@ -117,15 +117,7 @@ class LocalCluster:
         if gateways is not None:
             self._have_gateways(gateways, base_port)
         self._ports = HeldPorts()
-        self.nodes = tuple(
-            Node(
-                self._folder,
-                member,
-                self.command,
-                control.healthy if member.role is NodeKind.GATEWAY else self._answers,
-            )
-            for member in self._membership.members
-        )
+        self.nodes = tuple(map(self._node, self._membership.members))
         self._tell_waiting: Callable[[str], None] | None = None
         self._tls: Tls | None = None
         if secure:
@@ -402,6 +394,11 @@ class LocalCluster:
             self._folder.secure(self._membership)
         if not runs:
             self._membership = self._membership.with_block_tokens()
+
+    def _node(self, member: NodeEntry) -> Node:
+        # The port of a gateway has no TLS, whatever those of the others have.
+        answers = control.healthy if member.role is NodeKind.GATEWAY else self._answers
+        return Node(self._folder, member, self.command, answers)
 
     def _nodes(self, role: NodeKind) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.member.role is role)

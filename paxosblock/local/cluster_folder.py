@@ -119,7 +119,7 @@ class Membership:
 
     def with_gateways(self, count: int, base_port: int) -> Membership:
         """Return the same with this many gateways: new ones at the ports behind those of the other
-        nodes, of which the first has `base_port`; 0: at any free ports."""
+        nodes, which begin with `base_port`; 0: at any free ports."""
         gateways = [each for each in self.members if each.role is NodeKind.GATEWAY][:count]
         others = [each for each in self.members if each.role is not NodeKind.GATEWAY]
         host = others[0].listen.rpartition(":")[0]

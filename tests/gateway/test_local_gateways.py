@@ -40,7 +40,7 @@ def write(gateway: str, path: str, data: bytes) -> None:
 
 @pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
 def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_written(
-    paxosblock: Paxosblock,  # noqa: F811
+    paxosblock: Paxosblock,  # noqa: F811 - it is the fixture
     home: Path,
 ) -> None:
     up = paxosblock(
