@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
+from paxosblock.cli.main import run
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import RunningGateway, content, gateway_of, quiet_gateway_of
 
@@ -51,6 +52,22 @@ def home(fs: Client) -> str:
 def shell(spark: SparkSession, gateway: RunningGateway) -> Shell:
     """`hdfs dfs` in Spark's JVM at the gateway."""
     return shell_at(spark, {"fs.defaultFS": f"webhdfs://{gateway.address}"})
+
+
+@pytest.fixture
+def our_shell(
+    cluster: LocalCluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Shell:
+    """`paxosblock fs` in this process."""
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
+
+    def our(line: str) -> tuple[int, str]:
+        capfd.readouterr()
+        code = run(["fs", *shlex.split(line)])
+        told = capfd.readouterr()
+        return code, told.out + told.err
+
+    return our
 
 
 def shell_at(spark: SparkSession, settings_of_hadoop: dict[str, str]) -> Shell:
@@ -165,6 +182,86 @@ def test_the_shell_of_hadoop_hears_why_not(
     assert shell(f"-rmdir {home}/d") == (1, f"rmdir: `{home}/d': Directory is not empty\n")
     assert shell(f"-test -e {home}/no")[0] == 1
     assert shell(f"-mkdir {home}/f/x")[0] == 1
+
+
+LISTS = (
+    "-setfacl -m user:bob:r-x,group:dev:rwx,mask::r-- {d}/a",
+    "-setfacl -m default:user:eve:rwx,default:group:ops:r-x {d}",
+    "-getfacl -R {d}",
+    "-setfacl -R -m user:cy:rw-,default:user:cy:rwx {d}",
+    "-getfacl -R {d}",
+    "-setfacl -x user:bob {d}/a",
+    "-getfacl {d}/a",
+    "-setfacl --set user::rw-,user:zed:r--,group::---,other::--- {d}/a",
+    "-setfacl --set user::rwx,group::r-x,other::---,default:user::rwx,default:group::r--,"
+    "default:other::--- {d}/e",
+    "-chmod 1751 {d}/e",
+    "-getfacl -R {d}",
+    "-setfacl -k {d}",
+    "-getfacl {d}",
+    "-setfacl -R -k {d}",
+    "-setfacl -R -b {d}",
+    "-getfacl -R {d}",
+    "-setfacl -R -x user:eve {d}",
+    "-setfacl -R --set user::rwx,user:q:r-x,group::r-x,other::--x {d}",
+    "-setfacl -x default:user:none {d}/e",
+    "-setfacl -m group::rwx,other::r-x {d}/a",
+    "-getfacl -R {d}",
+)
+"""Changes of access control lists, and looks at them."""
+NO_LISTS = (
+    "-setfacl",
+    "-setfacl {d}/a",
+    "-setfacl -b {d}/a {d}/e",
+    "-setfacl -b -k {d}/a",
+    "-setfacl -b -m user:a:rwx {d}/a",
+    "-setfacl --set -x user:a {d}/a",
+    "-setfacl -m",
+    "-setfacl -m {d}/a",
+    "-setfacl -m , {d}/a",
+    "-setfacl -m user:a {d}/a",
+    "-setfacl -m :: {d}/a",
+    "-setfacl -m default: {d}/a",
+    "-setfacl -m owner:a:rwx {d}/a",
+    "-setfacl -m user:a:rxw {d}/a",
+    "-setfacl -m user:a:rwx:b {d}/a",
+    "-setfacl -x user:a:rwx {d}/a",
+    "-setfacl -x mask: {d}/a",
+    "-setfacl -x group:: {d}/a",
+    "-setfacl -m default:user:bob:rwx {d}/a",
+    "-setfacl -m user:a:rwx,user:a:r-- {d}/a",
+    "-setfacl --set user:a:rwx {d}/a",
+    "-getfacl",
+    "-getfacl {d}/a {d}/e",
+)
+"""Lines that Hadoop's shell or a NameNode refuses."""
+
+
+def test_lists_are_changed_shown_and_refused_as_by_the_shell_of_hadoop(
+    shell: Shell, our_shell: Shell, fs: Client, home: str
+) -> None:
+    """Each line in Hadoop's shell on one directory, and in ours on another one that is alike."""
+    theirs, ours = f"{home}/theirs/d", f"{home}/ours/d"
+    for folder in (theirs, ours):
+        fs.mkdirs(f"{folder}/e")
+        for name in ("a", "e/f"):
+            with fs.create(f"{folder}/{name}") as out:
+                out.write(b"x")
+
+    for line in LISTS:
+        code, told = our_shell(line.format(d=ours))
+        assert (code, told.replace(ours, theirs)) == shell(line.format(d=theirs)), line
+    for line in NO_LISTS:
+        (code, told), (our_code, our_words) = (
+            shell(line.format(d=theirs)),
+            our_shell(line.format(d=ours)),
+        )
+        assert code, line
+        assert our_code, line
+        why = told.splitlines()[0].removeprefix("-").partition(": ")[2]
+        # We name the path first; and Hadoop's shell goes on with the usage of everything.
+        assert why.partition(" Path: ")[0] in our_words, line
+        assert our_words.count("\n") == 1, line
 
 
 def test_the_client_of_hadoop_goes_on_with_another_gateway(
