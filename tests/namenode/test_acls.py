@@ -181,6 +181,17 @@ async def test_the_group_has_its_own_bits_again_when_the_list_goes(scene: Scene)
     assert (found.permission, found.has_acl) == (0o644, False)
 
 
+async def test_the_sticky_bit_stays_whatever_becomes_of_the_list(scene: Scene) -> None:
+    await scene.service.call(MKDIRS, MakeDirectories("/sticky", permission=0o1755))
+    for how, written in (
+        (AclChange.MODIFY, "user:ann:rwx,default:user:ann:rwx"),
+        (AclChange.REMOVE_DEFAULT, ""),
+        (AclChange.REMOVE, ""),
+    ):
+        await change(scene, "/sticky", how, written)
+        assert (await stat(scene, "/sticky")).permission & 0o1000, how
+
+
 @pytest.mark.parametrize(
     ("path", "how", "written", "words"),
     [

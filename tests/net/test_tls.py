@@ -9,7 +9,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -187,6 +188,88 @@ async def test_who_relays_reads_nothing(ours: Certificates) -> None:
         seen.clear()
         assert (b"what no other may read" in whole) is (access is OPEN)
         assert (b"/secret/path" in whole) is (access is OPEN)
+
+
+@dataclass
+class Between:
+    """A stranger on the way to a node: knows what callers send, and may send what they like."""
+
+    address: str = ""
+    sent: bytearray = field(default_factory=bytearray)
+    to_node: list[asyncio.StreamWriter] = field(default_factory=list)
+    ended: int = 0
+    """Connections that the node has ended."""
+
+    async def serve(
+        self, node: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        from_node, to_node = await asyncio.open_connection(*split_address(node))
+        self.to_node.append(to_node)
+        back = asyncio.ensure_future(self._back(from_node, writer))
+        while data := await _some(reader):
+            self.sent += data
+            to_node.write(data)
+        to_node.close()
+        await back
+
+    async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await _some(reader):
+            writer.write(data)
+        self.ended += 1
+        writer.close()
+
+
+async def _some(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(65536)
+    except ConnectionError:
+        return b""
+
+
+@asynccontextmanager
+async def stranger_between(node: str) -> AsyncIterator[Between]:
+    between = Between()
+    async with await asyncio.start_server(partial(between.serve, node), "127.0.0.1", 0) as server:
+        between.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield between
+
+
+@on_both_loops
+async def test_what_a_stranger_puts_in_or_sends_again_is_not_done(ours: Certificates) -> None:
+    """Bytes of the caller come once more, on their connection and on another one."""
+    async with (
+        node(ours.of_node()) as served,
+        stranger_between(served.address) as between,
+        RpcClient(ours.of_user()) as client,
+    ):
+        await client.call(between.address, "echo", Text("a"), Text, SOON_S)
+        begun = len(between.sent)
+        await client.call(between.address, "echo", Text("b"), Text, SOON_S)
+        reader, writer = await asyncio.open_connection(*split_address(served.address))
+        with closing(writer):
+            writer.write(between.sent)
+            assert b"echo" not in await asyncio.wait_for(_end(reader), SOON_S)
+        between.to_node[0].write(between.sent[begun:])
+        await wait_until_async(lambda: between.ended == 1)
+        assert served.begun == ["a", "b"]
+        assert await called(served.address, ours.of_user(), "c") == "c"
+    await _alone()
+
+
+@on_both_loops
+async def test_who_turns_back_what_a_caller_sends_is_no_node(ours: Certificates) -> None:
+    async def turn_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await _some(reader):
+            writer.write(data)
+        writer.close()
+
+    async with await asyncio.start_server(turn_back, "127.0.0.1", 0) as mirror:
+        address = f"127.0.0.1:{mirror.sockets[0].getsockname()[1]}"
+        for caller in (OPEN, ours.of_user(), Access(SECRET), ours.of_user(secrets=SECRET)):
+            for way in (called, commanded, streamed):
+                with pytest.raises(PaxosBlockError):
+                    await way(address, caller)
+    await _alone()
 
 
 # -- those who may not -----------------------------------------------------------------------------
