@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
@@ -487,6 +488,8 @@ def _set_up(invocation: Invocation, die_with: int | None) -> None:
     """Prepare the process, before everything else."""
     invocation.serves = True
     os.umask(0o077)  # what a node keeps is its own, the files of a database, too
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # a core file has each secret in it
     for number in TERMINATE:  # until it serves, a signal ends it where it is, as a crash would
         signal.signal(number, signal.SIG_DFL)
     if die_with is not None:

@@ -181,6 +181,13 @@ async def test_the_group_has_its_own_bits_again_when_the_list_goes(scene: Scene)
     assert (found.permission, found.has_acl) == (0o644, False)
 
 
+async def test_to_take_away_what_is_not_there_changes_no_mask(scene: Scene) -> None:
+    await scene.create("/f")
+    await change(scene, "/f", AclChange.MODIFY, "user:bob:rwx,mask::r--")
+    await change(scene, "/f", AclChange.REMOVE_ENTRIES, "user:ann")
+    assert (await stat(scene, "/f")).permission == 0o644
+
+
 async def test_the_sticky_bit_stays_whatever_becomes_of_the_list(scene: Scene) -> None:
     await scene.service.call(MKDIRS, MakeDirectories("/sticky", permission=0o1755))
     for how, written in (

@@ -1,5 +1,5 @@
-"""What several users may do through the client, fsspec, a transaction and the verbs of `fs` is what
-HDFS's permission rules say: each operation at each door, where they let it be done and where not.
+"""Several users through the client, fsspec, a transaction and the verbs of `fs`: each operation at
+each door, where HDFS's permission rules let it be done and where they do not.
 
 The rules are the model that `tests/namenode/test_permissions.py` asks, too, which has more
 operations and more trees; here it is the doors that must not differ.

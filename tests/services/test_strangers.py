@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,16 @@ def test_no_other_user_of_the_machine_may_look_into_what_nodes_keep_and_say(
             modes = {each: each.stat().st_mode for each in volume.rglob("*")}
             assert modes
             assert not [each for each, mode in modes.items() if mode & 0o077]
+
+
+def test_a_node_that_crashes_leaves_no_file_with_its_secrets(tmp_path: Path) -> None:
+    words = ["namenode", "--path", str(tmp_path / "node"), "--listen", "127.0.0.1:0"]
+    allowed = ["sh", "-c", 'ulimit -S -c "$(ulimit -H -c)" && exec "$@"', "sh"]
+    command = [*allowed, sys.executable, "-m", "paxosblock", *words]
+    with killed_at_the_end(subprocess.Popen(command)) as node:
+        wait_until((tmp_path / "node" / "address").exists, what="the node to listen")
+        limits = Path(f"/proc/{node.pid}/limits").read_text()
+        assert re.search(r"^Max core file size +0 ", limits, re.MULTILINE)
 
 
 def test_an_open_cluster_says_that_it_is(
