@@ -432,6 +432,9 @@ class ClientConfig(Config):
     """The bits that files and directories lack which the client makes, in octal digits (HDFS:
     `fs.permissions.umask-mode`). Where the directory above has default entries in its access
     control list, those decide alone."""
+    trash_interval_s: SecondsOrZero = 0.0
+    """For how long the command `fs expunge` keeps what `fs rm` has moved to the user's trash (HDFS:
+    `fs.trash.interval`). 0: there is no trash, deleted is deleted. A `Client` deletes at once."""
     tls_cert: File = ""
     """A file in PEM with the user's certificate and its key, which is shown to nodes: `paxosblock
     setup tls-user` makes one. Read again when it was replaced. `PAXOSBLOCK_TLS_CERT` sets it for

@@ -128,6 +128,7 @@ SETTINGS: Final = (
     ("dfs.permissions.enabled", "true", "namenode.permissions"),
     ("dfs.permissions.superusergroup", "supergroup", "namenode.supergroup"),
     ("fs.permissions.umask-mode", "022", "client.umask"),
+    ("fs.trash.interval", "0", "client.trash_interval"),
     ("hadoop.user.group.static.mapping.overrides", "", "namenode.groups"),
     ("dfs.replication", "3", "namenode.replication"),
     ("dfs.namenode.replication.min", "1", "namenode.min_replication"),

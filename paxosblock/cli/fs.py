@@ -13,6 +13,7 @@ _COPY = "paxosblock.cli.fs_copy"
 _HELP = "paxosblock.cli.fs_help"
 _SUMS = "paxosblock.cli.fs_sums"
 _SYNC = "paxosblock.cli.fs_sync"
+_TRASH = "paxosblock.cli.fs_trash"
 _TOUCH = "paxosblock.cli.fs_touch"
 
 fs = DashGroup(
@@ -36,7 +37,8 @@ paxosblock://host:9870/logs. A failure is one line on standard error,
         "mkdir": CommandEntry(_NAMES, "Make directories."),
         "cp": CommandEntry(_COPY, "Copy files and directories within the cluster."),
         "checksum": CommandEntry(_COPY, "Show checksums, as HDFS has them."),
-        "rm": CommandEntry(_NAMES, "Delete files and directories."),
+        "rm": CommandEntry(_TRASH, "Delete files and directories."),
+        "expunge": CommandEntry(_TRASH, "Empty the trash of what is old enough."),
         "mv": CommandEntry(_NAMES, "Rename or move."),
         "concat": CommandEntry(_NAMES, "Join files without copying a byte."),
         "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),

@@ -1,4 +1,4 @@
-"""The verbs of `paxosblock fs` that only ask the NameNode: ls, mkdir, rm, mv, concat, stat."""
+"""The verbs of `paxosblock fs` that only ask the NameNode: ls, mkdir, mv, concat, stat."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ import msgspec
 
 from paxosblock.api.namenode import (
     CONCAT,
-    DELETE,
     LIST,
     MKDIRS,
     RENAME,
     STAT,
     ConcatFiles,
-    DeletePath,
     FileStatus,
     Kind,
     ListDirectory,
@@ -237,7 +235,7 @@ def mode(entry: FileStatus) -> str:
     return unix.filemode(kind | entry.permission)
 
 
-# --- mkdir, rm, mv -------------------------------------------------------------------------------
+# --- mkdir, mv -----------------------------------------------------------------------------------
 
 
 @click.command(cls=Verb)
@@ -258,43 +256,6 @@ def mkdir(invocation: Invocation, parents: bool, paths: tuple[str, ...]) -> None
         invocation.tell(invocation.call_once(MKDIRS, request))
 
     invocation.for_each(paths, make)
-
-
-@click.command(cls=Verb)
-@click.option(
-    "-r", "-R", "recursive", is_flag=True, help="Delete directories, with all that is in them."
-)
-@click.option("-f", "force", is_flag=True, help="No error if a path does not exist.")
-@click.option("-skipTrash", "skip_trash", is_flag=True, help="Accepted, but there is no trash.")
-@click.argument("paths", nargs=-1, required=True)
-@click.pass_obj
-def rm(
-    invocation: Invocation, recursive: bool, force: bool, skip_trash: bool, paths: tuple[str, ...]
-) -> None:
-    """Delete files, and directories with -r. There is no trash: deleted is deleted.
-
-    \b
-      $ paxosblock fs rm -r /logs/2024
-      Deleted /logs/2024
-    """
-
-    def remove(path: str) -> None:
-        try:
-            _check_deletable(invocation, path, recursive)
-        except NotFoundError:
-            if not force:
-                raise
-            return
-        invocation.call_once(DELETE, DeletePath(path, recursive=recursive))
-        invocation.say(f"Deleted {path}", {"deleted": path})
-
-    for_each_path(invocation, paths, remove)
-
-
-def _check_deletable(invocation: Invocation, path: str, recursive: bool) -> None:
-    """Refuse a directory without -r, even an empty one, as hdfs does."""
-    if status_of(invocation, path).kind is Kind.DIRECTORY and not recursive:
-        raise UserError(path, "is a directory (delete it with -r)")
 
 
 @click.command(cls=Verb)

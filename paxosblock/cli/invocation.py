@@ -41,6 +41,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
 
+_TRASH_VARIABLE: Final = "PAXOSBLOCK_CLIENT_TRASH_INTERVAL"
 _UMASK_VARIABLE: Final = "PAXOSBLOCK_CLIENT_UMASK"
 RETRY_FOR_VARIABLE: Final = "PAXOSBLOCK_CLIENT_RETRY_FOR"
 DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
@@ -239,6 +240,15 @@ class Invocation:
             umask = load_config(ClientConfig).umask
         unmasked = Unmasked(OF_DIRECTORIES, umask)
         return MakeDirectories(path, parents, OF_DIRECTORIES & ~umask, unmasked=unmasked)
+
+    @property
+    def trash_interval_s(self) -> float:
+        """Return for how long the trash keeps what is deleted, in seconds; 0: there is none."""
+        if _TRASH_VARIABLE not in os.environ:
+            return 0.0
+        from paxosblock.config import ClientConfig, load_config
+
+        return load_config(ClientConfig).trash_interval_s
 
     @property
     def client(self) -> Client:

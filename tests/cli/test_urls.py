@@ -85,6 +85,7 @@ WITHOUT_PATHS = {
     "bench report",
     "bench run",
     "cluster restart",
+    "fs expunge",
     "fs help",
     "fs moveToLocal",
     "fs usage",

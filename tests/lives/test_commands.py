@@ -60,6 +60,7 @@ CHANGES: Final = {
     "fs concat": "concat",
     "fs copyFromLocal": "create",
     "fs cp": "create",
+    "fs expunge": "delete",
     "fs mkdir": "mkdirs",
     "fs moveFromLocal": "create",
     "fs mv": "rename",
