@@ -154,7 +154,7 @@ def expunge(invocation: Invocation, *, immediate: bool, every: bool) -> None:
     """Delete what has been in the trash for longer than its interval.
 
     \b
-      $ PAXOSBLOCK_CLIENT_TRASH_INTERVAL=1d paxosblock fs expunge
+      $ paxosblock fs expunge
       Deleted /user/me/.Trash/250301120000
       Created /user/me/.Trash/250302120000
 

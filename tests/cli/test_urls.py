@@ -85,7 +85,6 @@ WITHOUT_PATHS = {
     "bench report",
     "bench run",
     "cluster restart",
-    "fs expunge",
     "fs help",
     "fs moveToLocal",
     "fs usage",
