@@ -39,6 +39,13 @@ s3 = boto3.client("s3", endpoint_url="http://127.0.0.1:9878")   # keys: from the
 s3.put_object(Bucket="data", Key="a/b", Body=b"hello", IfNoneMatch="*")
 ```
 
+```python
+from pyarrow.fs import S3FileSystem
+
+fs = S3FileSystem(endpoint_override="127.0.0.1:9878", scheme="http", region="us-east-1")
+fs.copy_file("data/a/b", "data/a/c")
+```
+
 A gateway keeps nothing: start as many as you like. Its settings are `[gateway]` in
 [settings.md](settings.md): `s3_root` is the directory whose directories are the buckets,
 `s3_domain` lets programs name the bucket in the host (`data.s3.example.org`); otherwise it stands
@@ -82,11 +89,17 @@ speak TLS.
   (`InvalidArgument`), and a key has no keys below it (`ObjectParentIsObject`).
 * A key that ends with `/` is a directory, and has no bytes. A list shows directories that a program
   asked for while they are empty; with the last object below a prefix its directories go, unless a
-  program asked for them.
+  program asked for them. So a directory that was made, and then deleted with all that is in it by
+  one key after the other, is left empty, and goes when it is deleted once more.
 * Lists are in the order of bytes, each page as it was at one moment.
 * Checksums that a program sends (CRC32, CRC32C, CRC64NVME, SHA-1, SHA-256, MD5) are compared before
   the object is made, and kept; CRC64NVME needs `pip install 'paxosblock[s3]'` at the gateway.
-* `CopyObject` reads and writes the bytes at the gateway; onto itself it changes metadata only.
+* Parts of a multipart upload may go to any gateways, in any order, and again. To complete it is one
+  change, with the same conditions, and copies no byte; asked again after a lost answer it answers
+  the same. Each part but the last has 5 MiB at least, and an object at most 2,000 parts. An upload
+  that is not completed is deleted with its parts a week after its beginning.
+* `CopyObject` and `UploadPartCopy` read and write the bytes at the gateway. An object that is
+  copied onto itself gets other metadata, and no byte is read.
 """
 
 OPERATIONS_HEAD: Final = """## Operations

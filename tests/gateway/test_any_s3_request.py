@@ -24,6 +24,7 @@ VERBS = ("GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW")
 NAMES = (
     *("list-type", "prefix", "delimiter", "max-keys", "continuation-token", "start-after"),
     *("encoding-type", "marker", "versions", "versionId", "partNumber", "delete", "location"),
+    *("uploads", "uploadId", "max-parts", "max-uploads", "key-marker", "upload-id-marker"),
     *("response-content-type", "X-Amz-Expires", "Expires", "x-id", "", "öp", *LACKING),
 )
 VALUES = st.one_of(
@@ -62,7 +63,9 @@ BODIES = st.one_of(
         [
             b"<Delete><Object><Key>f</Key></Object></Delete>", b"<Delete/>", b"<x", b"\xff<Delete>",
             b"<!DOCTYPE a [<!ENTITY x 'y'>]><Delete/>", b"3\r\nabc\r\n0\r\n\r\n", b"0\r\n\r\n",
-            b"<CreateBucketConfiguration/>",
+            b"<CreateBucketConfiguration/>", b"<CompleteMultipartUpload/>",
+            b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part>"
+            b"</CompleteMultipartUpload>",
         ]
     ),
 )  # fmt: skip

@@ -110,6 +110,37 @@ def sum_kind(word: str) -> SumKind:
     )
 
 
+_POLYNOMIALS: Final = {
+    SumKind.CRC32: 0xEDB88320,
+    SumKind.CRC32C: 0x82F63B78,
+    SumKind.CRC64NVME: 0x9A6C9329AC4BC9B5,
+}
+"""Those of the CRCs, the highest power in the lowest bit."""
+
+
+def joined_crc(kind: SumKind, first: bytes, second: bytes, size: int) -> bytes:
+    """Return the CRC of bytes whose first part has the CRC `first`, and the second, of so many
+    bytes, `second`: the first one, times x to the number of bits behind it, and the second."""
+    polynomial, top = _POLYNOMIALS[kind], 1 << (8 * kind.size - 1)
+
+    def times(one: int, other: int) -> int:
+        product = 0
+        while one:
+            if one & top:
+                product ^= other
+            one = (one << 1) & (2 * top - 1)
+            other = (other >> 1) ^ (polynomial if other & 1 else 0)
+        return product
+
+    moved, power, left = int.from_bytes(first, "big"), top >> 8, size
+    while left:
+        if left & 1:
+            moved = times(moved, power)
+        power = times(power, power)
+        left >>= 1
+    return (moved ^ int.from_bytes(second, "big")).to_bytes(kind.size, "big")
+
+
 class BodySums:
     """The checksums of one body, and those that its sender says it has."""
 

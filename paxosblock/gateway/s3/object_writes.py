@@ -192,10 +192,11 @@ async def _put_marker(call: S3Call, sums: BodySums, length: int) -> Answer:
     bucket = await call.bucket_status()
     if asserted(call.headers, call.path, None) is not None:
         raise invalid_argument("A directory is made without conditions")
+    parent = call.path.rpartition("/")[0]
+    made: list[Operation] = [MakeDirectory(parent, implicit=True)] if parent != bucket.path else []
+    state = AssertDirectory(bucket.path, bucket.file_id)
     try:
-        await call.fs.transact(
-            [AssertDirectory(bucket.path, bucket.file_id), MakeDirectory(call.path)]
-        )
+        await call.fs.transact([state, *made, MakeDirectory(call.path)])
     except PaxosBlockError as error:
         if error.details.get("operation") == 1:
             raise no_such_bucket() from None

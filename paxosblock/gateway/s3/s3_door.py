@@ -20,6 +20,7 @@ from paxosblock.gateway.s3 import (
     object_reads,
     object_writes,
     s3_operation_table,
+    upload_operations,
 )
 from paxosblock.gateway.s3.access_keys import AccessKey, KeyMaker, revoked_path
 from paxosblock.gateway.s3.s3_call import S3Call, decoded, is_bucket_name, pairs_of
@@ -37,7 +38,13 @@ from paxosblock.host.logs import facts
 
 OPERATIONS: Final = s3_operation_table.OPERATIONS
 """The operations by name, which these modules have put into the table."""
-WITH_OPERATIONS: Final = (bucket_operations, key_lists, object_reads, object_writes)
+WITH_OPERATIONS: Final = (
+    bucket_operations,
+    key_lists,
+    object_reads,
+    object_writes,
+    upload_operations,
+)
 REVOKED_S: Final = 5.0
 """Seconds after which a gateway asks again if a key was revoked."""
 KEYS_REMEMBERED: Final = 4096

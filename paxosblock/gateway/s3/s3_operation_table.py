@@ -78,8 +78,6 @@ LACKING: Final[Mapping[str, str]] = {
     "session": "sessions of directory buckets",
     "tagging": "tags",
     "torrent": "torrents",
-    "uploadId": "multipart uploads",
-    "uploads": "multipart uploads",
     "versioning": "versions (changes)",
     "website": "websites",
 }
@@ -142,7 +140,8 @@ def operation_of(level: Level, verb: str, query: Pairs, headers: Mapping[str, st
     if not named and (lacking := next((name for name in LACKING if name in asked), "")):
         raise not_implemented(f"?{lacking}: {LACKING[lacking]}")
     found = _PLACES.get((level, verb, named, copies))
-    if found is None:
+    elsewhere = {place[2] for place in _PLACES} - {"", named}
+    if found is None or (not named and asked & elsewhere):
         if verb not in {"GET", "HEAD", "PUT", "POST", "DELETE"} or not copies:
             words = "The specified method is not allowed against this resource."
             raise S3Error(S3Code.METHOD_NOT_ALLOWED, words)

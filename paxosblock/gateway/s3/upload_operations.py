@@ -1,0 +1,555 @@
+"""Objects that come in parts: each part is a hidden file, and the object is their blocks joined.
+
+An upload is a hidden directory with a time to live, whose attribute says for which key it is. So
+any gateway takes any part, and nothing is kept in memory. To complete it moves blocks, and no byte,
+in the change that makes the object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import re
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace as replaced
+
+from paxosblock.api.namenode import FileStatus
+from paxosblock.api.transaction import (
+    AssertFile,
+    Concat,
+    Delete,
+    Operation,
+    Rename,
+    SetAttributes,
+)
+from paxosblock.base.checksum import Buffer
+from paxosblock.base.encoding import MALFORMED, msgpack_decoder
+from paxosblock.base.paths import STAGING
+from paxosblock.base.units import MIB
+from paxosblock.errors import (
+    NotDirectoryError,
+    NotFoundError,
+    PaxosBlockError,
+    PermissionDeniedError,
+)
+from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.exchange import Answer
+from paxosblock.gateway.s3.object_conditions import OF_SOURCE, is_unchanged
+from paxosblock.gateway.s3.object_facts import (
+    ATTRIBUTE,
+    ObjectFacts,
+    encoded,
+    etag_of,
+    facts_of,
+    facts_of_headers,
+    state_tag,
+    sum_headers,
+    xml_time,
+)
+from paxosblock.gateway.s3.object_reads import ByteRange, found_object, range_of
+from paxosblock.gateway.s3.object_sums import (
+    BodySums,
+    SumKind,
+    joined_crc,
+    new_sum,
+    sum_kind,
+)
+from paxosblock.gateway.s3.object_writes import Making, source_of
+from paxosblock.gateway.s3.request_documents import (
+    announced_length,
+    body_of,
+    checked_body,
+    document_of,
+    malformed_xml,
+)
+from paxosblock.gateway.s3.s3_call import S3Call, answered, checked_key
+from paxosblock.gateway.s3.s3_errors import (
+    S3Code,
+    S3Error,
+    invalid_argument,
+    not_implemented,
+    precondition_failed,
+)
+from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
+from paxosblock.gateway.s3.s3_xml import Field, text_in
+
+UPLOAD_TTL_S: Final = 7 * 24 * 3600.0
+"""Seconds after its last part at which an upload that was not completed is deleted."""
+PARTS_MAX: Final = 10_000
+PART_BYTES_MIN: Final = 5 * MIB
+"""Least bytes of each part but the last, as in S3."""
+_ID: Final = re.compile(r"[0-9a-f]{12}-[0-9a-f]{32}")
+_PART: Final = re.compile(r"[0-9]{5}")
+LISTED_MAX: Final = 1000
+ASKED_AT_ONCE: Final = 16
+JOINED_MAX: Final = 2000
+"""Most parts of an object: what one change moves is bounded."""
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    """The attribute of an upload's directory."""
+
+    bucket: str
+    key: str
+    facts: ObjectFacts
+    sum_kind: str = ""
+    whole_sum: bool = False
+    """The checksum of the object is that of all its bytes, and not of those of its parts."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgpack_decoder(_Begun)
+
+
+@dataclass(frozen=True, slots=True)
+class PartsUpload:
+    """An upload that goes on."""
+
+    id: str
+    begun: _Begun
+
+    @property
+    def directory(self) -> str:
+        """Return the directory of its parts."""
+        return _directory(self.id)
+
+    def part_path(self, number: int) -> str:
+        """Return the file of a part: in the order of names they are in that of numbers."""
+        return f"{self.directory}/{number:05d}"
+
+    @property
+    def kind(self) -> SumKind | None:
+        """Return the checksum that each part has; None: none is asked for."""
+        return sum_kind(self.begun.sum_kind) if self.begun.sum_kind else None
+
+
+def _directory(upload_id: str) -> str:
+    return f"{STAGING}/s3-{upload_id}"
+
+
+def _no_such_upload() -> S3Error:
+    return S3Error(
+        S3Code.NO_SUCH_UPLOAD,
+        "The specified multipart upload does not exist. The upload ID might be invalid, or the "
+        "multipart upload might have been aborted or completed.",
+    )
+
+
+async def _found(call: S3Call, upload_id: str) -> PartsUpload:
+    if not _ID.fullmatch(upload_id):
+        raise _no_such_upload()
+    try:
+        found = await call.fs.get_attributes(_directory(upload_id), ATTRIBUTE)
+        begun = _decoder.decode(found[ATTRIBUTE])
+    except (NotFoundError, NotDirectoryError, KeyError, *MALFORMED):
+        raise _no_such_upload() from None
+    return PartsUpload(upload_id, begun)
+
+
+async def upload_of(call: S3Call) -> PartsUpload:
+    """Return the upload that a request names. Raises S3Error if it is none of this key."""
+    checked_key(call.key)
+    upload = await _found(call, call.parameter("uploadId"))
+    if (upload.begun.bucket, upload.begun.key) != (call.bucket, call.key):
+        raise _no_such_upload()
+    return upload
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@s3_operation("CreateMultipartUpload", "POST", Level.OBJECT, "uploads", changes=True)
+async def create_multipart_upload(call: S3Call) -> Answer:
+    """Begin an object that comes in parts, at any gateways and in any order. It is given up a week
+    after its beginning."""
+    await body_of(call)
+    if call.is_marker:
+        raise invalid_argument("A key that ends with '/' is a directory here, and has no bytes")
+    facts = facts_of_headers(call.headers)
+    kind, whole = _sum_asked(call)
+    making = await Making.begin(call)
+    upload_id = f"{making.bucket.file_id:012x}-{uuid.uuid4().hex}"
+    word = kind.word if kind is not None else ""
+    begun = _Begun(call.bucket, call.key, facts, word, whole)
+    directory = _directory(upload_id)
+    await call.fs.mkdirs(directory, permission=0o700, ttl_s=UPLOAD_TTL_S)
+    await call.fs.set_attributes(directory, {ATTRIBUTE: _encode(begun)})
+    fields = [
+        Field("Bucket", call.bucket),
+        Field("Key", call.key),
+        Field("UploadId", upload_id),
+    ]
+    answer = answered("InitiateMultipartUploadResult", fields)
+    if kind is not None:
+        answer.headers["x-amz-checksum-algorithm"] = word
+        answer.headers["x-amz-checksum-type"] = "FULL_OBJECT" if whole else "COMPOSITE"
+    return answer
+
+
+def _sum_asked(call: S3Call) -> tuple[SumKind | None, bool]:
+    """Return the checksum that the object will have, and if it is that of all its bytes."""
+    word = call.headers.get("x-amz-checksum-algorithm", "")
+    how = call.headers.get("x-amz-checksum-type", "").upper()
+    if not word:
+        return None, False
+    kind = sum_kind(word)
+    BodySums().compute(kind)  # it is refused now if a part would be
+    usual = "FULL_OBJECT" if kind is SumKind.CRC64NVME else "COMPOSITE"
+    if how not in ("", "FULL_OBJECT", "COMPOSITE"):
+        raise invalid_argument("x-amz-checksum-type is FULL_OBJECT or COMPOSITE")
+    whole = (how or usual) == "FULL_OBJECT"
+    if whole != kind.is_crc and (whole or kind is SumKind.CRC64NVME):
+        words = f"The {how} checksum type cannot be used with the {kind.word} checksum algorithm."
+        raise S3Error(S3Code.INVALID_REQUEST, words)
+    return kind, whole
+
+
+@s3_operation("UploadPart", "PUT", Level.OBJECT, "uploadId", changes=True)
+async def upload_part(call: S3Call) -> Answer:
+    """Take a part; one that came before with the same number is replaced, when all bytes came."""
+    sums, length = BodySums.of_headers(call.headers), announced_length(call)
+    number = _part_number(call)
+    upload = await upload_of(call)
+    status = await _store_part(call, upload, number, checked_body(call, sums, length), length, sums)
+    return Answer(HTTPStatus.OK, b"", {"ETag": etag_of(status), **sum_headers(sums.known)})
+
+
+def _part_number(call: S3Call) -> int:
+    number = call.number("partNumber", 0, least=1, most=PARTS_MAX + 1)
+    if not 1 <= number <= PARTS_MAX:
+        raise invalid_argument(f"Part number must be an integer between 1 and {PARTS_MAX}")
+    return number
+
+
+async def _store_part(  # noqa: PLR0917 - the parts of a part
+    call: S3Call,
+    upload: PartsUpload,
+    number: int,
+    body: AsyncIterator[Buffer],
+    length: int,
+    sums: BodySums,
+) -> FileStatus:
+    if upload.kind is not None:
+        sums.compute(upload.kind)
+    await call.hold(call.writer_bytes(length))
+    hidden = f"{upload.directory}/{uuid.uuid4().hex}"
+    try:
+        writer = await call.fs.create(hidden, parent_must_exist=True, zone_of=call.path)
+    except NotFoundError:
+        raise _no_such_upload() from None
+    try:
+        async for piece in body:
+            await writer.write(piece)
+        status = replaced(writer.status, size=length)
+        facts = ObjectFacts(file_id=status.file_id, sums=sums.known, size=length)
+        named: list[Operation] = [
+            SetAttributes(hidden, {ATTRIBUTE: encoded(facts)}),
+            Rename(hidden, upload.part_path(number), overwrite=True),
+        ]
+        await writer.close(then=named)
+    except BaseException as error:
+        await writer.abort()
+        await call.client.staging.remove(hidden)
+        if isinstance(error, NotFoundError):
+            raise _no_such_upload() from None
+        raise
+    return status
+
+
+@s3_operation("UploadPartCopy", "PUT", Level.OBJECT, "uploadId", copies=True, changes=True)
+async def upload_part_copy(call: S3Call) -> Answer:
+    """Make a part of the bytes of an object, or of a range of it, which the gateway reads and
+    writes."""
+    source, number = source_of(call), _part_number(call)
+    if source.is_marker:
+        raise invalid_argument("A directory is not copied")
+    upload, found = await upload_of(call), await found_object(source)
+    if is_unchanged(call.headers, found.status, OF_SOURCE):
+        raise precondition_failed(f"{OF_SOURCE}if-none-match")
+    size = found.status.size
+    asked = call.headers.get(f"{OF_SOURCE}range", "")
+    wanted = range_of(asked, size)
+    if asked and (wanted is None or wanted.start + wanted.length > size):
+        raise invalid_argument("The x-amz-copy-source-range value must be bytes=first-last")
+    piece = wanted or ByteRange(0, size)
+    await call.hold(call.reader_bytes(piece.length))
+    async with call.fs.open(found.status.path) as reader:
+        if etag_of(reader.status) != found.etag:
+            raise precondition_failed(f"{OF_SOURCE}if-match")
+        body = pieces_of(reader, piece.start, piece.length)
+        status = await _store_part(call, upload, number, body, piece.length, BodySums())
+    fields = [Field("LastModified", xml_time(status.modified_s)), Field("ETag", etag_of(status))]
+    return answered("CopyPartResult", fields)
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedPart:
+    """A part as the document of a Complete names it."""
+
+    number: int
+    etag: str
+    sums: dict[str, str]
+
+
+@s3_operation("CompleteMultipartUpload", "POST", Level.OBJECT, "uploadId", changes=True)
+async def complete_multipart_upload(call: S3Call) -> Answer:
+    """Make the object of the parts that a document names, in one change and without a byte copied,
+    if the conditions `If-None-Match: *` or `If-Match` are met then. To ask again after a lost
+    answer is answered the same."""
+    named = await _named_parts(call)
+    try:
+        upload = await upload_of(call)
+    except S3Error as error:
+        return await _completed_before(call, error)
+    making = await Making.begin(call)
+    parts = await _checked_parts(call, upload, named)
+    head, size = parts[0], sum(part.size for part in parts)
+    sums = await _joined_sums(call, upload, parts, named)
+    facts = replaced(
+        upload.begun.facts, file_id=head.file_id, sums=sums, size=size, upload=upload.id
+    )
+    operations = making.operations(head.path, facts)
+    first = 1 if making.condition is None else 2
+    states = [AssertFile(each.path, each.file_id, each.size, each.truncations) for each in parts]
+    joined = [Concat(head.path, [each.path for each in parts[1:]])] if parts[1:] else []
+    operations[first:first] = [*states, *joined]
+    operations.append(Delete(upload.directory, recursive=True))
+    try:
+        await call.fs.transact(operations)
+    except PaxosBlockError as error:
+        number = int(error.details.get("operation", 0))
+        if first < number <= first + len(states):
+            raise _invalid_part() from None
+        raise making.refusal(error) from None
+    return _completed(call, state_tag(head.file_id, 0, size), sums)
+
+
+async def _named_parts(call: S3Call) -> list[_NamedPart]:
+    document = await document_of(call, "CompleteMultipartUpload")
+    found = []
+    for each in document.findall("Part"):
+        number, etag = text_in(each, "PartNumber").strip(), text_in(each, "ETag").strip()
+        if not (number.isascii() and number.isdecimal() and len(number) < 6 and etag):
+            raise malformed_xml()
+        sums = {kind.word: text_in(each, kind.element).strip() for kind in SumKind}
+        said = {name: value for name, value in sums.items() if value}
+        found.append(_NamedPart(int(number), etag.strip('"'), said))
+    numbers = [each.number for each in found]
+    if not found:
+        raise malformed_xml()
+    if numbers != sorted({*numbers}):
+        words = (
+            "The list of parts was not in ascending order. Parts must be ordered by part number."
+        )
+        raise S3Error(S3Code.INVALID_PART_ORDER, words)
+    if len(found) > JOINED_MAX:
+        raise invalid_argument(f"An object has at most {JOINED_MAX} parts here")
+    return found
+
+
+async def _checked_parts(
+    call: S3Call, upload: PartsUpload, named: list[_NamedPart]
+) -> list[FileStatus]:
+    there = {each.path: each for each in await call.fs.ls(upload.directory)}
+    parts = []
+    for each in named:
+        part = there.get(upload.part_path(each.number))
+        if part is None or part.open or etag_of(part).strip('"') != each.etag:
+            raise _invalid_part()
+        parts.append(part)
+    if any(part.size < PART_BYTES_MIN for part in parts[:-1]):
+        words = "Your proposed upload is smaller than the minimum allowed size"
+        raise S3Error(S3Code.ENTITY_TOO_SMALL, words)
+    return parts
+
+
+def _invalid_part() -> S3Error:
+    return S3Error(
+        S3Code.INVALID_PART,
+        "One or more of the specified parts could not be found. The part may not have been "
+        "uploaded, or the specified entity tag may not match the part's entity tag.",
+    )
+
+
+async def _joined_sums(
+    call: S3Call, upload: PartsUpload, parts: list[FileStatus], named: list[_NamedPart]
+) -> dict[str, str]:
+    """Return the checksum of the object, made of those of its parts, which must be those that the
+    program says."""
+    kind = upload.kind
+    if kind is None:
+        return {}
+    at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def of_part(part: FileStatus, said: _NamedPart) -> bytes:
+        async with at_once:
+            facts = await facts_of(call.fs, part)
+        text = facts.sums.get(kind.word, "") if facts is not None else ""
+        if said.sums.get(kind.word, text) != text or not text:
+            raise _invalid_part()
+        return base64.b64decode(text)
+
+    sums = await asyncio.gather(*map(of_part, parts, named))
+    if upload.begun.whole_sum:
+        made = sums[0]
+        for each, part in zip(sums[1:], parts[1:], strict=True):
+            made = joined_crc(kind, made, each, part.size)
+        text = base64.b64encode(made).decode()
+    else:
+        running = new_sum(kind)
+        running.update(b"".join(sums))
+        text = f"{base64.b64encode(running.digest()).decode()}-{len(sums)}"
+    if (said := call.headers.get(kind.header)) is not None and said != text:
+        words = f"The {kind.word} you specified did not match the calculated checksum."
+        raise S3Error(S3Code.BAD_DIGEST, words)
+    return {kind.word: text}
+
+
+async def _completed_before(call: S3Call, error: S3Error) -> Answer:
+    """Return the answer to a Complete that was done already. Raises `error` if it was not."""
+    try:
+        found = await found_object(call)
+    except S3Error:
+        raise error from None
+    if not found.facts.upload or found.facts.upload != call.parameter("uploadId"):
+        raise error
+    return _completed(call, found.etag, found.sums)
+
+
+def _completed(call: S3Call, etag: str, sums: dict[str, str]) -> Answer:
+    location = f"{call.exchange.origin}/{quote(f'{call.bucket}/{call.key}')}"
+    return answered(
+        "CompleteMultipartUploadResult",
+        [
+            Field("Location", location),
+            Field("Bucket", call.bucket),
+            Field("Key", call.key),
+            Field("ETag", etag),
+            *(Field(f"Checksum{name}", value) for name, value in sums.items()),
+        ],
+    )
+
+
+@s3_operation("AbortMultipartUpload", "DELETE", Level.OBJECT, "uploadId", changes=True)
+async def abort_multipart_upload(call: S3Call) -> Answer:
+    """Give an upload up, and delete its parts."""
+    upload = await upload_of(call)
+    await call.fs.delete(upload.directory, recursive=True)
+    return Answer(HTTPStatus.NO_CONTENT)
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+@s3_operation("ListParts", "GET", Level.OBJECT, "uploadId")
+async def list_parts(call: S3Call) -> Answer:
+    """Show the parts of an upload that came."""
+    upload = await upload_of(call)
+    most = call.number("max-parts", LISTED_MAX, most=LISTED_MAX)
+    after = call.number("part-number-marker", 0, most=PARTS_MAX)
+    found = [
+        (int(each.name), each)
+        for each in await call.fs.ls(upload.directory)
+        if _PART.fullmatch(each.name) and int(each.name) > after
+    ]
+    shown = found[:most]
+    parts = [
+        Field(
+            "Part",
+            [
+                Field("PartNumber", number),
+                Field("LastModified", xml_time(each.modified_s)),
+                Field("ETag", etag_of(each)),
+                Field("Size", each.size),
+            ],
+        )
+        for number, each in shown
+    ]
+    fields = [
+        Field("Bucket", call.bucket),
+        Field("Key", call.key),
+        Field("UploadId", upload.id),
+        Field("StorageClass", "STANDARD"),
+        Field("PartNumberMarker", after),
+        Field("NextPartNumberMarker", shown[-1][0] if shown else after),
+        Field("MaxParts", most),
+        Field("IsTruncated", len(found) > len(shown)),
+        *parts,
+    ]
+    return answered("ListPartsResult", fields)
+
+
+@s3_operation("ListMultipartUploads", "GET", Level.BUCKET, "uploads")
+async def list_multipart_uploads(call: S3Call) -> Answer:
+    """Show the uploads of the user that go on, by key and id."""
+    if call.parameter("delimiter"):
+        raise not_implemented("delimiter of ListMultipartUploads")
+    bucket = await call.bucket_status()
+    most = call.number("max-uploads", LISTED_MAX, most=LISTED_MAX)
+    after = call.parameter("key-marker"), call.parameter("upload-id-marker")
+    found = sorted(
+        [
+            (upload.begun.key, upload.id, status)
+            async for upload, status in _uploads_of(call, bucket)
+            if upload.begun.key.startswith(call.parameter("prefix"))
+        ],
+        key=lambda each: each[:2],
+    )
+    found = [each for each in found if _is_behind(each[:2], after)]
+    shown = found[:most]
+    uploads = [
+        Field(
+            "Upload",
+            [
+                Field("Key", key),
+                Field("UploadId", upload_id),
+                Field("Initiated", xml_time(status.created_s)),
+                Field("StorageClass", "STANDARD"),
+            ],
+        )
+        for key, upload_id, status in shown
+    ]
+    more = len(found) > len(shown) > 0
+    fields = [
+        Field("Bucket", call.bucket),
+        Field("KeyMarker", after[0]),
+        Field("UploadIdMarker", after[1]),
+        *([Field("NextKeyMarker", shown[-1][0])] if more else []),
+        *([Field("NextUploadIdMarker", shown[-1][1])] if more else []),
+        Field("Prefix", call.parameter("prefix")),
+        Field("MaxUploads", most),
+        Field("IsTruncated", more),
+        *uploads,
+    ]
+    return answered("ListMultipartUploadsResult", fields)
+
+
+def _is_behind(one: tuple[str, str], after: tuple[str, str]) -> bool:
+    key, upload_id = after
+    return one > after if upload_id else one[0] > key
+
+
+async def _uploads_of(
+    call: S3Call, bucket: FileStatus
+) -> AsyncIterator[tuple[PartsUpload, FileStatus]]:
+    mine = f"s3-{bucket.file_id:012x}-"
+    try:
+        async for page in call.fs.pages(STAGING, mine, one_state=False):
+            for each in page.entries:
+                if not each.name.startswith(mine):
+                    return
+                with contextlib.suppress(S3Error, PermissionDeniedError):  # gone, or another's
+                    yield await _found(call, each.name.removeprefix("s3-")), each
+    except NotFoundError:
+        return
