@@ -94,7 +94,7 @@ JOINED_MAX: Final = 2000
 """Most parts of an object: what one change moves is bounded."""
 
 
-class _Begun(msgspec.Struct, frozen=True):
+class _UploadNote(msgspec.Struct, frozen=True):
     """The attribute of an upload's directory."""
 
     bucket: str
@@ -106,7 +106,7 @@ class _Begun(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder = msgpack_decoder(_Begun)
+_decoder = msgpack_decoder(_UploadNote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class PartsUpload:
     """An upload that goes on."""
 
     id: str
-    begun: _Begun
+    begun: _UploadNote
 
     @property
     def directory(self) -> str:
@@ -178,7 +178,7 @@ async def create_multipart_upload(call: S3Call) -> Answer:
     making = await Making.begin(call)
     upload_id = f"{making.bucket.file_id:012x}-{uuid.uuid4().hex}"
     word = kind.word if kind is not None else ""
-    begun = _Begun(call.bucket, call.key, facts, word, whole)
+    begun = _UploadNote(call.bucket, call.key, facts, word, whole)
     directory = _directory(upload_id)
     await call.fs.mkdirs(directory, permission=0o700, ttl_s=UPLOAD_TTL_S)
     await call.fs.set_attributes(directory, {ATTRIBUTE: _encode(begun)})
