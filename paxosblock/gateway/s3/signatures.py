@@ -180,7 +180,8 @@ def _check_header(
             f"The authorization mechanism you have provided is not supported. Please use "
             f"{ALGORITHM}.",
         )
-    words = dict(part.strip().partition("=")[::2] for part in rest.split(","))
+    said = (part.strip().partition("=") for part in rest.split(","))
+    words = {name: value for name, _, value in said}
     date = next(iter(sent.values("x-amz-date")), "") or _of_date_header(sent)
     bad = S3Code.AUTHORIZATION_HEADER_MALFORMED
     claim = _claimed(
