@@ -180,8 +180,8 @@ def _check_header(
             f"The authorization mechanism you have provided is not supported. Please use "
             f"{ALGORITHM}.",
         )
-    said = (part.strip().partition("=") for part in rest.split(","))
-    words = {name: value for name, _, value in said}
+    parts = (part.strip().partition("=") for part in rest.split(","))
+    words = {name: value for name, _, value in parts}
     date = next(iter(sent.values("x-amz-date")), "") or _of_date_header(sent)
     bad = S3Code.AUTHORIZATION_HEADER_MALFORMED
     claim = _claimed(
