@@ -13,6 +13,7 @@
     ├── PermissionDeniedError (PermissionError)   the user may not do this with the path
     ├── LeaseError (OSError)                      another writer is writing the file
     ├── TruncatedError (OSError)                  the file was truncated after it was opened
+    ├── GapError (OSError)                        changes that a watcher asks for are forgotten
     ├── FencedError (OSError)                     a newer generation took over: outcome UNKNOWN
     ├── OutcomeUnknownError (OSError)             no answer: it may or may not have happened
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
@@ -186,6 +187,17 @@ class TruncatedError(PaxosBlockError, OSError):
 
     outcome = Outcome.NEVER
     http_status = 409
+    _number = errno.ESTALE
+
+
+class GapError(PaxosBlockError, OSError):
+    """The NameNode no longer knows all changes behind the revision that a watcher asks for; another
+    one may. If none does: list what is there, and watch from that revision on.
+    """
+
+    outcome = Outcome.NEVER
+    retriable = True
+    http_status = 410
     _number = errno.ESTALE
 
 

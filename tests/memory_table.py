@@ -155,6 +155,9 @@ class MemoryTable:
     def moment(self) -> MemoryMoment:
         return MemoryMoment(MemoryTable(self.snapshot()))
 
+    def values(self) -> MemoryMoment:
+        return self.moment()
+
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         for _ in _change(self._items, changes):
             pass

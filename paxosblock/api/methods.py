@@ -27,6 +27,8 @@ class Method(Generic[Q, A_co]):
     """True for a call that any NameNode answers, leader or not, to show what is there."""
     request_bytes_max: int = MIB
     """Most bytes of a request: objects take many times the room of the bytes that make them."""
+    waits_s: float = 0.0
+    """Seconds that a NameNode which is well may wait before it answers."""
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -45,6 +45,7 @@ from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.subtree import LIST_KEYS, LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
 from paxosblock.api.user_tokens import TokenRight
+from paxosblock.api.watching import WATCH
 from paxosblock.base.durations import BOUNDS_S, Durations
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.paths import split
@@ -463,6 +464,13 @@ CALLS: Final = (
         subtrees.list_keys,
         by=By.ANY_MEMBER,
         check=checks.check_list_keys,
+        right=TokenRight.READ,
+    ),
+    handled(
+        WATCH,
+        lambda node, request: node.feed.answer(request, ACTOR.get()),
+        by=By.ANY_MEMBER,
+        check=checks.check_watch,
         right=TokenRight.READ,
     ),
     decided(

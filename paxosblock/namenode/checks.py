@@ -54,6 +54,7 @@ from paxosblock.api.user_tokens import (
     IssueToken,
     TokenRight,
 )
+from paxosblock.api.watching import POLL_MAX_S, WatchNames
 from paxosblock.base import paths
 from paxosblock.base.modes import PERMISSION_MAX, UMASK_MAX
 from paxosblock.base.rack import is_host, is_rack
@@ -223,6 +224,14 @@ def check_list_keys(request: ListKeys) -> None:
     """Raise InvalidRequestError for a page of no keys."""
     paths.split(request.path)
     _demand(request.limit >= 1, f"{paths.shown(request.path)}: a page has at least one key")
+
+
+def check_watch(request: WatchNames) -> None:
+    """Raise InvalidRequestError for a position or a time that cannot be."""
+    where = paths.shown(request.path)
+    paths.split(request.path)
+    _demand((request.after or 0) >= 0 and request.skip >= 0, f"{where}: not a position of changes")
+    _demand(0 <= request.wait_s <= POLL_MAX_S, f"{where}: a watcher waits 0 to {POLL_MAX_S:g} s")
 
 
 def check_acl(request: ChangePathAcl | ChangeAcl) -> None:

@@ -42,6 +42,7 @@ from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.ids import TAG_BITS
 from paxosblock.namenode.catalog.records import FileInode
+from paxosblock.namenode.change_feed import ChangeFeed
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.counting import RecentCounts
 from paxosblock.namenode.housekeeper import Housekeeper
@@ -84,6 +85,7 @@ class NameNode:
         self.catalog = self._make_catalog()
         self.counts = RecentCounts(self.catalog, self.background, clock_s)
         self.tokens, self.zone_keys = TokenDesk(self.catalog), ZoneKeys(config, self.catalog.zone)
+        self.feed = ChangeFeed(store)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)
@@ -175,6 +177,7 @@ class NameNode:
 
     async def close(self) -> None:
         """End all work; the next start, or the next leader, takes it up."""
+        await self.feed.close()
         await self._in_any_role.close()
         await self.leadership.close()
 

@@ -5,12 +5,28 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, StorageError
-from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
-from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.kv.codec import encode_edit
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Recent, View
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from tests.memory_table import MemoryTable
 
 TURNS = 3
 """Of a commit: with one alone, whatever is asked for meanwhile would be decided after it."""
+
+
+def apply_edit(machine: ReplicatedMachine, edit: Edit) -> Committed | Conflict:
+    """Apply an edit as the next entry, in one step."""
+    entry = Entry(0, EntryKind.EDIT, encode_edit(edit))
+    outcome = machine.apply_entry(machine.revision + 1, entry, edit)
+    if isinstance(outcome, Committed | Conflict):
+        return outcome
+    while True:
+        try:
+            next(outcome)
+        except StopIteration as end:
+            applied: Committed | Conflict = end.value
+            return applied
 
 
 class MemoryStore:
@@ -21,7 +37,8 @@ class MemoryStore:
     """
 
     def __init__(self, *, yielding: bool = False) -> None:
-        self.machine = StateMachine(MemoryTable())
+        self.machine = ReplicatedMachine(MemoryTable())
+        self.applied = asyncio.Event()
         self.yielding = yielding
         self.conflicts = 0
         self.commits = 0
@@ -41,7 +58,9 @@ class MemoryStore:
             await asyncio.sleep(0)
         if before:
             raise OutcomeUnknownError("the store failed before the edit")
-        outcome = self.machine.apply(self.machine.revision + 1, edit)
+        outcome = apply_edit(self.machine, edit)
+        self.applied.set()
+        self.applied.clear()
         self.conflicts += isinstance(outcome, Conflict)
         self.commits += 1
         if after:
@@ -58,6 +77,14 @@ class MemoryStore:
 
     def view(self) -> View:
         return self.machine
+
+    @property
+    def recent(self) -> Recent:
+        return self.machine.recent
+
+    async def wait_entry(self, index: int) -> None:
+        while self.machine.revision < index:
+            await self.applied.wait()
 
     def is_leader(self) -> bool:
         return True

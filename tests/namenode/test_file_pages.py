@@ -29,7 +29,7 @@ from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import decode_place
 from paxosblock.namenode.catalog.tree import Located
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.loops import turns_beside
 from tests.memory_table import MemoryTable
@@ -171,7 +171,7 @@ async def test_the_length_of_an_open_file_is_the_sum_of_its_decided_blocks() -> 
     assert closed.inode.length == size_bytes == 60
 
 
-class CountingMachine(StateMachine):
+class CountingMachine(ReplicatedMachine):
     """Counts the records that are read."""
 
     reads = 0

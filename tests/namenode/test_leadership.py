@@ -49,8 +49,8 @@ from paxosblock.namenode.blocks.recoverer import PATIENCE_FIRST_S
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog.records import BlockEntry, ProcessRecord
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
-from paxosblock.namenode.kv.state_machine import StateMachine
 from paxosblock.namenode.name_node import NameNode
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.memory_table import MemoryTable
@@ -76,7 +76,7 @@ A = TypeVar("A")
 class Log:
     """The log that all members share, and who leads."""
 
-    machine: StateMachine = field(default_factory=lambda: StateMachine(MemoryTable()))
+    machine: ReplicatedMachine = field(default_factory=lambda: ReplicatedMachine(MemoryTable()))
     leader: str = ""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -434,7 +434,7 @@ class LaggingStore(MemoryStore):
     """Has applied nothing; the rest of the cluster is further."""
 
     def view(self) -> View:
-        return StateMachine(MemoryTable())
+        return ReplicatedMachine(MemoryTable())
 
 
 async def test_neither_an_error_nor_doing_nothing_is_told_from_an_old_view() -> None:

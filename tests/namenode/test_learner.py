@@ -35,7 +35,7 @@ from paxosblock.namenode.catalog import learning
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
@@ -72,7 +72,7 @@ class Cluster:
         table.write(self.entry, self.saved)
         begin(Backup(self.entry, "cluster-1"), table)
         store = MemoryStore()
-        store.machine = StateMachine(table)
+        store.machine = ReplicatedMachine(table)
         for name, acceptor in self.network.reach.items():
             acceptor.alive = name not in absent
         self.scene = await new_scene(network=self.network, store=store)

@@ -93,29 +93,56 @@ def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
     return prefix, stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
 
 
-class Moment(Protocol):
-    """The map as it was after the entry `revision`, whatever is applied later; it may be read
-    between awaits. What it shows takes room until it is released.
+class Values(Protocol):
+    """The values of the map as they were after the entry `revision`, whatever is applied later;
+    they may be read between awaits. What they show takes room until they are released.
     """
 
     @property
     def revision(self) -> int:
-        """Return the index of the last log entry that it shows."""
+        """Return the index of the last log entry that they show."""
 
     def get(self, key: bytes) -> Versioned:
         """Return as `View.get`.
 
         Raises:
-            UnavailableError: it was released, or the store was closed; the other methods, too.
+            UnavailableError: they were released, or the store was closed.
         """
+
+    def release(self) -> None:
+        """Give back the room. It may be called twice."""
+
+
+class Moment(Values, Protocol):
+    """The map as it was at one moment, with its ranges: it takes more room than its values."""
 
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
-        """Yield as `View.scan`."""
+        """Yield as `View.scan`. Raises as `get`."""
 
-    def release(self) -> None:
-        """Give back the room. It may be called twice."""
+
+class Recent(Protocol):
+    """The entries that were applied last, and values of the map before them."""
+
+    @property
+    def oldest(self) -> int:
+        """Return the entry after which all are here."""
+
+    @property
+    def latest(self) -> int:
+        """Return the last entry that was applied."""
+
+    def before(self, index: int) -> Values:
+        """Return the values after the last entry up to `index` for which they are here; `index` is
+        at least `oldest`."""
+
+    def payload(self, index: int) -> bytes:
+        """Return the payload of an entry that is here, as the codec encodes an edit; b"" if it
+        changed nothing."""
+
+    def values(self) -> Values:
+        """Return the values as they are now."""
 
 
 class View(Protocol):
@@ -205,6 +232,23 @@ class KeyValueStore(Protocol):
 
     def view(self) -> View:
         """Return this member's applied state, which may lag; for loops that check again later."""
+
+    @property
+    def recent(self) -> Recent:
+        """Return the entries that were applied here last.
+
+        Raises:
+            StorageError: the store has failed.
+            UnavailableError: it is not open, or its map is damaged.
+        """
+
+    async def wait_entry(self, index: int) -> None:
+        """Return once this entry is applied here.
+
+        Raises:
+            StorageError: the store has failed before.
+            UnavailableError: it was closed, or has failed; or its map is damaged.
+        """
 
     def is_leader(self) -> bool:
         """True if this member believes that it leads; only an entry's outcome is proof."""

@@ -152,7 +152,7 @@ class RocksTable:
         self._miscounted = False
         """A change met damage in the middle, so `_keys` may not be what the entries have made."""
         self._gaps = EmptyRanges()
-        self._moments: WeakSet[RocksMoment] = WeakSet()
+        self._kept: WeakSet[RocksValues] = WeakSet()
         self._young: dict[bytes, Versioned] = {}
         self._old: dict[bytes, Versioned] = {}
 
@@ -220,8 +220,14 @@ class RocksTable:
     def moment(self) -> RocksMoment:
         self._settle()
         moment = RocksMoment(self._db, self.revision, self._told)
-        self._moments.add(moment)
+        self._kept.add(moment)
         return moment
+
+    def values(self) -> RocksValues:
+        self._settle()
+        values = RocksValues(self._db, self.revision, self._told)
+        self._kept.add(values)
+        return values
 
     def _learn_last(self, byte: int) -> None:
         """Find out the last key that begins with this byte, unless that is known. New keys of this
@@ -295,8 +301,8 @@ class RocksTable:
         return CheckpointCopy(self.revision, self._copy)
 
     def close(self) -> int:
-        for moment in self._moments:
-            moment.release()  # the folder stays locked as long as the database has a snapshot
+        for values in self._kept:
+            values.release()  # the folder stays locked as long as the database has a snapshot
         # The journal has whatever cannot be flushed.
         steps = (
             (self._db.close,) if self._read_only else (self._settle, self._db.flush, self._db.close)
@@ -410,32 +416,46 @@ class RocksTable:
         return self.on_damage(ours) if isinstance(ours, CorruptionError) else ours
 
 
-class RocksMoment:
-    """The database as it was when this was made; see `Moment`.
+class RocksValues:
+    """The values of the database as they were when this was made; see `Values`.
 
-    Values come from a snapshot of RocksDB, which keeps what later batches replace. Scans share one
-    iterator, as old as the snapshot: an iterator that the binding makes of a snapshot later shows
-    the database of that time.
+    They come from a snapshot of RocksDB, which keeps what later batches replace.
     """
 
     def __init__(self, db: Rdict, revision: int, told: Callable[[Exception], PaxosBlockError]):
         """`told` makes an error of ours of one of RocksDB."""
-        self._held: tuple[Snapshot, RdictIter] | None = db.snapshot(), db.iter(ReadOptions())
+        self._snapshot: Snapshot | None = db.snapshot()
         self.revision = revision
         self._told = told
-        self._scans = 0
-        self._gap: tuple[bytes, bytes | None] = b"", b""
-        """A range in which the last scan found no key (None: up to the end): another scan need not
-        pass each key that was removed there."""
 
     def get(self, key: bytes) -> Versioned:
-        snapshot, _ = self._parts()
+        if self._snapshot is None:
+            raise _given_up()
         try:
-            return _decode(snapshot[key])
+            return _decode(self._snapshot[key])
         except Exception as error:
             if str(error) == _NO_KEY:  # the binding has no other sign
                 return ABSENT
             raise self._told(error) from error
+
+    def release(self) -> None:
+        self._snapshot = None
+
+
+class RocksMoment(RocksValues):
+    """The database as it was when this was made; see `Moment`.
+
+    Scans share one iterator, as old as the snapshot: an iterator that the binding makes of a
+    snapshot later shows the database of that time. It keeps the files and memory of that time.
+    """
+
+    def __init__(self, db: Rdict, revision: int, told: Callable[[Exception], PaxosBlockError]):
+        super().__init__(db, revision, told)
+        self._iterator: RdictIter | None = db.iter(ReadOptions())
+        self._scans = 0
+        self._gap: tuple[bytes, bytes | None] = b"", b""
+        """A range in which the last scan found no key (None: up to the end): another scan need not
+        pass each key that was removed there."""
 
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
@@ -446,7 +466,7 @@ class RocksMoment:
         return islice(self._last(start, end) if reverse else self._first(start, end), limit)
 
     def _first(self, start: bytes, end: bytes) -> Iterator[Item]:
-        _, found = self._parts()
+        found = self._scanned()
         while True:
             first, behind = self._gap
             if first <= start and (behind is None or start < behind):
@@ -460,7 +480,7 @@ class RocksMoment:
                 key: bytes = found.key()
                 yield key, _decode(found.value())
                 start = key + b"\0"
-                self._parts()
+                self._scanned()
                 if ours != self._scans:
                     break  # another scan has moved the iterator
                 found.next()
@@ -469,7 +489,7 @@ class RocksMoment:
                 return
 
     def _last(self, start: bytes, end: bytes) -> Iterator[Item]:
-        _, found = self._parts()
+        found = self._scanned()
         while True:
             seek = partial(found.seek_for_prev, end) if end else found.seek_to_last
             ours = self._seek(seek)
@@ -478,7 +498,7 @@ class RocksMoment:
             while self._is_valid(found) and found.key() >= start:
                 end = found.key()
                 yield end, _decode(found.value())
-                self._parts()
+                self._scanned()
                 if ours != self._scans:
                     break
                 found.prev()
@@ -499,13 +519,18 @@ class RocksMoment:
             raise self._told(error) from error
         return False
 
-    def _parts(self) -> tuple[Snapshot, RdictIter]:
-        if self._held is None:
-            raise UnavailableError("this view of the catalog was given up")
-        return self._held
+    def _scanned(self) -> RdictIter:
+        if self._iterator is None:
+            raise _given_up()
+        return self._iterator
 
     def release(self) -> None:
-        self._held = None
+        super().release()
+        self._iterator = None
+
+
+def _given_up() -> UnavailableError:
+    return UnavailableError("this view of the catalog was given up")
 
 
 class RocksReceiver:

@@ -14,7 +14,7 @@ from typing import Protocol
 from paxosblock.base.checksum import Buffer
 from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.host.disk import Disk
-from paxosblock.namenode.kv.interface import Item, Moment, Versioned
+from paxosblock.namenode.kv.interface import Item, Moment, Values, Versioned
 
 Changes = dict[bytes, Versioned]
 """Changes of one entry: the new value of each key, `ABSENT` if the key is removed."""
@@ -126,6 +126,9 @@ class Table(Protocol):
 
     def moment(self) -> Moment:
         """Keep the table as it is now. `close` and `discard` release it."""
+
+    def values(self) -> Values:
+        """Keep the values as they are now, until then as `moment`."""
 
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         """Change all keys together, as entry `index` of `term`.

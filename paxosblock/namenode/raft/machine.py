@@ -7,6 +7,7 @@ from typing import Final
 
 from paxosblock.namenode.kv.codec import decode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
+from paxosblock.namenode.kv.recent_entries import BESIDE_BYTES, NO_CHANGE, RecentEntries
 from paxosblock.namenode.kv.state_machine import StateMachine, is_long
 from paxosblock.namenode.kv.table import SLICE_KEYS, Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
@@ -25,6 +26,10 @@ _NOTHING = Edit()
 class ReplicatedMachine(StateMachine):
     """The map of one member. It stays the same object, so that views of it stay valid."""
 
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self.recent = RecentEntries(table)
+
     def apply_entry(
         self, index: int, entry: Entry, known: Edit | None = None
     ) -> Committed | Conflict | Slices:
@@ -33,18 +38,33 @@ class ReplicatedMachine(StateMachine):
 
         `known` is its edit, if that need not be decoded.
         """
-        if entry.kind is EntryKind.NOOP:
-            return self.apply(index, _NOTHING, entry.term)
-        if entry.kind is EntryKind.MEMBERS:
-            return self.apply(index, _edit_of(entry), entry.term)
-        edit = known or decode_edit(entry.payload)
-        if len(entry.payload) >= SLICE_KEYS and is_long(edit):  # a key takes more than a byte
-            return self.apply_in_slices(index, edit, entry.term)
-        return self.apply(index, edit, entry.term)
+        if entry.kind is not EntryKind.EDIT:
+            self.apply_whole(index, entry)
+            return Committed(index)
+        payload = entry.payload
+        edit = known or decode_edit(payload)
+        if len(payload) >= SLICE_KEYS and is_long(edit):  # a key takes more than a byte
+            return self._apply_long(index, entry, edit)
+        result = self.apply(index, edit, entry.term)
+        recent = self.recent  # as `note`, without the call: each change goes through here
+        recent.payloads.append(payload if type(result) is Committed else NO_CHANGE)
+        recent.room_bytes -= len(payload) + BESIDE_BYTES
+        if recent.room_bytes < 0:
+            recent.turn()
+        return result
+
+    def _apply_long(self, index: int, entry: Entry, edit: Edit) -> Slices:
+        result = yield from self.apply_in_slices(index, edit, entry.term)
+        self._note(entry, result)
+        return result
 
     def apply_whole(self, index: int, entry: Entry) -> None:
         """Apply the entry at `index` in one step, however long it is, before anything is served."""
-        self.apply(index, _edit_of(entry), entry.term)
+        self._note(entry, self.apply(index, _edit_of(entry), entry.term))
+
+    def _note(self, entry: Entry, result: Committed | Conflict) -> None:
+        changed = entry.kind is EntryKind.EDIT and isinstance(result, Committed)
+        self.recent.note(entry.payload if changed else NO_CHANGE)
 
     @property
     def members(self) -> ListEntry | None:
@@ -62,6 +82,7 @@ class ReplicatedMachine(StateMachine):
         before = self._table
         table.on_damage = before.on_damage
         self._go_on_from(table)
+        self.recent.begin(table)
         return before
 
 

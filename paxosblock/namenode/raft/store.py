@@ -24,7 +24,7 @@ from paxosblock.errors import (
 )
 from paxosblock.host.disk import Disk, OsDisk, blamed
 from paxosblock.namenode.kv.codec import LONG_BYTES, prepare
-from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Recent, View
 from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state_machine import UnopenedView
 from paxosblock.namenode.kv.table import Checkpoint, Tables
@@ -217,6 +217,13 @@ class ReplicatedStore:
 
     def view(self) -> View:
         return self._machine
+
+    @property
+    def recent(self) -> Recent:
+        return self._whole().machine.recent
+
+    async def wait_entry(self, index: int) -> None:
+        await self._whole().wait_applied(index)
 
     def is_leader(self) -> bool:
         return self._node is not None and isinstance(self._node.role, RaftLeader)

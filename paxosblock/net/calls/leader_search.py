@@ -212,7 +212,7 @@ class LeaderSearch:
         others = [each for each in self._addresses if each != address]
         call = shell.ask(address, method, request, timeout_s)
         try:
-            await shell.wait((call,), SILENT_AFTER_S if others else None)
+            await shell.wait((call,), SILENT_AFTER_S + method.waits_s if others else None)
             while not call.done():
                 if leader := await _leader_instead_of(shell, address, others, call, timeout_s):
                     hangs = f"{method.name} of {address}: it hangs, and {leader} leads now"
