@@ -143,16 +143,20 @@ class ChangeFeed:
                 raise
             if reader.known > KNOWN_MAX:
                 reader.go_on_from(recent.values())
+            self._check_known(after)  # some were dropped if there are too many
+
+    def _check_known(self, after: int) -> None:
+        known = max(self._store.recent.oldest, self._dropped)
+        if after < known:
+            raise GapError(
+                f"the changes behind revision {after} are no longer known here, but only those"
+                f" behind {known}: list what is there, and go on"
+            )
 
     def _begun(self, after: int) -> ChangeReader:
         """Return a reader that has read no change behind `after` that is not kept."""
-        recent = self._store.recent
-        reader = self._reader
-        if after < max(recent.oldest, self._dropped):
-            raise GapError(
-                f"the changes behind revision {after} are no longer known here, but only those"
-                f" behind {max(recent.oldest, self._dropped)}: list what is there, and go on"
-            )
+        self._check_known(after)
+        recent, reader = self._store.recent, self._reader
         if reader is not None and self._since <= after and reader.revision >= recent.oldest:
             return reader
         values = recent.values() if after >= recent.latest else recent.before(after)

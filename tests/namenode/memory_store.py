@@ -39,6 +39,8 @@ class MemoryStore:
     def __init__(self, *, yielding: bool = False) -> None:
         self.machine = ReplicatedMachine(MemoryTable())
         self.applied = asyncio.Event()
+        self.payloads: list[bytes] = []
+        """Those of all entries."""
         self.yielding = yielding
         self.conflicts = 0
         self.commits = 0
@@ -58,6 +60,7 @@ class MemoryStore:
             await asyncio.sleep(0)
         if before:
             raise OutcomeUnknownError("the store failed before the edit")
+        self.payloads.append(encode_edit(edit))
         outcome = apply_edit(self.machine, edit)
         self.applied.set()
         self.applied.clear()

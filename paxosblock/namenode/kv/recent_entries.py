@@ -30,11 +30,10 @@ class _Part:
 
 
 class RecentEntries:
-    """The last entries of one table, of at most `2 * part_bytes`; see `Recent`."""
+    """The last entries of one table; see `Recent`."""
 
-    def __init__(self, table: Table, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, table: Table) -> None:
         """Begin with none, after those that the table has."""
-        self._part_bytes = part_bytes
         self.begin(table)
 
     def begin(self, table: Table) -> None:
@@ -47,7 +46,7 @@ class RecentEntries:
         self._younger = _Part(self._table.values())
         self.payloads = self._younger.payloads
         """Those of the younger part, to which one is added for each entry that is applied."""
-        self.room_bytes = self._part_bytes
+        self.room_bytes = PART_BYTES
         """Room that is left in the younger part."""
 
     def note(self, payload: bytes) -> None:
