@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Truncate,
     )
     from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenNote, TokenRight
+    from paxosblock.api.watching import ChangeKind, NameChange, Trait
     from paxosblock.base.acl_entries import AclEntry, AclType
     from paxosblock.base.checksum import Buffer
     from paxosblock.base.paths import AnyPath
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         DirectoryNotEmptyError,
         ExistsError,
         FencedError,
+        GapError,
         InvalidRequestError,
         IsDirectoryError,
         LeaseError,
@@ -141,6 +143,7 @@ __all__ = [
     "BlockView",
     "Buffer",
     "ChangeAcl",
+    "ChangeKind",
     "ChunkIndex",
     "ChunkName",
     "Client",
@@ -168,6 +171,7 @@ __all__ = [
     "FileStatus",
     "FileWriter",
     "FlushReceipt",
+    "GapError",
     "Generation",
     "InvalidRequestError",
     "IsDirectoryError",
@@ -181,6 +185,7 @@ __all__ = [
     "LocalCluster",
     "MakeDirectory",
     "Marker",
+    "NameChange",
     "NameNodeStatus",
     "NoSpaceError",
     "Node",
@@ -220,6 +225,7 @@ __all__ = [
     "TokenIssued",
     "TokenNote",
     "TokenRight",
+    "Trait",
     "TransactionOutcome",
     "Truncate",
     "TruncatedError",
@@ -258,6 +264,7 @@ __getattr__, __dir__ = lazy_names(
         "BlockView": "paxosblock.api.namenode",
         "Buffer": "paxosblock.base.checksum",
         "ChangeAcl": "paxosblock.api.transaction",
+        "ChangeKind": "paxosblock.api.watching",
         "ChunkIndex": "paxosblock.protocol.types",
         "ChunkName": "paxosblock.protocol.types",
         "Client": "paxosblock.client.blocking.sync",
@@ -285,6 +292,7 @@ __getattr__, __dir__ = lazy_names(
         "FileStatus": "paxosblock.api.namenode",
         "FileWriter": "paxosblock.client.blocking.sync",
         "FlushReceipt": "paxosblock.client.writing.receipt",
+        "GapError": "paxosblock.errors",
         "Generation": "paxosblock.protocol.types",
         "InvalidRequestError": "paxosblock.errors",
         "IsDirectoryError": "paxosblock.errors",
@@ -298,6 +306,7 @@ __getattr__, __dir__ = lazy_names(
         "LocalCluster": "paxosblock.local.cluster",
         "MakeDirectory": "paxosblock.api.transaction",
         "Marker": "paxosblock.api.transaction",
+        "NameChange": "paxosblock.api.watching",
         "NameNodeStatus": "paxosblock.api.status",
         "NoSpaceError": "paxosblock.errors",
         "Node": "paxosblock.local.node_process",
@@ -337,6 +346,7 @@ __getattr__, __dir__ = lazy_names(
         "TokenIssued": "paxosblock.api.user_tokens",
         "TokenNote": "paxosblock.api.user_tokens",
         "TokenRight": "paxosblock.api.user_tokens",
+        "Trait": "paxosblock.api.watching",
         "TransactionOutcome": "paxosblock.api.transaction",
         "Truncate": "paxosblock.api.transaction",
         "TruncatedError": "paxosblock.errors",

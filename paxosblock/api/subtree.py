@@ -92,7 +92,8 @@ class Unread(msgspec.Struct, frozen=True):
 class SubtreeListing(msgspec.Struct, frozen=True):
     """A part of what is below a path; `moment`, `after` and `gone` are as in `SubtreeSums`.
 
-    Nothing in the directories that are `unread` was listed.
+    Nothing in the directories that are `unread` was listed. A watcher that begins behind
+    `revision` hears of all changes since.
     """
 
     entries: tuple[FileStatus, ...] = ()
@@ -100,6 +101,7 @@ class SubtreeListing(msgspec.Struct, frozen=True):
     moment: str = NO_MOMENT
     after: str = ""
     gone: bool = False
+    revision: int = 0
 
 
 class ListKeys(msgspec.Struct, frozen=True):
@@ -126,10 +128,11 @@ class ListedKey(msgspec.Struct, frozen=True):
 
 
 class KeyListing(msgspec.Struct, frozen=True):
-    """Some keys, as they were at one moment; the rest is behind `after`, "" if there is none."""
+    """Some keys, as they were after `revision`; the rest is behind `after`, "" if there is none."""
 
     keys: tuple[ListedKey, ...] = ()
     after: str = ""
+    revision: int = 0
 
 
 LIST_KEYS = Method("list_keys", ListKeys, KeyListing, any_namenode=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from paxosblock.api.methods import Method
 
-POLL_S: Final = 10.0
+POLL_S: Final = 5.0
 """Seconds that a NameNode waits for a change before it answers that there was none."""
 POLL_MAX_S: Final = 60.0
 
@@ -26,7 +26,7 @@ class ChangeKind(enum.Enum):
     RENAMED = "renamed"
     REMOVED = "removed"
     CHANGED = "changed"
-    """What `traits` name is another than before."""
+    """The `traits` of it are others than before."""
     LISTED = "listed"
     """No change: it is there when the watcher begins, or begins again."""
     GAP = "gap"
@@ -46,7 +46,7 @@ class Trait(enum.Enum):
     EXPIRY = "expiry"
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class NameChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """A change of a file or directory. Changes with one `revision` happened at one moment.
 
     A rename goes from `source` to `path`; one of them is "" if the watcher may not see it. What is
@@ -87,7 +87,7 @@ class NameChanges(msgspec.Struct, frozen=True):
 
     revision: int
     timeline: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NameChange, ...] = ()
     skip: int = 0
 
 

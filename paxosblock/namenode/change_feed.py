@@ -1,7 +1,7 @@
-"""Answers those who watch names, from the entries that are applied here: any NameNode can.
+"""Answers watchers of names from the entries that are applied here: any NameNode can.
 
-Nothing is made of the entries until someone asks. While anyone waits, a task reads each entry once
-for all of them, as soon as it is applied, and wakes those whom it concerns.
+Nothing is made of the entries until a watcher asks. While any wait, a task reads each entry once
+for all of them, as soon as it is applied, and wakes those that it concerns.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from paxosblock.api.watching import (
     POLL_MAX_S,
-    Change,
     ChangeKind,
+    NameChange,
     NameChanges,
     WatchNames,
 )
@@ -34,14 +34,14 @@ from paxosblock.namenode.catalog.records import decode_cluster
 from paxosblock.namenode.kv.interface import KeyValueStore, Recent, View
 
 WATCHERS_MAX: Final = 10_000
-"""Those who wait at one NameNode."""
+"""Watchers that wait at one NameNode."""
 CHANGES_MAX: Final = 1000
 ANSWER_BYTES: Final = MIB
 """Changes of one answer, and bytes of their paths."""
 LOOKED_AT: Final = 5000
 """Changes that are looked at for one answer."""
 KEPT_BYTES: Final = 32 * MIB
-"""Bytes of changes that are kept for those who ask next."""
+"""Bytes of changes that are kept for watchers that ask next."""
 CHANGE_BYTES: Final = 300
 """Bytes that a change takes beside its paths."""
 READ_AT_ONCE: Final = 50
@@ -52,7 +52,7 @@ KEPT_IDLE_S: Final = 60.0
 """Seconds without a watcher after which nothing is kept but the entries."""
 
 
-class _Poll:
+class _WatchPoll:
     """A request that waits."""
 
     def __init__(self, path: str) -> None:
@@ -61,7 +61,7 @@ class _Poll:
 
 
 class ChangeFeed:
-    """The changes that were made of recent entries, and those who wait for more."""
+    """The changes that were made of recent entries, and the watchers that wait for more."""
 
     def __init__(self, store: KeyValueStore) -> None:
         """Read the entries of a `store`, which need not be started yet."""
@@ -74,7 +74,7 @@ class ChangeFeed:
         """All changes after this revision, up to what was read, are in `_changes`."""
         self._dropped = 0
         """A revision up to which changes were dropped to make room."""
-        self._polls: dict[str, set[_Poll]] = {}
+        self._polls: dict[str, set[_WatchPoll]] = {}
         self._waiting = 0
         self._following: asyncio.Task[None] | None = None
         self._end: asyncio.TimerHandle | None = None
@@ -85,7 +85,7 @@ class ChangeFeed:
         return self._waiting
 
     async def close(self) -> None:
-        """End the work; those who wait get an error."""
+        """End the work; watchers that wait get an error."""
         self._refuse(UnavailableError("this NameNode ends"))
         if self._following is not None:
             self._following.cancel()
@@ -204,10 +204,10 @@ class ChangeFeed:
 
     def _collected(
         self, path: str, after: int, skip: int, actor: Actor
-    ) -> tuple[list[Change], int, int, bool]:
+    ) -> tuple[list[NameChange], int, int, bool]:
         """Return changes behind a position, the position behind them, and whether more may be
         known."""
-        changes, found, size_bytes = self._changes, list[Change](), 0
+        changes, found, size_bytes = self._changes, list[NameChange](), 0
         start = bisect_right(changes, after, key=_revision)
         place = start
         while place < len(changes) and changes[place].change.revision == after + 1:
@@ -241,7 +241,7 @@ class ChangeFeed:
         if self._end is not None:
             self._end.cancel()
             self._end = None
-        poll = _Poll(path)
+        poll = _WatchPoll(path)
         self._polls.setdefault(path, set()).add(poll)
         self._waiting += 1
         if self._following is None:
@@ -262,7 +262,7 @@ class ChangeFeed:
                 self._end = loop.call_later(KEPT_IDLE_S, self._forget)
 
     async def _follow(self) -> None:
-        """Read what is applied, while anyone waits."""
+        """Read what is applied, while any watcher waits."""
         try:
             while self._waiting:
                 if self._reader is None:
@@ -283,7 +283,7 @@ class ChangeFeed:
                     poll.woken.set_exception(error.reworded(error.message))
 
     def _forget(self) -> None:
-        """Keep nothing more, as nobody watches."""
+        """Keep nothing more, as there is no watcher."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
@@ -302,11 +302,11 @@ def _revision(traced: TracedChange) -> int:
     return traced.change.revision
 
 
-def _size_bytes(change: Change) -> int:
+def _size_bytes(change: NameChange) -> int:
     return CHANGE_BYTES + len(change.path) + len(change.source)
 
 
-def _concerned(change: Change, watched: dict[str, set[_Poll]]) -> Iterator[str]:
+def _concerned(change: NameChange, watched: dict[str, set[_WatchPoll]]) -> Iterator[str]:
     """Yield those of the `watched` paths that a change concerns."""
     if not watched:
         return

@@ -23,12 +23,13 @@ from paxosblock.api.subtree import (
     SumSubtree,
     Unread,
 )
-from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.key_order import KeyWalk
 from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.subtree_walk import Sums, list_slice
+from paxosblock.namenode.kv.interface import Moment, View
 from paxosblock.namenode.name_node import NameNode
 
+Shown = View | Moment
 SLICES_OF_SUMS: Final = 100
 SLICES_OF_LISTING: Final = 10
 KEYS_AT_ONCE: Final = 100
@@ -41,7 +42,7 @@ async def sum_subtree(node: NameNode, request: SumSubtree) -> SubtreeSums:
     """Sum up some of what is at and below a path."""
     sums = Sums(request.path, each=request.each, actor=ACTOR.get())
 
-    def go_on(reads: Reads, after: str) -> str:
+    def go_on(reads: Shown, after: str) -> str:
         return sums.add_slice(reads, after)
 
     place = await _slices(node, request, go_on, SLICES_OF_SUMS, lambda: len(sums.done) >= SUMS_MAX)
@@ -52,9 +53,11 @@ async def list_subtree(node: NameNode, request: ListSubtree) -> SubtreeListing:
     """List some of what is at and below a path."""
     entries: list[FileStatus] = []
     unread: list[Unread] = []
-    actor = ACTOR.get()
+    actor, revision = ACTOR.get(), 0
 
-    def go_on(reads: Reads, after: str) -> str:
+    def go_on(reads: Shown, after: str) -> str:
+        nonlocal revision
+        revision = reads.revision
         found, after = list_slice(reads, request.path, after, actor, unread)
         entries.extend(found)
         return after
@@ -62,7 +65,7 @@ async def list_subtree(node: NameNode, request: ListSubtree) -> SubtreeListing:
     place = await _slices(node, request, go_on, SLICES_OF_LISTING)
     if place is None:
         return SubtreeListing(gone=True)
-    return SubtreeListing(tuple(entries), tuple(unread), *place)
+    return SubtreeListing(tuple(entries), tuple(unread), *place, revision=revision)
 
 
 async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
@@ -74,11 +77,11 @@ async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
         for count, listed in enumerate(KeyWalk(moment, request, ACTOR.get()).listed(), 1):
             if listed is not None:
                 if len(found) == most:
-                    return KeyListing(tuple(found), found[-1].key)
+                    return KeyListing(tuple(found), found[-1].key, moment.revision)
                 found.append(listed)
             if count % KEYS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return KeyListing(tuple(found))
+        return KeyListing(tuple(found), revision=moment.revision)
     finally:
         moment.release()
 
@@ -86,7 +89,7 @@ async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
 async def _slices(
     node: NameNode,
     request: SumSubtree | ListSubtree,
-    go_on: Callable[[Reads, str], str],
+    go_on: Callable[[Shown, str], str],
     most: int,
     enough: Callable[[], bool] = lambda: False,
 ) -> tuple[str, str] | None:

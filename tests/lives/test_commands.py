@@ -31,6 +31,7 @@ NOT_CALLED: Final = {
     "replica": "shows a replica to people, and changes nothing",
     "replicas": "shows replicas to people, and changes nothing",
     "list_keys": "shows names, and changes nothing: tests/namenode/test_key_order.py",
+    "watch": "shows changes, and makes none: tests/namenode/test_change_feed.py",
     "settings": "for the status page, and changes nothing: tests/namenode/test_people.py",
     "unwhole_blocks": "for the status page, and changes nothing: tests/namenode/test_people.py",
     "work": "for the status page, and changes nothing: tests/namenode/test_people.py",
@@ -105,7 +106,16 @@ SHOWS: Final = frozenset(
         "fs stat",
     }
     | {"fs copyToLocal", "fs count", "fs df", "fs du", "fs find", "fs getmerge", "fs tail"}
-    | {"fs checksum", "fs help", "fs moveToLocal", "fs test", "fs text", "fs usage", "help"}
+    | {
+        "fs checksum",
+        "fs help",
+        "fs moveToLocal",
+        "fs test",
+        "fs text",
+        "fs usage",
+        "fs watch",
+        "help",
+    }
     | {"spark fsck"}
 )
 """Commands that show something, and change nothing."""

@@ -1,12 +1,13 @@
-"""What one who watches knows of the names below a path: what was listed, and the changes since."""
+"""The names below a path as a watcher knows them: by a list, and by the changes since."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from paxosblock.api.watching import Change, ChangeKind
+from paxosblock.api.watching import ChangeKind, NameChange
 from paxosblock.namenode.catalog.name_changes import is_below
 
 
@@ -36,14 +37,14 @@ class WatchedNames:
         self.names = below(names, path)
         self.revision = revision
 
-    def take(self, changes: Iterable[Change], listed: Callable[[int, str], Names]) -> None:
+    def take(self, changes: Iterable[NameChange], listed: Callable[[int, str], Names]) -> None:
         """Apply changes; `listed` lists what came in from elsewhere, at that revision."""
         for revision, at_once in groupby(changes, lambda change: change.revision):
             assert revision > self.revision, "each change comes once, and in order"
             self.revision = revision
-            self._take_moment(list(at_once), lambda path, at=revision: listed(at, path))
+            self._take_moment(list(at_once), partial(listed, revision))
 
-    def _take_moment(self, changes: list[Change], listed: Callable[[str], Names]) -> None:
+    def _take_moment(self, changes: list[NameChange], listed: Callable[[str], Names]) -> None:
         moved: dict[int, dict[str, Known]] = {}
         for change in changes:
             if change.kind is ChangeKind.REMOVED:

@@ -85,6 +85,7 @@ SHOWS = {
     "stat",
     "sum_subtree",
     "unwhole_blocks",
+    "watch",
     "work",
     "writers",
 }

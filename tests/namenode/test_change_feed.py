@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,20 +20,20 @@ from paxosblock.api.namenode import (
     RenamePath,
     Transact,
 )
+from paxosblock.api.ownership import SET_PERMISSION, SetPathPermission
 from paxosblock.api.path_attributes import SET_ATTRIBUTES, SetPathAttributes
 from paxosblock.api.transaction import Delete, Operation, Rename, SetPermission, Truncate
-from paxosblock.api.watching import WATCH, Change, ChangeKind, NameChanges, Trait, WatchNames
+from paxosblock.api.watching import WATCH, ChangeKind, NameChange, NameChanges, Trait, WatchNames
 from paxosblock.errors import GapError, InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.namenode import change_feed
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import inode_of
-from paxosblock.namenode.catalog.owners import set_permission
 from paxosblock.namenode.catalog.permissions import ITSELF, Actor
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.catalog.subtree_walk import walk
 from paxosblock.namenode.change_feed import ChangeFeed
 from paxosblock.namenode.kv import recent_entries
-from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Recent, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.types import Durability, WriterId
@@ -158,19 +158,18 @@ class History:
                 await sweep_everything(catalog)
 
 
-class Member:
+class Member(MemoryStore):
     """Another NameNode that applies the same log, as far as it was told to."""
 
     def __init__(self, log: MemoryStore) -> None:
+        super().__init__()
         self._log = log
-        self._payloads = log.payloads
-        self.machine = ReplicatedMachine(MemoryTable())
-        self.applied = asyncio.Event()
+        self.payloads = log.payloads
 
     def apply(self, index: int) -> None:
         """Apply the entries up to this one."""
         while self.machine.revision < index:
-            entry = Entry(0, EntryKind.EDIT, self._payloads[self.machine.revision])
+            entry = Entry(0, EntryKind.EDIT, self.payloads[self.machine.revision])
             self.machine.apply_whole(self.machine.revision + 1, entry)
         self.applied.set()
         self.applied.clear()
@@ -184,7 +183,7 @@ class Member:
 
     def install(self) -> None:
         """Get the map of the leader."""
-        table = MemoryTable(self._snapshot(len(self._payloads)))
+        table = MemoryTable(self._snapshot(len(self.payloads)))
         if table.revision > self.machine.revision:
             self.machine.adopt(table)
 
@@ -193,26 +192,15 @@ class Member:
         other.apply(index)
         return Snapshot(index, list(other.machine))
 
-    @property
-    def recent(self) -> Recent:
-        return self.machine.recent
-
-    def view(self) -> View:
-        return self.machine
-
     async def read_barrier(self) -> View:
-        self.apply(len(self._payloads))
+        self.apply(len(self.payloads))
         return self.machine
-
-    async def wait_entry(self, index: int) -> None:
-        while self.machine.revision < index:
-            await self.applied.wait()
 
 
 async def asked(
     feed: ChangeFeed, path: str, after: int, skip: int = 0, actor: Actor = ITSELF
 ) -> NameChanges:
-    """What is known behind a position, without waiting for more."""
+    """Ask for the changes behind a position, without waiting for more."""
     return await feed.answer(WatchNames(path, after, skip, wait_s=0), actor)
 
 
@@ -258,7 +246,7 @@ class RootWatcher:
         self.gaps += 1
         self._names = WatchedNames("/", self._history.at(revision), revision)
         self._place = NameChanges(revision, 0)
-        self.heard: list[Change] = []
+        self.heard: list[NameChange] = []
 
     async def ask(self, feed: ChangeFeed) -> None:
         try:
@@ -285,7 +273,7 @@ async def test_all_members_tell_the_same_through_restarts_and_copies(
     monkeypatch.setattr(change_feed, "KNOWN_MAX", 20)
     history = await History.of(seed)
     chance, machine = history.chance, history.store.machine
-    whole, told, read = ChangeFeed(history.store), list[Change](), machine.revision
+    whole, told, read = ChangeFeed(history.store), list[NameChange](), machine.revision
     members = [Member(history.store) for _ in range(3)]
     feeds = [ChangeFeed(each) for each in members]
     watchers = [RootWatcher(history)]
@@ -315,7 +303,7 @@ async def test_all_members_tell_the_same_through_restarts_and_copies(
         await feed.close()
 
 
-def kinds(changes: tuple[Change, ...]) -> list[tuple[ChangeKind, str, str]]:
+def kinds(changes: tuple[NameChange, ...]) -> list[tuple[ChangeKind, str, str]]:
     return [(each.kind, each.source, each.path) for each in changes]
 
 
@@ -419,11 +407,7 @@ async def test_traits_say_what_of_a_file_is_another() -> None:
     await scene.service.call(MKDIRS, MakeDirectories("/d"))
     await scene.service.call(SET_ATTRIBUTES, SetPathAttributes("/d", {"user.a": b"1"}))
     await scene.service.call(SET_ATTRIBUTES, SetPathAttributes("/d", {"user.a": b"2"}))
-    await scene.node.catalog.decide(
-        type(None),
-        lambda draft, request, _: _nothing(set_permission(draft, request, ITSELF)),
-        SetPermission("/d", 0o700),
-    )
+    await scene.service.call(SET_PERMISSION, SetPathPermission("/d", 0o700))
     answer = await scene.service.call(WATCH, WatchNames("/d", begin, wait_s=0))
     assert [each.traits for each in answer.changes] == [
         (),
@@ -432,10 +416,6 @@ async def test_traits_say_what_of_a_file_is_another() -> None:
         (Trait.PERMISSION,),
     ]
     await scene.close()
-
-
-def _nothing(_: object) -> Iterator[None]:
-    yield from ()
 
 
 async def test_who_waits_is_woken_by_what_concerns_them_alone() -> None:

@@ -15,6 +15,7 @@ from paxosblock.api.status import ClusterRoom
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
+from paxosblock.api.watching import NameChange
 from paxosblock.base.acl_entries import AclEntry
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath
@@ -315,6 +316,29 @@ class Client(ClientBase):
             delimiter=delimiter,
             limit=limit,
         )
+
+    def watch(
+        self, path: AnyPath, *, after: int | None = None, listed: bool = False
+    ) -> Iterator[NameChange]:
+        """Yield each change of names at `path` and below it, once and in order, without end.
+
+        Changes with one revision happened at one moment. A program that lists something (`Listing`
+        and `KeyListing` tell the revision) and watches `after` that revision misses nothing and
+        hears nothing twice, whichever NameNodes fail meanwhile. Nothing
+        need be at `path`. What the user may not list is not told.
+
+        Args:
+            after: the revision behind which to begin; None: what is changed from the first step of
+                the iteration on.
+            listed: yield first what is there, as `ChangeKind.LISTED`; a gap is then a change of
+                the kind `GAP`, behind which all that is there is listed again.
+
+        Raises:
+            GapError: changes behind `after` are no longer known: list again, and go on from there.
+            InvalidRequestError: `after` is no revision yet; `after` and `listed` are both given.
+            UnavailableError: no NameNode answered for `retry_for_s`.
+        """
+        return self._iterate(self._async.watch(path, after=after, listed=listed))
 
     def glob(self, pattern: AnyPath) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from paxosblock.api.watching import Change, ChangeKind, Trait
+from paxosblock.api.watching import ChangeKind, NameChange, Trait
 from paxosblock.namenode.catalog import keys, permissions, tree
 from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import (
@@ -54,11 +54,11 @@ class TracedChange(msgspec.Struct, frozen=True, gc=False):
     """A change, and the ways to its path and to its source, which say who may see it; None for one
     without a directory above it."""
 
-    change: Change
+    change: NameChange
     way: Way | None
     source_way: Way | None = None
 
-    def told(self, path: str, actor: Actor) -> Change | None:
+    def told(self, path: str, actor: Actor) -> NameChange | None:
         """Return the change for one who watches `path`; None if they may not see it, or it is of
         nothing at `path` or below it."""
         change = self.change
@@ -167,8 +167,8 @@ class ChangeReader:
         came: dict[int, tuple[bytes, bool]],
         sources: dict[int, Way | None],
     ) -> Iterator[TracedChange]:
-        """Yield what became of entries; what happens below a directory that was deleted, as it is
-        swept, is nobody's business."""
+        """Yield what became of entries, but for those below a directory that was deleted: no
+        watcher knows of them any more."""
         for number in {**gone, **came}:
             source_key, is_directory = gone.get(number, (b"", False))
             source_way = sources.get(number)
@@ -176,7 +176,7 @@ class ChangeReader:
             way = self._way_above(key) if key else None
             if way is None and source_way is None:
                 continue
-            change = Change(
+            change = NameChange(
                 self.revision,
                 ChangeKind.RENAMED,
                 _path(way, key),
@@ -202,7 +202,7 @@ class ChangeReader:
             return
 
         def traced(kind: ChangeKind, traits: tuple[Trait, ...] = ()) -> TracedChange:
-            change = Change(
+            change = NameChange(
                 self.revision,
                 kind,
                 "/" if way is None else f"{way.stem}/{after.name}",

@@ -1,7 +1,8 @@
 """The entries that were applied last, and the values of the map before the first of them.
 
-Whoever asks can make out what each of them changed (`catalog/name_changes.py`). Until then they
-cost an append to a list: what is kept of an entry is its payload, which is in memory anyway.
+The change feed makes out what each of them changed (`catalog/name_changes.py`) once it is asked.
+Until then an entry costs an append to a list: what is kept is its payload, which is in memory
+anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_CHANGE: Final = b""
 
 
 @dataclass(slots=True)
-class _Part:
+class _Stretch:
     """Entries in order; `before` has the values before the first of them."""
 
     before: Values
@@ -39,11 +40,11 @@ class RecentEntries:
     def begin(self, table: Table) -> None:
         """Forget all, and go on with those that come after what `table` has."""
         self._table = table
-        self._older: _Part | None = None
+        self._older: _Stretch | None = None
         self._begin_part()
 
     def _begin_part(self) -> None:
-        self._younger = _Part(self._table.values())
+        self._younger = _Stretch(self._table.values())
         self.payloads = self._younger.payloads
         """Those of the younger part, to which one is added for each entry that is applied."""
         self.room_bytes = PART_BYTES
