@@ -22,6 +22,7 @@ from paxosblock.api import (
     status,
     subtree,
     user_tokens,
+    watching,
 )
 from paxosblock.api.insight import DATANODE_STATUS
 from paxosblock.api.methods import Method
@@ -63,6 +64,7 @@ def described() -> set[str]:
         status,
         subtree,
         user_tokens,
+        watching,
     )
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}
