@@ -25,7 +25,7 @@ def known(status: FileStatus) -> Known:
 
 
 def names_of(fs: Client) -> Names:
-    """What is at and below the top."""
+    """The names at and below the top."""
     top = {TOP: known(fs.stat(TOP))}
     return top | {each.path: known(each) for each in fs.walk(TOP, one_state=True)}
 
