@@ -29,7 +29,7 @@ from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import FileInode, decode_entry, decode_place
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
-from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol import finalize as rules
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Durability, WriterId
@@ -76,11 +76,11 @@ class LoggedStore(MemoryStore):
         self.log.append(edit)
         return await super().commit(edit)
 
-    def snapshot(self) -> StateMachine:
+    def snapshot(self) -> ReplicatedMachine:
         """The map of another member, which was sent to it, and which nothing changes here."""
         table = self.machine._table
         assert isinstance(table, MemoryTable)
-        return StateMachine(MemoryTable(table.snapshot()))
+        return ReplicatedMachine(MemoryTable(table.snapshot()))
 
 
 class Life:
@@ -382,7 +382,7 @@ class Life:
             wanted = {path: found and found.chunks for path, found in copy.items()}
             assert shown == wanted, f"snapshot {name} of {directory}: {shown}, not {wanted}"
 
-    def follows(self, begin: StateMachine, entries: list[Edit]) -> None:
+    def follows(self, begin: ReplicatedMachine, entries: list[Edit]) -> None:
         """Another member that got a checkpoint and the entries behind it has the same map."""
         for edit in entries:
             slices = begin.apply_in_slices(begin.revision + 1, edit)
