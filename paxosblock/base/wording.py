@@ -23,12 +23,23 @@ def visible(text: str) -> str:
 
 
 def human_size(size_bytes: int) -> str:
-    """Return a size as hdfs prints it: "512", "1.5 K", "256 M"."""
+    """Return a size as hdfs prints it: "512", "1.5 K", "256 M"; "1.0 K" is not quite 1 K."""
     if size_bytes < 1024:
         return str(size_bytes)
     power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
-    number = f"{size_bytes / 1024**power:.1f}".removesuffix(".0")
-    return f"{number} {_UNITS[power - 1]}"
+    if size_bytes % 1024**power == 0:
+        return f"{size_bytes // 1024**power} {_UNITS[power - 1]}"
+    tenths = _tenths(size_bytes, power)
+    if tenths >= 10240 and power < len(_UNITS):
+        power += 1
+        tenths = _tenths(size_bytes, power)
+    return f"{tenths // 10}.{tenths % 10} {_UNITS[power - 1]}"
+
+
+def _tenths(size_bytes: int, power: int) -> int:
+    """Return tenths of a unit, rounded half up as Java does."""
+    unit = 1 << 10 * power
+    return (20 * size_bytes + unit) // (2 * unit)
 
 
 def percent(share: float) -> str:

@@ -55,6 +55,7 @@ def test_files_come_back_and_are_on_no_disk(
         out.write(MARKER)
     fs.pipe_file(f"{zone}/marked", MARKER * 10)  # in place of the one before
     assert all(encrypted(cluster, f"{zone}/marked", f"{zone}/sub", f"{zone}/sub/pieces"))
+    assert [fs.info(path)["encrypted"] for path in (f"{zone}/marked", "/")] == [True, False]
     assert fs.cat(f"{zone}/marked") == MARKER * 10
     assert fs.cat_ranges([f"{zone}/sub/pieces"] * 3, [0, 6990, -5], [10, 7010, None]) == [
         DATA[:10],

@@ -109,7 +109,10 @@ class LocalPlace:
         """See `CopyPlace`."""
         if present is not None:
             await self.remove(present)
-        await in_thread(os.makedirs if parents else os.mkdir, path)
+        if parents:
+            await in_thread(os.makedirs, path)
+        else:
+            await in_thread(os.mkdir, path)
 
     @contextlib.asynccontextmanager
     async def writing(

@@ -28,6 +28,7 @@ def info_of(status: FileStatus) -> Info:
         "block_size": status.block_size,
         "durability": status.durability.value,
         "open": status.open,
+        "encrypted": status.encrypted,
     }
 
 
