@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from paxosblock.cli.main import root
 from paxosblock.cli.node_commands import datanode, namenode
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.config import DataNodeConfig, NameNodeConfig, check_variables, load_config
+from tests.fork_server import ended
 
 yaml: Any = importlib.import_module("yaml")  # it has no types
 PORTS = {
@@ -144,13 +146,48 @@ def test_the_image_is_of_a_user_that_the_manifests_know(repository: Path) -> Non
         assert (repository / needed).exists()
 
 
+def kustomized(repository: Path, folder: str) -> str:
+    make = ["kubectl", "kustomize", str(repository / "deploy" / folder)]
+    return subprocess.run(make, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
-def test_kustomize_makes_of_them_what_a_first_start_needs(repository: Path) -> None:
-    built = {}
-    for folder in ("kubernetes", "kubernetes-first-start"):
-        make = ["kubectl", "kustomize", str(repository / "deploy" / folder)]
-        made = subprocess.run(make, capture_output=True, text=True, check=True, timeout=60)
-        built[folder] = made.stdout.splitlines()
-    usual, first = built.values()
+@pytest.mark.parametrize("base", ["kubernetes", "kubernetes-tls"])
+def test_kustomize_makes_of_them_what_a_first_start_needs(repository: Path, base: str) -> None:
+    usual, first = (
+        kustomized(repository, each).splitlines() for each in (base, f"{base}-first-start")
+    )
     assert [line.strip() for line in first if line not in usual] == ["- --new-cluster"]
     assert len(first) == len(usual) + 1
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
+def test_with_tls_each_pod_has_the_certificate_that_setup_tls_makes_for_it(
+    repository: Path, tmp_path: Path
+) -> None:
+    names = ",".join(f"namenode-{number}.namenode" for number in range(3))
+    hosts = ",".join(f"datanode-{number}=datanode-{number}.datanode" for number in range(3))
+    command = [sys.executable, "-m", "paxosblock", "setup", "tls", str(tmp_path)]
+    made = ended([*command, "--namenodes", names, "--datanodes", hosts])
+    assert made.returncode == 0, made.stderr
+    built = yaml.safe_load_all(kustomized(repository, "kubernetes-tls"))
+    stateful = [each for each in built if each["kind"] == "StatefulSet"]
+    assert len(stateful) == 2
+    for each in stateful:
+        kind, pod = each["metadata"]["name"], each["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        env = {one["name"]: one.get("value") for one in container["env"]}
+        check_variables({name: "" for name in env if name != "POD"})
+        mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+        authority = mounts[env["PAXOSBLOCK_TLS_CA"]]
+        own = mounts[env["PAXOSBLOCK_TLS_CERT"]]
+        assert (tmp_path / authority["subPath"]).exists()
+        for number in range(each["spec"]["replicas"]):
+            file = tmp_path / own["subPathExpr"].replace("$(POD)", f"{kind}-{number}")
+            assert f"datanode-{number}.pem" in file.name or kind == "namenode"
+            assert file.exists()
+        secret = next(one["secret"] for one in pod["volumes"] if one["name"] == own["name"])
+        assert secret["secretName"] == f"paxosblock-tls-{kind}", "a DataNode sees no NameNode's key"
+        assert secret["defaultMode"] & 0o007 == 0, "else nodes refuse it"
+        for probe in ("startupProbe", "readinessProbe"):
+            assert container[probe]["httpGet"]["scheme"] == "HTTPS"
