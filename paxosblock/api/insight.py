@@ -116,7 +116,8 @@ class Work(msgspec.Struct, frozen=True):
     """The work of the NameNode that leads: some of the `under_way` copies, and the balancing that
     an operator's command asks for, None if there is none.
 
-    Since it started, `made` copies were made and `failed` ones were not.
+    Since it started, `made` copies were made and `failed` ones were not; in the last minute it made
+    `made_per_s` of them, and copied `bytes_per_s` in these, 0 if it made less than two.
     """
 
     copies: tuple[CopyUnderWay, ...]
@@ -124,6 +125,8 @@ class Work(msgspec.Struct, frozen=True):
     made: int
     failed: int
     balance: BalanceStatus | None = None
+    made_per_s: float = 0.0
+    bytes_per_s: float = 0.0
 
 
 class VolumeStatus(msgspec.Struct, frozen=True):

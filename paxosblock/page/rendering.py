@@ -57,6 +57,7 @@ def _templates() -> jinja2.Environment:
         "mode": mode,
         "by_file": by_file,
         "moment": moment,
+        "done_in": done_in,
     }
     for name in made.list_templates():
         made.get_template(name)
@@ -79,6 +80,15 @@ def when(seconds: float) -> str:
 def moment(line: VoteLine) -> str:
     """Return the time of a step in UTC, to the millisecond: many come in one second."""
     return f"{when(line.time_ms // 1000)[:-1]}.{line.time_ms % 1000:03d}Z"
+
+
+def done_in(left: float, per_s: float) -> str:
+    """Return when so much will be done at this pace, as the end of a sentence."""
+    if left <= 0:
+        return ""
+    if per_s <= 0:
+        return "; nothing was done in the last minute"
+    return f"; done in about {human_time(left / per_s)} at the pace of the last minute"
 
 
 def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

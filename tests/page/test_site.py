@@ -11,6 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from paxosblock.api.care import (
+    LEAVING,
+    AdminState,
+    AdminStatus,
+    BalanceStatus,
+    Balancing,
+    Leaving,
+    LeavingNode,
+)
 from paxosblock.api.file_pages import GET_FILE, FileView
 from paxosblock.api.fsck_call import Condition, Finding
 from paxosblock.api.insight import (
@@ -18,25 +27,27 @@ from paxosblock.api.insight import (
     LIST_UNWHOLE,
     LIST_WRITERS,
     SHOW_SETTINGS,
+    SHOW_WORK,
     ChangedSetting,
     DataNodeStatus,
     ListUnwhole,
     NodeSettings,
     UnwholeBlocks,
     VolumeStatus,
+    Work,
     WriterLease,
     Writers,
 )
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import LIST, STAT, BlockMember, BlockView, Kind, Listing
-from paxosblock.api.status import CLUSTER_STATUS, NAMENODE_STATUS, ClusterStatus
+from paxosblock.api.status import CLUSTER_STATUS, NAMENODE_STATUS, ClusterStatus, ReplicationStatus
 from paxosblock.errors import NotFoundError, NotLeaderError, PermissionDeniedError
 from paxosblock.page.site import PageAnswer, Site
 from paxosblock.page.views import ROWS
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, BlockState, Durability, Generation, StorageId
 from paxosblock.protocol.types import WriterId as Writer
-from tests.page.answers import A, Answers, Q, datanode, file, namenode, of_a_cluster
+from tests.page.answers import A, Answers, Q, cluster, datanode, file, namenode, of_a_cluster
 
 EVIL = (
     "<script>alert(1)</script>",
@@ -111,6 +122,23 @@ async def test_the_json_is_the_same_struct_and_has_all_of_a_cluster_status() -> 
     assert answer.content_type == "application/json"
     assert set(ClusterStatus.__struct_fields__) <= told.keys()
     assert (told["health"]["level"], told["files"]) == ("healthy", 3)
+
+
+async def test_work_says_when_it_will_be_done_at_the_pace_of_the_last_minute() -> None:
+    balance = BalanceStatus("run", Balancing.MOVING, 1, 10, 1, 0, 3, 0.5, 0.2, 6000, "")
+    leaving = LeavingNode(AdminStatus("b", "b:1", AdminState.DECOMMISSIONED), True, 50, 30)
+    given = of_a_cluster(datanode("a"), datanode("b"))
+    waits = ReplicationStatus(waiting=118, under_way=2)
+    seen = cluster(datanode("a"), datanode("b"), replication=waits)
+    given |= {CLUSTER_STATUS.name: seen, LEAVING.name: Leaving((leaving,))}
+    work = Work((), 2, 9, 0, balance, made_per_s=0.5, bytes_per_s=100.0)
+    shown = await text_of(site_of(given | {SHOW_WORK.name: work}), "/")
+    for length in ("4 min", "1 min", "1 min"):
+        assert f"; done in about {length} at the pace of the last minute" in shown
+    assert shown.count("at the pace of the last minute") == 3
+    still = msgspec.structs.replace(work, made_per_s=0.0, bytes_per_s=0.0)
+    shown = await text_of(site_of(given | {SHOW_WORK.name: still}), "/")
+    assert shown.count("; nothing was done in the last minute") == 3
 
 
 async def test_room_is_ours_others_and_free() -> None:
