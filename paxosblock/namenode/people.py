@@ -192,5 +192,5 @@ async def work(node: NameNode, _: ShowWork) -> Work:
         for each in node.copies.under_way(ROWS_MAX)
     )
     made, failed = node.copies.outcomes["made"], node.copies.outcomes["failed"]
-    pace = node.copies.pace.lately()
-    return Work(copies, len(node.copies), made, failed, node.balancer.status, *pace)
+    rate = node.copies.rate.lately()
+    return Work(copies, len(node.copies), made, failed, node.balancer.status, *rate)

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from paxosblock.base.pace import Pace
+from paxosblock.base.recent_rate import RecentRate
 from paxosblock.errors import NoSpaceError, NotFoundError, PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors
@@ -104,7 +104,7 @@ class Copies:
         self._clock_s = clock_s
         self._ended = ended
         self.outcomes: Counter[str] = Counter({"made": 0, "failed": 0})
-        self.pace = Pace(clock_s)
+        self.rate = RecentRate(clock_s)
         self._under_way: dict[BlockId, _UnderWay] = {}
         self._at_source: Counter[str] = Counter()
         self._at_target: Counter[str] = Counter()
@@ -317,7 +317,7 @@ class Copies:
         self._at_target[copy.target_node] -= 1
         self.outcomes["made" if made else "failed"] += 1
         if made:
-            self.pace.note(copy.record.size_bytes)
+            self.rate.note(copy.record.size_bytes)
         else:
             self._resting[copy.target] = self._clock_s() + REST_S
             self._targets = [each for each in self._targets if each.storage != copy.target]

@@ -1,4 +1,4 @@
-"""How fast work has gone lately, and so when the rest of it will be done."""
+"""The pace of work in the last minute, which tells when the rest will be done."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NOTED_MAX: Final = 1000
 """Steps that are remembered; faster work is judged by fewer seconds."""
 
 
-class Pace:
-    """The pace of work that is done in steps of different sizes."""
+class RecentRate:
+    """The rate of work that is done in steps of different sizes."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         """Start without any; `clock_s` must not go back."""
