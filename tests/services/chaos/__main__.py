@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+import tempfile
 from pathlib import Path
 
+from tests import secure
 from tests.services import chaos
 from tests.services.chaos import campaign
 
@@ -20,7 +23,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--namenodes", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep the cluster with its logs here")
+    why = "with certificates, and block tokens by keys that change each second"
+    parser.add_argument("--secure", action="store_true", help=why)
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as authority:
+        if options.secure:
+            os.environ["PAXOSBLOCK_NAMENODE_BLOCK_KEY_INTERVAL"] = "1s"
+            secure.begin(Path(authority))
+        _run(options)
+
+
+def _run(options: argparse.Namespace) -> None:
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     rounds = campaign.decks(options.seed, options.seconds)
     report = campaign.run(options.seed, rounds, options.folder, options.namenodes)
