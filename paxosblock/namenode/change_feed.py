@@ -138,8 +138,8 @@ class ChangeFeed:
                     if reader.revision < recent.oldest:
                         reader = self._begun(after)
                     await self._read_some(reader, recent)
-            except (UnavailableError, asyncio.CancelledError):
-                self._reader = None  # its map was replaced; or the rest of an entry was not read
+            except BaseException:
+                self._reader = None  # a part of an entry may not be read: the next one reads it all
                 raise
             if reader.known > KNOWN_MAX:
                 reader.go_on_from(recent.values())

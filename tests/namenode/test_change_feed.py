@@ -24,7 +24,13 @@ from paxosblock.api.ownership import SET_PERMISSION, SetPathPermission
 from paxosblock.api.path_attributes import SET_ATTRIBUTES, SetPathAttributes
 from paxosblock.api.transaction import Delete, Operation, Rename, SetPermission, Truncate
 from paxosblock.api.watching import WATCH, ChangeKind, NameChange, NameChanges, Trait, WatchNames
-from paxosblock.errors import GapError, InvalidRequestError, PaxosBlockError, UnavailableError
+from paxosblock.errors import (
+    CorruptionError,
+    GapError,
+    InvalidRequestError,
+    PaxosBlockError,
+    UnavailableError,
+)
 from paxosblock.namenode import change_feed
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import inode_of
@@ -33,11 +39,11 @@ from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.catalog.subtree_walk import walk
 from paxosblock.namenode.change_feed import ChangeFeed
 from paxosblock.namenode.kv import recent_entries
-from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
+from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Versioned, View
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.types import Durability, WriterId
-from tests.memory_table import MemoryTable, Snapshot
+from tests.memory_table import MemoryMoment, MemoryTable, Snapshot
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.names_model import Known, Names, WatchedNames, below
 from tests.namenode.scene import (
@@ -553,3 +559,34 @@ async def test_a_file_that_replaces_another_is_one_moment() -> None:
     ]
     assert found[1].file_id == held.number != found[2].file_id
     assert found[1].revision == found[2].revision, "they are one change"
+
+
+class RottenOnceTable(MemoryTable):
+    """A table in which one value cannot be read once."""
+
+    rotten = False
+
+    def get(self, key: bytes) -> Versioned:
+        if RottenOnceTable.rotten and key == keys.inode(2):
+            RottenOnceTable.rotten = False
+            raise CorruptionError("a block is damaged")
+        return super().get(key)
+
+    def values(self) -> MemoryMoment:
+        return MemoryMoment(RottenOnceTable(self.snapshot()))
+
+
+async def test_an_entry_that_could_not_be_read_is_not_left_out() -> None:
+    store = MemoryStore()
+    store.machine = ReplicatedMachine(RottenOnceTable())
+    catalog = await new_catalog(store)
+    await catalog.make_directories(MakeDirectories("/d"))
+    begin, feed = store.machine.revision, ChangeFeed(store)
+    await asked(feed, "/", begin)
+    await catalog.make_directories(MakeDirectories("/d/a"))
+    RottenOnceTable.rotten = True
+    with pytest.raises(CorruptionError):
+        await asked(feed, "/", begin)
+    found = await all_behind(feed, "/", begin)
+    assert kinds(found.changes) == [(ChangeKind.CREATED, "", "/d/a")]
+    await feed.close()
