@@ -22,6 +22,9 @@
     ├── SafeModeError (OSError)                   an operator stopped changes of names: try again
     ├── NotLeaderError (OSError)                  another NameNode leads: ask that one
     ├── NoSpaceError (OSError)                    too few DataNodes with room, or a full disk
+    ├── QuotaExceededError (OSError)              a directory would have more than its quota
+    │   ├── NameQuotaError                        of files and directories
+    │   └── SpaceQuotaError                       of bytes, with all replicas
     ├── CorruptionError (OSError)                 bytes do not match their checksum
     ├── StorageError (OSError)                    a volume refused a read or a write
     ├── ProtocolError (OSError)                   a peer said something that is not in the protocol
@@ -282,6 +285,22 @@ class NoSpaceError(PaxosBlockError, OSError):
     def of_namenode(self) -> bool:
         """True if it is the disk of a NameNode, whose `details["address"]` it is then."""
         return "address" in self.details
+
+
+class QuotaExceededError(PaxosBlockError, OSError):
+    """A directory would have more than its quota. It says so in HDFS's words."""
+
+    outcome = Outcome.NEVER
+    http_status = 403
+    _number = errno.EDQUOT
+
+
+class NameQuotaError(QuotaExceededError):
+    """A directory would have more files and directories, itself included, than its quota."""
+
+
+class SpaceQuotaError(QuotaExceededError):
+    """The replicas of the files below a directory would take more room than its quota."""
 
 
 class CorruptionError(PaxosBlockError, OSError):

@@ -42,6 +42,18 @@ def _tenths(size_bytes: int, power: int) -> int:
     return (20 * size_bytes + unit) // (2 * unit)
 
 
+def binary_size(size_bytes: int) -> str:
+    """Return a size as hdfs prints it in what it says of quotas: "512 B", "1.50 KB", "256 MB"."""
+    power = min(max(size_bytes.bit_length() - 1, 0) // 10, len(_UNITS))
+    if not power:
+        return f"{size_bytes} B"
+    whole, rest = divmod(size_bytes, 1024**power)
+    number = f"{size_bytes / 1024**power:.2f}" if rest else str(whole)
+    if number == "1024.00" and power < len(_UNITS):
+        number, power = "1.00", power + 1
+    return f"{number} {_UNITS[power - 1]}B"
+
+
 def percent(share: float) -> str:
     """Return a share as people say it: "61 %", "4.6 %", "less than 0.1 %"."""
     if 0 < share < LEAST_SHARE:

@@ -26,6 +26,7 @@ from paxosblock.api import (
     fsck_call,
     insight,
     lease_call,
+    quota,
     rebuild,
     reports,
     status,
@@ -640,6 +641,29 @@ CALLS: Final = (
     handled(
         encryption.ENCRYPTION_ZONES,
         operators.encryption_zones,
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
+    ),
+    handled(
+        quota.SET_QUOTA,
+        operators.set_quota,
+        check=checks.check_set_quota,
+        log=lambda request, done: facts(
+            path=request.path, names_max=done.names_max, space_max=done.space_max
+        ),
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
+    ),
+    handled(
+        quota.LIST_QUOTAS,
+        operators.list_quotas,
+        may=of_superuser(lambda request: not request.path),
+        right=TokenRight.READ,
+    ),
+    handled(
+        quota.CHECK_QUOTAS,
+        operators.check_quotas,
+        log=lambda request, _: facts(path=request.path) if request.repair else None,
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),

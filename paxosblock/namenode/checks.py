@@ -35,6 +35,7 @@ from paxosblock.api.path_attributes import (
     GetAttributes,
     SetPathAttributes,
 )
+from paxosblock.api.quota import NO_QUOTA, SetQuota
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
 from paxosblock.api.subtree import ListKeys, ListSubtree, SumSubtree
@@ -69,6 +70,7 @@ from paxosblock.protocol.types import WriterId
 
 WINDOW_MAX = 1024
 WRITER_CHARACTERS_MAX = 128
+QUOTA_MAX = (1 << 63) - 1
 BITS_MAX = 7
 """Read, write and execute."""
 NODE_CHARACTERS_MAX = 8192
@@ -287,6 +289,17 @@ def check_check_files(request: CheckFiles) -> None:
         where = f"{paths.shown(request.path)}: cannot go on behind {paths.shown(after.path)}"
         _demand(paths.split(after.path)[: len(path)] == path, where)
         _demand(0 <= after.place <= PLACE_MAX, f"{where}, place {after.place}")
+
+
+def check_set_quota(request: SetQuota) -> None:
+    """Raise InvalidRequestError for limits that are none. The words are HDFS's."""
+    names, space = request.names, request.space
+    kept = "unchanged"
+    shown = f"{kept if names is None else names} and {kept if space is None else space}"
+    allowed = (names is None or names == NO_QUOTA or 0 < names <= QUOTA_MAX) and (
+        space is None or space == NO_QUOTA or 0 <= space <= QUOTA_MAX
+    )
+    _demand(allowed, f"Invalid values for quota : {shown}")
 
 
 def check_get_file(request: GetFile) -> None:

@@ -23,6 +23,14 @@ from paxosblock.api.encryption import (
 )
 from paxosblock.api.fsck_call import CheckedFiles, CheckFiles
 from paxosblock.api.methods import Done
+from paxosblock.api.quota import (
+    CheckedQuotas,
+    CheckQuotas,
+    ListQuotas,
+    Quotas,
+    QuotaUsage,
+    SetQuota,
+)
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.api.user_tokens import (
     IssueToken,
@@ -33,7 +41,7 @@ from paxosblock.api.user_tokens import (
 )
 from paxosblock.errors import ConfigError, NotFoundError
 from paxosblock.namenode.blocks.replication.fsck import check_slice
-from paxosblock.namenode.catalog import zones
+from paxosblock.namenode.catalog import quotas, zones
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.draft import Draft, in_one
 from paxosblock.namenode.catalog.namespace import Context, check_names_may_change
@@ -120,6 +128,31 @@ async def _refresh_master_keys(node: NameNode) -> None:
     await node.zone_keys.refresh()
     if node.zone_keys.why:
         raise ConfigError(f"this NameNode has no master key: {node.zone_keys.why}")
+
+
+async def set_quota(node: NameNode, request: SetQuota) -> Decided[QuotaUsage]:
+    """Change how many names a directory may hold, and how much room its replicas may take.
+
+    Raises:
+        SafeModeError: an operator entered safe mode.
+        Others: as `quotas.set_limits`.
+    """
+
+    def decide(draft: Draft, request: SetQuota, context: Context) -> QuotaUsage:
+        check_names_may_change(draft)
+        return quotas.set_limits(draft, request, context.actor)
+
+    return await node.catalog.decide(QuotaUsage, in_one(decide), request, once=request.once)
+
+
+async def list_quotas(node: NameNode, request: ListQuotas) -> Quotas:
+    """Show the quota of a directory, or all of them."""
+    return Quotas(await node.catalog.quotas(request.path, ACTOR.get()))
+
+
+async def check_quotas(node: NameNode, request: CheckQuotas) -> CheckedQuotas:
+    """Count again what is below the directories with quotas, and mend counters that are wrong."""
+    return CheckedQuotas(await node.catalog.check_quotas(request.path, repair=request.repair))
 
 
 async def encryption_zones(node: NameNode, _: ZonesRequest) -> EncryptionZones:

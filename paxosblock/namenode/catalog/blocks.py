@@ -35,6 +35,7 @@ from paxosblock.namenode.catalog import (
     namespace,
     permissions,
     protocol_errors,
+    quotas,
     reserving,
     tree,
     zones,
@@ -224,8 +225,10 @@ def add(
     record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
     if request.ahead:
         return reserving.reserve(draft, inode, record)
+    before = quotas.space_now(draft, inode) if draft.has_counters else 0
     if reserving.drop(draft, inode):  # its replicas are deleted when they are reported
-        draft.put_inode(msgspec.structs.replace(inode, reserved=NO_BLOCK))
+        inode = msgspec.structs.replace(inode, reserved=NO_BLOCK)
+        draft.put_inode(inode)
     last = tree.last_block(draft, request.file_id)
     assert last is None or last.entry.record.finalized, "only the last block may be undecided"
     if last is not None:
@@ -237,6 +240,8 @@ def add(
     draft.get(place)
     draft.put(place, encode(Place(block, last.end if last else 0)))
     draft.add_block(entry)
+    if draft.has_counters:
+        quotas.resized(draft, before, inode)
     return entry
 
 
@@ -325,6 +330,7 @@ def close(draft: Draft, wanted: CloseFile, now_ms: int) -> Closed:
         return Closed(inode)
     if not inode.open or inode.writer != writer:
         raise _not_held(inode, path, writer)
+    before = quotas.space_now(draft, inode) if draft.has_counters else 0
     if ends is not None:
         inode = reserving.attach_first(draft, inode, ends.block)
     ended = None if ends is None else finalize_by_writer(draft, ends)
@@ -353,6 +359,8 @@ def close(draft: Draft, wanted: CloseFile, now_ms: int) -> Closed:
     )
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
+    if draft.has_counters:
+        quotas.resized(draft, before, closed, free=True)
     return Closed(closed, dropped, given_up)
 
 

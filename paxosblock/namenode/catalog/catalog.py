@@ -35,8 +35,11 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     ReopenBlock,
 )
+from paxosblock.api.quota import CheckedQuota, QuotaUsage
 from paxosblock.api.reports import Timeline
 from paxosblock.api.user_tokens import TokenNote
+from paxosblock.base import paths
+from paxosblock.errors import NotReadyError
 from paxosblock.namenode.catalog import (
     block_keys,
     blocks,
@@ -49,6 +52,7 @@ from paxosblock.namenode.catalog import (
     namespace,
     node_records,
     processes,
+    quotas,
     reopening,
     timelines,
     token_records,
@@ -58,7 +62,13 @@ from paxosblock.namenode.catalog import (
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
 from paxosblock.namenode.catalog.boundaries import Boundaries
-from paxosblock.namenode.catalog.changes import Changes, Decided, answered, decide_once
+from paxosblock.namenode.catalog.changes import (
+    ATTEMPTS,
+    Changes,
+    Decided,
+    answered,
+    decide_once,
+)
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry, in_one, inode_of
 from paxosblock.namenode.catalog.ids import FILES_RANGE, IdPool, block_id, was_allocated
@@ -66,8 +76,9 @@ from paxosblock.namenode.catalog.kept_votes import Grounds
 from paxosblock.namenode.catalog.member_batches import MemberBatches
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.permissions import ACTOR
+from paxosblock.namenode.catalog.permissions import ACTOR, ITSELF, Actor
 from paxosblock.namenode.catalog.processes import Entering
+from paxosblock.namenode.catalog.quotas import UncountedError
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
     ROOT_ID,
@@ -83,6 +94,7 @@ from paxosblock.namenode.catalog.records import (
     decode_kept_votes,
     encode,
 )
+from paxosblock.namenode.catalog.recounting import Recounting
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -140,6 +152,7 @@ class Catalog:
         self._cluster = ClusterRecord(0, 0)
         self._changes = Changes(store)
         self._together = MemberBatches(self._changes)
+        self._recounting = Recounting(store, self._files)
 
     async def start(self, new_tag: int, new_id: str) -> None:
         """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
@@ -498,6 +511,41 @@ class Catalog:
         """Return the encryption zones whose directories are there."""
         return zones.shown(await self._store.barrier())
 
+    # --- quotas ----------------------------------------------------------------------------------
+
+    async def quotas(self, path: str, actor: Actor) -> tuple[QuotaUsage, ...]:
+        """Return the limits of the directory at a path, or of all for "", and their use."""
+        view = await self._store.barrier()
+        total = quotas.totals_in(view)
+        if path:
+            inode = tree.find_inode(view, path, actor)
+            return (quotas.usage(total, path, inode),)
+        found = ((tree.path_of(view, each), each) for each in quotas.counting(view))
+        shown = (quotas.usage(total, path, each) for path, each in found if path is not None)
+        return tuple(sorted((each for each in shown if each.limited), key=lambda each: each.path))
+
+    async def check_quotas(self, path: str, *, repair: bool) -> tuple[CheckedQuota, ...]:
+        """Count again what is below each directory with a quota, at or below a path; `repair` adds
+        what its counters lack."""
+        view = await self._store.barrier()
+        tree.find(view, path, ITSELF)
+        top = paths.split(path)
+        wanted = [
+            (where, each.number)
+            for each in quotas.counting(view)
+            if (where := tree.path_of(view, each)) is not None
+            and paths.split(where)[: len(top)] == top
+        ]
+        checked: list[CheckedQuota] = []
+        for where, number in sorted(wanted):
+            if (counted := await self._recounting.count(number)) is None:
+                continue
+            repaired = repair and not counted.is_exact
+            if repaired:
+                await self._change(partial(quotas.complete, number=number, counted=counted))
+            checked.append(counted.checked(where, repaired=repaired))
+        return tuple(checked)
+
     # --- safe mode -------------------------------------------------------------------------------
 
     async def enter_safe_mode(self) -> None:
@@ -641,7 +689,12 @@ class Catalog:
             context = Context(iter(numbers), now_ms, self._is_held, boundaries, actor)
             return decide_once(draft, once, kind, now_ms, decision(draft, request, context))
 
-        return await self._changes.make(decide)
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._changes.make(decide)
+            except UncountedError as unknown:
+                await self._recounting.begin(unknown.directory, self._change)
+        raise NotReadyError("directories that were counted for a quota changed each time")
 
     async def _change(self, decide: Callable[[Draft], T]) -> T:
         """Decide in one turn, and commit what was decided."""

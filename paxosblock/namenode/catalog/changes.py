@@ -15,7 +15,7 @@ from paxosblock.api.methods import Once
 from paxosblock.base.encoding import encode as encode_answer
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import keys, quotas
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
@@ -217,6 +217,8 @@ def _decided(draft: Draft, slices: Slices[T]) -> T:
         try:
             next(slices)
         except StopIteration as end:
+            if draft.sums is not None:
+                quotas.check(draft)
             result: T = end.value
             return result
         if draft.work - before >= SLICE_WORK:

@@ -16,7 +16,7 @@ import msgspec
 from paxosblock.api.transaction import BLOCKS_MOVED_MAX
 from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, namespace, permissions, tree, zones
+from paxosblock.namenode.catalog import keys, namespace, permissions, quotas, tree, zones
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.kept_blocks import Shown
 from paxosblock.namenode.catalog.namespace import Context
@@ -61,7 +61,10 @@ def concat(
         length += source.length
         namespace.unlink(draft, source, context)
         namespace.delete_inode(draft, source)
-    draft.put_inode(msgspec.structs.replace(into, length=length, modified_ms=context.now_ms))
+    joined = msgspec.structs.replace(into, length=length, modified_ms=context.now_ms)
+    draft.put_inode(joined)
+    if draft.has_counters:
+        quotas.resized(draft, quotas.space(draft, into), joined)
     return end - start
 
 

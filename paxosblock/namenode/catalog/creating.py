@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paxosblock.api.namenode import NO_BLOCK, CreateFile, FileStatus
-from paxosblock.namenode.catalog import namespace, reserving, tree
+from paxosblock.namenode.catalog import namespace, quotas, reserving, tree
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry
@@ -39,8 +39,17 @@ def create(draft: Draft, request: CreateFile, context: Context, placed: Placed |
     namespace.check_names_may_change(draft)
     block = NO_BLOCK if placed is None else placed.block
     inode = namespace.create(draft, request, context, block)
+    if inode.reserved == block != NO_BLOCK and draft.has_counters and quotas.lacks_space(draft):
+        # As in HDFS: a quota of room lets empty files be made, and refuses the first block.
+        inode, placed = reserving.without(draft, inode), None
     status = tree.file_status(request.path, inode, size=0)  # it was made without a block
-    if placed is None or request.first is None or inode.reserved not in (NO_BLOCK, block):
+    is_other = draft.has_counters and inode.reserved != block
+    if (
+        placed is None
+        or request.first is None
+        or inode.reserved not in (NO_BLOCK, block)
+        or is_other
+    ):
         return Made(status, reserving.reserved(draft, inode))  # made by an earlier copy, or by none
     # The table knows that at once, as no file has a greater number, and remembers it for the close,
     # when others may have.

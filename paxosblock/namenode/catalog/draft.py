@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import ParamSpec, Protocol, TypeVar
 
 from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.counter_sums import CounterSums
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
     DirectoryInode,
@@ -20,7 +21,15 @@ from paxosblock.namenode.catalog.records import (
     decode_inode,
     encode,
 )
-from paxosblock.namenode.kv.interface import ABSENT, Edit, Expect, ExpectEmpty, Versioned, View
+from paxosblock.namenode.kv.interface import (
+    ABSENT,
+    Edit,
+    Expect,
+    ExpectEmpty,
+    Versioned,
+    View,
+    counter_total,
+)
 from paxosblock.protocol.types import BlockId
 
 P = ParamSpec("P")
@@ -103,6 +112,10 @@ class Draft:
         self._view = view
         self._read = view.get
         self._revision = view.revision
+        self.has_counters = view.has_counters
+        """True if what is made or removed may have to be counted for a quota."""
+        self.sums: CounterSums | None = None
+        """The changes of counters, once there is one."""
         self.work = 0
         """Number of keys read or changed, which measures how long the decision takes."""
         self._expect: dict[bytes, Versioned] = {}
@@ -182,6 +195,13 @@ class Draft:
         """Remove `key`."""
         self.put(key, None)
 
+    @property
+    def counters(self) -> CounterSums:
+        """The changes of counters."""
+        if self.sums is None:
+            self.sums = CounterSums(lambda key: counter_total(self._view.get(key)))
+        return self.sums
+
     def move_deadline(self, subject: bytes, before_ms: int, after_ms: int) -> None:
         """Move the end of what the key `subject` holds to `after_ms`; 0 means never."""
         if before_ms:
@@ -213,6 +233,8 @@ class Draft:
         """Begin a part, which `undo_part` can remove."""
         self._before = {}
         self._empty_before = len(self._empty)
+        if self.sums is not None:
+            self.sums.begin_part()
 
     def undo_part(self) -> None:
         """Remove the changes of this part. What it has read stays a precondition."""
@@ -224,6 +246,8 @@ class Draft:
         del self._empty[self._empty_before :]
         self._records.clear()  # earlier parts may have put others
         self._before, self._sorted = {}, None
+        if self.sums is not None:
+            self.sums.undo_part()
 
     def to_edit(self) -> Edit:
         """Return the edit that was decided."""
@@ -233,6 +257,7 @@ class Draft:
             expect=(*expect, *self._empty),
             puts=tuple([(key, value) for key, value in changes if value is not None]),
             deletes=tuple([key for key, value in changes if value is None]),
+            counts=() if self.sums is None else self.sums.changes(),
         )
 
     def _changed(self, key: bytes) -> Versioned:

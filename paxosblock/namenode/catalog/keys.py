@@ -29,6 +29,8 @@
     w                          the number of what DataNodes are told of tokens (8 bytes)
     h + block + generation     KeptVotes: the votes that the decision of that generation came from
     z + directory              Zone: the wrapped key of the encryption zone with this top
+    U + directory + n + kind   a counter of names (kind 0) or of the room of replicas (1) of what is
+                               at and below a directory (8 bytes); n is another one each time
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
     H                          how many snapshots there are, those that are being ended included
     S + directory + name       a snapshot of a directory: Snapshot (a hold of `kv/past.py`)
@@ -44,6 +46,7 @@ from __future__ import annotations
 import struct
 
 from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.kv.interface import COUNTERS as _COUNTERS
 from paxosblock.namenode.kv.interface import prefix_range
 from paxosblock.namenode.kv.past import HOLD, HOLDS, IMAGE
 from paxosblock.protocol.types import BlockId, Generation, StorageId
@@ -67,6 +70,7 @@ NODES: Range = prefix_range(b"d")
 PROCESSES: Range = prefix_range(b"p")
 ZONES: Range = prefix_range(b"z")
 DEADLINES: Range = prefix_range(b"x")
+COUNTERS: Range = prefix_range(_COUNTERS)
 TOKENS: Range = prefix_range(b"j")
 KEPT_VOTES: Range = prefix_range(b"h")
 REVOKED: Range = prefix_range(b"q")
@@ -199,6 +203,16 @@ def kept_votes(number: BlockId, generation: Generation) -> bytes:
 def kept_votes_of(number: BlockId) -> Range:
     """Range of the votes that decisions about a block came from, in the order of generations."""
     return prefix_range(_key(b"h", number))
+
+
+def name_counter(directory: int, number: int) -> bytes:
+    """Key of the counter `number` of the names at and below a directory."""
+    return _key(_COUNTERS, directory) + _NUMBER.pack(number) + b"\0"
+
+
+def space_counter(directory: int, number: int) -> bytes:
+    """Key of the counter `number` of the room of replicas below a directory."""
+    return _key(_COUNTERS, directory) + _NUMBER.pack(number) + b"\1"
 
 
 def deadline(time_ms: int, subject: bytes) -> bytes:
@@ -347,7 +361,7 @@ def node_name(key: bytes) -> str:
 
 
 def number_of(key: bytes) -> int:
-    """Id in a key of an inode, a block, an open file, a zone, a piece of garbage or a revoked
-    token; the time of a deadline."""
+    """Id in a key of an inode, a block, an open file, a zone, a counter, a piece of garbage or a
+    revoked token; the time of a deadline."""
     number: int = _KEY.unpack_from(key)[1]
     return number

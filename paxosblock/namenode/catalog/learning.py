@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from paxosblock.api.namenode import NO_FILE
-from paxosblock.namenode.catalog import blocks, kept_votes, keys, tree
+from paxosblock.namenode.catalog import blocks, kept_votes, keys, quotas, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
 from paxosblock.namenode.catalog.kept_votes import Grounds
 from paxosblock.namenode.catalog.namespace import Context
@@ -88,7 +88,10 @@ def _fits(draft: Draft, entry: BlockEntry) -> bool:
     if not inode.open and inode.length != length:
         cut = length < inode.length
         truncations = inode.truncations + cut
-        draft.put_inode(msgspec.structs.replace(inode, length=length, truncations=truncations))
+        learned = msgspec.structs.replace(inode, length=length, truncations=truncations)
+        draft.put_inode(learned)
+        if draft.has_counters and tree.path_of(draft, inode) is not None:
+            quotas.resized(draft, quotas.space(draft, inode), learned, free=True)
     return True
 
 

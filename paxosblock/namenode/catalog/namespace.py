@@ -36,7 +36,7 @@ from paxosblock.errors import (
     PermissionDeniedError,
     SafeModeError,
 )
-from paxosblock.namenode.catalog import acls, keys, permissions, snapshots, tree, zones
+from paxosblock.namenode.catalog import acls, keys, permissions, quotas, snapshots, tree, zones
 from paxosblock.namenode.catalog.acls import Bits
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.draft import Draft, Slices, inode_in
@@ -250,7 +250,7 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
     if (zone := _directory(draft, directory).zone) or inode.zone:
         zones.check_goes(draft, inode, request.source, zone)
     _make_way(draft, inode, directory, request, context)
-    unlink(draft, inode, context)
+    unlink(draft, inode, context, stays=True)
     if isinstance(inode, DirectoryInode) and inode.expires_ms:
         # It has a time to live in case its maker never comes back, but a rename shows that its
         # maker is back.
@@ -259,7 +259,9 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
     if isinstance(request, transaction.Rename) and request.as_new and isinstance(moved, FileInode):
         permissions.check_owner(inode, source, actor)
         moved = _as_new(draft, moved)
-    _link(draft, moved, context)
+    if draft.has_counters:
+        moved = quotas.moved(draft, inode, moved)
+    _link(draft, moved, context, new=False)
     return moved
 
 
@@ -291,12 +293,19 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Slices[Deleti
     if isinstance(inode, DirectoryInode) and request.recursive and not context.actor.superuser:
         yield from _check_below(draft, inode, names, context.actor)
     snapshots.check_may_go(draft, inode, request.path)
-    unlink(draft, inode, context)
+    try:
+        unlink(draft, inode, context)
+    except quotas.UncountedError:
+        if request.recursive:
+            raise
+        raise _not_empty(request.path) from None
     if discard(draft, inode) and target.is_directory and not request.recursive:
-        raise DirectoryNotEmptyError(
-            f"{paths.shown(request.path)}: directory is not empty", path=request.path
-        )
+        raise _not_empty(request.path)
     return Deletion(existed=True)
+
+
+def _not_empty(path: str) -> DirectoryNotEmptyError:
+    return DirectoryNotEmptyError(f"{paths.shown(path)}: directory is not empty", path=path)
 
 
 def prune(draft: Draft, path: str, context: Context) -> None:
@@ -368,8 +377,11 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
     if not isinstance(inode, FileInode):
         raise tree.is_directory(request.path)
     if inode.replication != request.replication:
+        before = quotas.space_now(draft, inode) if draft.has_counters else 0
         inode = msgspec.structs.replace(inode, replication=request.replication)
         draft.put_inode(inode)
+        if draft.has_counters:
+            quotas.resized(draft, before, inode)
     return tree.status(draft, request.path, inode)
 
 
@@ -409,7 +421,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
     if tree.child(draft, directory, names[-1]) is not None:
         before = tree.find_closed(draft, request.path, context.actor, Action.WRITE)
         permissions.check_entry(draft, before, names, context.actor)
-        discard(draft, before)
+        _replace(draft, before)
     made = _new_file(draft, (directory, names[-1]), request, context)
     _link(draft, msgspec.structs.replace(made, open=False), context)
 
@@ -431,8 +443,10 @@ def discard(draft: Draft, inode: Inode) -> bool:
 
 
 def delete_inode(draft: Draft, inode: Inode) -> None:
-    """Remove the record of an inode that was just read, and its attributes."""
+    """Remove the record of an inode that was just read, its attributes and its counters."""
     draft.delete(keys.inode(inode.number))
+    if draft.has_counters and isinstance(inode, DirectoryInode):
+        quotas.forget(draft, inode)
     if inode.attributes:
         for key, _ in list(draft.scan(*keys.attributes(inode.number))):
             draft.delete(key)
@@ -578,16 +592,24 @@ def _new_file(
     )
 
 
-def _link(draft: Draft, inode: Inode, context: Context) -> None:
+def _link(draft: Draft, inode: Inode, context: Context, *, new: bool = True) -> None:
     if inode.name == SNAPSHOT_DIRECTORY:
         raise InvalidRequestError(f'"{inode.name}" is a reserved name.')
+    if draft.has_counters and new:
+        quotas.entered(draft, inode)
     draft.put_inode(inode)
     draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
     _touch(draft, inode.parent, context)
 
 
-def unlink(draft: Draft, inode: Inode, context: Context) -> None:
-    """Take away the entry that names `inode`."""
+def unlink(draft: Draft, inode: Inode, context: Context, *, stays: bool = False) -> None:
+    """Take away the entry that names `inode`, which is about to be removed, or `stays`.
+
+    Raises:
+        UncountedError: a quota needs to know what is below it.
+    """
+    if draft.has_counters and not stays:
+        quotas.left(draft, inode)
     draft.delete(keys.entry(inode.parent, inode.name))
     _touch(draft, inode.parent, context)
 
@@ -636,6 +658,12 @@ def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) 
     """Discard a file whose name another one takes."""
     if before.open and context.is_held(before):
         raise tree.being_written(path, before)
+    _replace(draft, before)
+
+
+def _replace(draft: Draft, before: FileInode) -> None:
+    if draft.has_counters:
+        quotas.left(draft, before)
     discard(draft, before)
 
 

@@ -33,6 +33,21 @@ RECOVERY_WRITER = WriterId("namenode")
 """The holder of a file whose writer was fenced: any NameNode may seal its blocks and close it."""
 
 
+class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The counters of a directory (`quotas.py`): the number in their keys, whether all that was
+    there when they began is in them, and the most that they may be; -1: anything."""
+
+    counter: int
+    counted: bool = False
+    names_max: int = -1
+    space_max: int = -1
+
+    @property
+    def limited(self) -> bool:
+        """True if there is a limit."""
+        return self.names_max >= 0 or self.space_max >= 0
+
+
 class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, gc=False):
     """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root.
 
@@ -41,6 +56,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     control list (`acls.py`) nothing of it is written. An `implicit` one was made on the way to
     something else, and goes when what is in it is gone (`namespace.prune`).
     `zone` is the encryption zone that it is the top of, or was made in (`zones.py`); 0: none.
+    One with a `quota` counts what is at and below it.
     """
 
     number: int
@@ -55,6 +71,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", omit_defaults=True, g
     acl: Acl | msgspec.UnsetType = msgspec.UNSET
     implicit: bool = False
     zone: int = 0
+    quota: Quota | msgspec.UnsetType = msgspec.UNSET
 
 
 class FileInode(msgspec.Struct, frozen=True, tag="f", omit_defaults=True, gc=False):

@@ -13,7 +13,7 @@ import msgspec
 
 from paxosblock.api.namenode import NO_BLOCK, Appendable, AppendFile, ReopenBlock
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import blocks, protocol_errors, tree
+from paxosblock.namenode.catalog import blocks, protocol_errors, quotas, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
@@ -121,5 +121,9 @@ def install(draft: Draft, request: ReopenBlock, decided: Proposer) -> BlockEntry
 
     installed = blocks.change(draft, request.block, rule)
     if isinstance(installed, BlockEntry):
-        draft.put_inode(msgspec.structs.replace(inode, appended_from=installed.sequence))
+        before = quotas.space_now(draft, inode) if draft.has_counters else 0
+        inode = msgspec.structs.replace(inode, appended_from=installed.sequence)
+        draft.put_inode(inode)
+        if draft.has_counters:
+            quotas.resized(draft, before, inode)
     return installed

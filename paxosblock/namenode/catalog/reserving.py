@@ -15,7 +15,7 @@ import msgspec
 
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog import keys, quotas, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, entry_in
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
@@ -43,8 +43,21 @@ def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
     draft.put(keys.open_block(record.block), b"")
     if inode.reserved != record.block:
         assert inode.reserved == NO_BLOCK, "at most one block is made ahead"
-        draft.put_inode(msgspec.structs.replace(inode, reserved=record.block))
+        before = quotas.space_now(draft, inode) if draft.has_counters else 0
+        inode = msgspec.structs.replace(inode, reserved=record.block)
+        draft.put_inode(inode)
+        if draft.has_counters:
+            quotas.resized(draft, before, inode)
     return entry
+
+
+def without(draft: Draft, inode: FileInode) -> FileInode:
+    """Return a file that the same change makes as one that gets no block ahead."""
+    before = quotas.space(draft, inode)
+    inode = msgspec.structs.replace(inode, reserved=NO_BLOCK)
+    draft.put_inode(inode)
+    quotas.resized(draft, before, inode)
+    return inode
 
 
 def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> None:
@@ -66,8 +79,12 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
         )
     assert last.record.finalized, "only the last block may be undecided"
     placed = replace(entry, sequence=last.sequence + 1)
+    room = quotas.space_now(draft, inode) if draft.has_counters else 0
     draft.replace_block(entry, placed)
-    draft.put_inode(_give_place(draft, inode, placed, before.end))
+    inode = _give_place(draft, inode, placed, before.end)
+    draft.put_inode(inode)
+    if draft.has_counters:
+        quotas.resized(draft, room, inode, free=True)
 
 
 def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:

@@ -14,7 +14,7 @@ from paxosblock.api.transaction import BLOCKS_MOVED_MAX, Truncate
 from paxosblock.base import paths
 from paxosblock.base.chunk_cipher import user_bytes
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog import keys, quotas, tree
 from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices, block_entry
 from paxosblock.namenode.catalog.kept_blocks import Shown
@@ -84,14 +84,15 @@ def truncate(
             draft.put(keys.place(garbage.number, entry.sequence), encode(place))
             draft.replace_block(entry, replace(entry, file=garbage.number))
         yield
-    draft.put_inode(
-        msgspec.structs.replace(
-            inode,
-            length=length,
-            modified_ms=context.now_ms,
-            truncations=inode.truncations + 1,
-        )
+    shorter = msgspec.structs.replace(
+        inode,
+        length=length,
+        modified_ms=context.now_ms,
+        truncations=inode.truncations + 1,
     )
+    draft.put_inode(shorter)
+    if draft.has_counters:
+        quotas.resized(draft, quotas.space(draft, inode), shorter)
     return len(places)
 
 

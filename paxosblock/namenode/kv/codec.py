@@ -7,7 +7,17 @@ import msgspec
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.base.units import KIB
 from paxosblock.errors import CorruptionError, InvalidRequestError
-from paxosblock.namenode.kv.interface import EDIT_BYTES_MAX, Edit, Expect, ExpectEmpty
+from paxosblock.namenode.kv.interface import (
+    COUNTERS,
+    EDIT_BYTES_MAX,
+    BeginCounter,
+    Count,
+    CounterChange,
+    Edit,
+    EndCounter,
+    Expect,
+    ExpectEmpty,
+)
 
 LONG_BYTES = 512 * KIB
 """Length from which encoding or decoding takes some milliseconds."""
@@ -22,8 +32,10 @@ def encode_edit(edit: Edit) -> bytes:
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
     """
+    # Without counters it is what versions before them write, and read.
+    shown = edit if edit.counts else (edit.expect, edit.puts, edit.deletes)
     try:
-        payload = _ENCODER.encode(edit)
+        payload = _ENCODER.encode(shown)
     except (msgspec.MsgspecError, TypeError, OverflowError) as error:
         raise InvalidRequestError(f"not an edit: {error}") from error
     if len(payload) > EDIT_BYTES_MAX:
@@ -65,10 +77,23 @@ def _is_typed(edit: Edit) -> bool:
     for key, value in edit.puts:
         if type(key) is not bytes or type(value) is not bytes:
             return False
-    for key in edit.deletes:  # noqa: SIM110 - a generator costs more than the usual key or none
+    for key in edit.deletes:
         if type(key) is not bytes:
             return False
-    return True
+    return not edit.counts or all(map(_is_typed_counter, edit.counts))
+
+
+def _is_typed_counter(change: CounterChange) -> bool:
+    if type(change) is Count:
+        numbers = [change.amount, change.most, *(factor for _, factor in change.of)]
+        named = [change.key, *(key for key, _ in change.of)]
+        if not all(type(number) is int for number in numbers):
+            return False
+    elif type(change) in (BeginCounter, EndCounter):
+        named = [change.key]
+    else:
+        return False
+    return all(type(key) is bytes and key.startswith(COUNTERS) for key in named)
 
 
 def decode_edit(payload: bytes | memoryview) -> Edit:

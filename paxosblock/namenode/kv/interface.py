@@ -8,6 +8,7 @@ has been deposed meanwhile.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -18,6 +19,9 @@ from paxosblock.errors import PaxosBlockError, StorageError
 
 ABSENT_REVISION = 0
 """The revision of a key that is not there. Log entries count from 1."""
+
+COUNTERS = b"U"
+"""The byte that keys of counters begin with: only `Edit.counts` writes them."""
 
 EDIT_BYTES_MAX = 8 * MIB
 """Longest encoded edit, in bytes; `commit` refuses a longer one."""
@@ -56,17 +60,48 @@ class ExpectEmpty(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1)
     end: bytes
 
 
+class BeginCounter(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
+    """Let the counter `key` begin at zero."""
+
+    key: bytes
+
+
+class Count(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """Add to the counter `key`: `amount`, and for each of `of`, a counter and a factor, what that
+    one was before the edit, so many times. Nothing is added to a counter that is not there.
+
+    If that makes it greater than it was, and greater than `most`, the whole edit conflicts; -1: it
+    may have any value. Edits that add to one counter do not conflict otherwise.
+    """
+
+    key: bytes
+    amount: int
+    most: int = -1
+    of: tuple[tuple[bytes, int], ...] = ()
+
+
+class EndCounter(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """Remove the counter `key`; one that is not there is no error."""
+
+    key: bytes
+
+
+CounterChange = BeginCounter | Count | EndCounter
+
+
 class Edit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """Changes of keys that happen together, or not at all if one precondition does not hold.
 
     Preconditions look at the state before the edit. Then `deletes` are removed (an absent key is no
     error) and `puts` written, in this order: a key that is put stays, and of two puts of one key
-    the later stays. Every key put gets the index of this edit's log entry as its revision.
+    the later stays. Every key put gets the index of this edit's log entry as its revision. At last
+    come the `counts`, one after the other; each counter is a key of its own.
     """
 
     expect: tuple[Expect | ExpectEmpty, ...] = ()
     puts: tuple[tuple[bytes, bytes], ...] = ()
     deletes: tuple[bytes, ...] = ()
+    counts: tuple[CounterChange, ...] = ()
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +114,8 @@ class Conflict(msgspec.Struct, frozen=True, gc=False):
     """Nothing was changed: `key` has revision `found` where the edit expected `expected`.
 
     This is about the first precondition that does not hold. For `ExpectEmpty`, `key` is the first
-    key in the range and `expected` is 0.
+    key in the range and `expected` is 0; for a counter that would be more than it may, `expected`
+    is its revision, too.
     """
 
     key: bytes
@@ -91,6 +127,19 @@ def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
     """Return `(start, end)` of the range of all keys that begin with `prefix`."""
     stem = prefix.rstrip(b"\xff")
     return prefix, stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
+
+
+_COUNTED = struct.Struct(">q")
+
+
+def pack_counter(total: int) -> bytes:
+    """Encode the value of a counter."""
+    return _COUNTED.pack(total)
+
+
+def counter_total(found: Versioned) -> int:
+    """Return what a counter that was just read has counted; 0 if it is not there."""
+    return _COUNTED.unpack(found.value)[0] if found.exists else 0
 
 
 class Values(Protocol):
@@ -155,6 +204,10 @@ class View(Protocol):
     @property
     def revision(self) -> int:
         """Return the index of the last log entry applied."""
+
+    @property
+    def has_counters(self) -> bool:
+        """True if there is a counter; False is certain."""
 
     def get(self, key: bytes) -> Versioned:
         """Return the value and revision of `key`; `ABSENT` when it is not there."""

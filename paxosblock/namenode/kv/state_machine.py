@@ -13,14 +13,19 @@ from paxosblock.errors import UnavailableError
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     ABSENT_REVISION,
+    COUNTERS,
+    BeginCounter,
     Committed,
     Conflict,
     Edit,
+    EndCounter,
     Expect,
     ExpectEmpty,
     Item,
     Moment,
     Versioned,
+    counter_total,
+    pack_counter,
 )
 from paxosblock.namenode.kv.past import HOLD, HOLDS, holds_of
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, CheckpointCopy, Flush, OnDamage, Table
@@ -38,6 +43,7 @@ class UnopenedView:
     """The `View` of a store that is not open yet: it holds nothing."""
 
     revision = 0
+    has_counters = False
 
     def get(self, key: bytes) -> Versioned:
         return ABSENT
@@ -68,6 +74,8 @@ class StateMachine:
         self._table = table
         self._holds = holds_of(table)
         self.get = table.get  # without a call between them: a small change reads ten keys
+        self.has_counters = table.count(COUNTERS) > 0
+        """An attribute, as each change looks at it: True if there is a counter."""
 
     def __repr__(self) -> str:
         return f"StateMachine(revision={self.revision}, keys={len(self)})"
@@ -132,8 +140,15 @@ class StateMachine:
         if self._holds.newest:
             images = self._holds.images(self._table, tuple(changes), index)
             changes.update(image for image in images if image is not None)
+        if edit.counts:
+            conflict = self._add_counted(index, edit, changes)
+            if conflict is not None:
+                self._table.write(index, {}, term)
+                return conflict
         held = HOLDS in changes and self._changes_of_holds(changes)
         self._table.write(index, changes, term)
+        if edit.counts:
+            self.has_counters = self._table.count(COUNTERS) > 0
         if held:
             self._holds.changed(*held)
         return Committed(index)
@@ -173,8 +188,13 @@ class StateMachine:
                     changes[image[0]] = image[1]
                 if number % SLICE_KEYS == 0:
                     yield
+        conflict = self._add_counted(index, edit, changes)
+        if conflict is not None:
+            self._table.write(index, {}, term)
+            return conflict
         held = HOLDS in changes and self._changes_of_holds(changes)
         yield from self._table.write_in_slices(index, changes, term)
+        self.has_counters = self._table.count(COUNTERS) > 0
         if held:
             self._holds.changed(*held)
         return Committed(index)
@@ -197,6 +217,26 @@ class StateMachine:
         keys = [key for key in changes if key.startswith(HOLD)]
         before = [found for key in keys if (found := self._table.get(key)).exists]
         return before, [changes[key] for key in keys if changes[key].exists]
+
+    def _add_counted(self, index: int, edit: Edit, changes: Changes) -> Conflict | None:
+        """Put the counters that an edit changes among its `changes`, or return what keeps it from
+        that."""
+        get = self._table.get
+        for change in edit.counts:
+            key = change.key
+            if isinstance(change, BeginCounter):
+                changes[key] = Versioned(pack_counter(0), index)
+            elif isinstance(change, EndCounter):
+                changes[key] = ABSENT
+            elif (found := changes.get(key) or get(key)).exists:
+                added = change.amount + sum(
+                    factor * counter_total(get(other)) for other, factor in change.of
+                )
+                total = counter_total(found) + added
+                if added > 0 and 0 <= change.most < total:
+                    return Conflict(key, found.revision, found.revision)
+                changes[key] = Versioned(pack_counter(total), index)
+        return None
 
     def _conflict(self, precondition: Expect | ExpectEmpty) -> Conflict | None:
         if isinstance(precondition, Expect):  # nearly all are; `match` would take twice as long
