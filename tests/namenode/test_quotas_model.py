@@ -46,6 +46,7 @@ from paxosblock.namenode.catalog.records import (
     BlockEntry,
     DirectoryInode,
     FileInode,
+    Quota,
     decode_place,
 )
 from paxosblock.namenode.kv.codec import decode_edit, encode_edit
@@ -65,16 +66,16 @@ AT_ONCE: Final = 6
 
 
 class LoggedStore(MemoryStore):
-    """Keeps its entries as the bytes of a log; some it takes, but says nothing of it."""
+    """Decodes its entries from the bytes of a log; of some it does not say what became of them."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(yielding=True)
         self.random = random
-        self.entries: list[bytes] = []
+        self.troubled = True
 
     async def commit(self, edit: Edit) -> Committed | Conflict:
-        self.fail_after = self.random.random() < 0.02
-        self.fail_before = self.random.random() < 0.02
+        self.fail_after = self.troubled and self.random.random() < 0.02
+        self.fail_before = self.troubled and self.random.random() < 0.02
         entry = encode_edit(edit)
         return await super().commit(decode_edit(entry))
 
@@ -160,13 +161,17 @@ def tree_of(view: View) -> dict[str, tuple[int, ...]]:
 
 @dataclass
 class Life:
-    """One life: a store, the NameNode that leads, and those that led before and do not know."""
+    """One life: a store, and the NameNodes that lead one after the other."""
 
     random: Random
     store: LoggedStore = field(init=False)
-    catalog: NamedCatalog = field(init=False)
+    catalogs: list[NamedCatalog] = field(default_factory=list)
     refused: int = 0
     done: int = 0
+    limited: int = 0
+    """Changes of limits in this round."""
+    before: dict[Quota, Found] = field(default_factory=dict)
+    """The limits of the round before, and what was there."""
 
     def __post_init__(self) -> None:
         self.store = LoggedStore(self.random)
@@ -175,12 +180,15 @@ class Life:
         """Let another NameNode take over, on the map that a checkpoint brings."""
         table = MemoryTable(cast("MemoryTable", self.store.machine._table).snapshot())
         self.store.machine = StateMachine(table)
-        self.catalog = NamedCatalog(self.store)
-        for _ in range(20):
-            try:
-                return await self.catalog.start(TAG, "cluster-1")
-            except PaxosBlockError:
-                continue
+        self.catalogs.append(NamedCatalog(self.store))
+        self.store.troubled = False
+        await self.catalogs[-1].start(TAG, "cluster-1")
+        self.store.troubled = True
+
+    @property
+    def catalog(self) -> NamedCatalog:
+        """The catalog of a NameNode that leads, or of the one before, which did so until now."""
+        return self.random.choice(self.catalogs[-2:])
 
     # -- what may happen ---------------------------------------------------------------------------
 
@@ -278,9 +286,9 @@ class Life:
         fenced = await self.catalog.fence_writer(number, file.writer)
         for entry in await self.catalog.unfinished(number):
             allocated = await self.catalog.allocate_seal(entry.record.block)
-            assert isinstance(allocated, BlockEntry)
-            before = allocated.record.length if allocated.record.epoch else 0
-            length = max(before, self.random.randint(0, BLOCK_CHUNKS))
+            if not isinstance(allocated, BlockEntry):
+                return  # another recovery was quicker
+            length = max(allocated.record.base_length, self.random.randint(0, BLOCK_CHUNKS))
             await self.catalog.finalize_by_recovery(
                 entry.record.block,
                 allocated.record.writer_generation,
@@ -308,7 +316,9 @@ class Life:
 
     async def transact(self) -> None:
         operations = tuple(self.operation() for _ in range(self.random.randint(1, 3)))
-        await self.catalog.transact(Transact(operations, replication=self.random.randint(1, 3)))
+        replication = self.random.randint(1, 3)
+        request = Transact(operations, replication, BLOCK_CHUNKS * CHUNK_BYTES, Durability.DISK)
+        await self.catalog.transact(request)
 
     def operation(self) -> Operation:
         random, file = self.random, self.there(files=True)
@@ -330,6 +340,7 @@ class Life:
 
     async def set_quota(self) -> None:
         random = self.random
+        self.limited += 1
         names = random.choice([None, -1, random.randint(1, 12)])
         space = random.choice([None, -1, random.randint(0, 30) * CHUNK_BYTES * BLOCK_CHUNKS])
         request = SetQuota(self.there(files=False), names, space)
@@ -363,6 +374,7 @@ class Life:
 
     async def round(self) -> None:
         """Several changes at once, or one alone: if that is refused, it changed nothing."""
+        self.limited = 0
         if self.random.random() < 0.1:
             await self.lead()
         if self.random.random() < 0.6:
@@ -377,11 +389,17 @@ class Life:
     def check(self) -> None:
         view = self.store.machine
         there = directories(view)
+        before, self.before = self.before, {}
         for number, directory in there.items():
-            if directory.quota is UNSET or not directory.quota.counted:
+            quota = directory.quota
+            if quota is UNSET or not quota.counted:
                 continue
-            totals = quotas.totals(quotas.totals_in(view), directory)
-            assert Found(*totals) == counted(view, number), tree.path_of(view, directory)
+            found = Found(*quotas.totals(quotas.totals_in(view), directory))
+            assert found == counted(view, number), tree.path_of(view, directory)
+            self.before[quota] = found
+            if (once := before.get(quota)) is not None and self.limited < 2:
+                assert quota.names_max < 0 or found.names <= max(quota.names_max, once.names)
+                assert quota.space_max < 0 or found.space <= max(quota.space_max, once.space)
         # No counter is left behind by a directory that is gone.
         of = {keys.number_of(key) for key, _ in view.scan(*keys.COUNTERS)}
         inodes = {number for number in of if inode_of(view, number) is not None}
@@ -409,6 +427,7 @@ async def test_each_counter_is_what_is_there(seed: int) -> None:
     for _ in range(ROUNDS):
         await life.round()
     assert life.done
+    life.store.troubled = False
     while await life.catalog.sweep() is not None:
         pass
     life.check()
