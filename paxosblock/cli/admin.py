@@ -70,6 +70,9 @@ admin = DashGroup(
         "encrypt": CommandEntry(
             "paxosblock.cli.encrypt", "Let clients encrypt all files below a directory."
         ),
+        "quota": CommandEntry(
+            "paxosblock.cli.quota", "Limit what directories may hold, and show it."
+        ),
         "token": CommandEntry("paxosblock.cli.token", "Issue, list or revoke tokens of users."),
         "s3-key": CommandEntry("paxosblock.cli.s3_key", "Make or revoke an access key of S3."),
         "recover-lease": CommandEntry("paxosblock.cli.lease", "End the writing of a file."),

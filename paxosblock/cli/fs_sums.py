@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.quota import LIST_QUOTAS, ListQuotas, QuotaUsage
 from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest
 from paxosblock.api.subtree import (
     LIST_SUBTREE,
@@ -148,9 +149,25 @@ def df(invocation: Invocation, *, human: bool, paths: tuple[str, ...]) -> None:
 
 # --- count ---------------------------------------------------------------------------------------
 
+QUOTA_HEADS: Final = f"{'QUOTA':>12} {'REM_QUOTA':>15} {'SPACE_QUOTA':>15} {'REM_SPACE_QUOTA':>15} "
+
+
+def quota_columns(usage: QuotaUsage, human: bool) -> str:
+    """Return limits and what is left of them, as hdfs prints them."""
+
+    def shown(limit: int, used: int, widths: tuple[int, int]) -> str:
+        texts = ("none", "inf")
+        if limit >= 0:
+            left = limit - used
+            texts = (_size(limit, human), f"-{_size(-left, human)}" if left < 0 else _size(left, human))
+        return "".join(f"{text:>{width}} " for text, width in zip(texts, widths, strict=True))
+
+    names = shown(usage.names_max, usage.names, (12, 15))
+    return names + shown(usage.space_max, usage.space, (15, 15))
+
 
 @click.command(cls=Verb)
-@click.option("-q", "quotas", is_flag=True, help="Show quotas, too: there are none yet.")
+@click.option("-q", "quotas", is_flag=True, help="Show quotas, and what is left of them.")
 @HUMAN
 @HEADER
 @click.option("-u", "usage_only", is_flag=True, help="Show quotas, and nothing else.")
@@ -174,22 +191,25 @@ def count(
          DIR_COUNT   FILE_COUNT       CONTENT_SIZE PATHNAME
                  3         1200              1.5 G /logs
 
-    With -q four columns come before: QUOTA, REM_QUOTA, SPACE_QUOTA, REM_SPACE_QUOTA.
+    With -q four columns come before: QUOTA, REM_QUOTA, SPACE_QUOTA, REM_SPACE_QUOTA, as `admin quota`
+    sets and shows them.
     """
-    quota = f"{'none':>12} {'inf':>15} {'none':>15} {'inf':>15} "
-    heads = f"{'QUOTA':>12} {'REM_QUOTA':>15} {'SPACE_QUOTA':>15} {'REM_SPACE_QUOTA':>15} "
     counts = f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} "
     if header:
-        shown = heads if quotas or usage_only else ""
+        shown = QUOTA_HEADS if quotas or usage_only else ""
         invocation.say(f"{shown}{'' if usage_only else counts}PATHNAME")
 
     def show(path: str) -> None:
         found = sum_of(invocation, path)
         size = _size(found.size, human)
         line = f"{found.directories:>12} {found.files:>12} {size:>18} "
-        before = quota if quotas or usage_only else ""
-        text = f"{before}{'' if usage_only else line}{path}"
-        invocation.say(text, {"path": path, **msgspec.to_builtins(found)})
+        fact = {"path": path, **msgspec.to_builtins(found)}
+        before = ""
+        if quotas or usage_only:
+            usage = invocation.call(LIST_QUOTAS, ListQuotas(path)).found[0]
+            before = quota_columns(usage, human)
+            fact |= {"quota": usage}
+        invocation.say(f"{before}{'' if usage_only else line}{path}", fact)
 
     for_each_path(invocation, paths, show)
 

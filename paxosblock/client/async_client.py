@@ -56,6 +56,7 @@ from paxosblock.api.path_attributes import (
     GetAttributes,
     SetPathAttributes,
 )
+from paxosblock.api.quota import LIST_QUOTAS, SET_QUOTA, ListQuotas, QuotaUsage, SetQuota
 from paxosblock.api.status import CLUSTER_STATUS, ClusterRoom, ClusterStatusRequest
 from paxosblock.api.subtree import (
     KEYS_MAX,
@@ -606,6 +607,36 @@ class AsyncClient(AsyncCopies):
         """
         request = SetReplication(text_of(path), replication)
         return await self._session.namenodes.call_once(SET_REPLICATION, request)
+
+    async def set_quota(
+        self, path: AnyPath, *, names: int | None = None, space: int | None = None
+    ) -> QuotaUsage:
+        """Limit what a directory may hold; return its limits, and what is used of them.
+
+        What is there already may be more than a limit: then nothing is added until it is less.
+
+        Args:
+            names: files and directories at most, the directory included; None: as it is, -1: any.
+            space: bytes at most, each as often as it has replicas. A block that is being written
+                counts as a whole one.
+
+        Raises:
+            NotFoundError, NotDirectoryError: there is no directory at `path`.
+            InvalidRequestError: other numbers, or the root.
+            PermissionDeniedError: you are no superuser.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        request = SetQuota(text_of(path), names, space)
+        return await self._session.namenodes.call_once(SET_QUOTA, request)
+
+    async def quota_usage(self, path: AnyPath) -> QuotaUsage:
+        """Return the limits of what is at `path`, and what is used of them.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+        """
+        request = ListQuotas(text_of(path))
+        return (await self._session.namenodes.call(LIST_QUOTAS, request)).found[0]
 
     async def set_permission(self, path: AnyPath, permission: int) -> FileStatus:
         """Give a file or directory other permission bits; return what it is then.

@@ -201,6 +201,12 @@ class Life:
         found = [p for p, what in tree_of(self.store.machine).items() if (len(what) > 1) is files]
         return self.random.choice(found) if found else self.path()
 
+    def closed(self) -> str:
+        """A closed file that is there, one with bytes if one is."""
+        found = [p for p, what in tree_of(self.store.machine).items() if what[3:4] == (False,)]
+        full = [path for path in found if self.inode_at(path).length]
+        return self.random.choice(full or found or [self.path()])
+
     def inode_at(self, path: str) -> FileInode:
         found = tree.find_inode(self.store.machine, path, namespace.ITSELF)
         if not isinstance(found, FileInode):
@@ -321,7 +327,7 @@ class Life:
         await self.catalog.transact(request)
 
     def operation(self) -> Operation:
-        random, file = self.random, self.there(files=True)
+        random, file = self.random, self.closed()
         match random.randrange(7):
             case 0:
                 return MakeDirectory(self.path(), implicit=random.random() < 0.5)
@@ -332,7 +338,7 @@ class Life:
             case 3:
                 return Rename(self.there(files=random.random() < 0.5), self.path(), overwrite=True)
             case 4:
-                return Concat(file, (self.there(files=True),))
+                return Concat(file, (self.closed(),))
             case 5:
                 return Delete(self.there(files=False), recursive=random.random() < 0.7)
             case _:
