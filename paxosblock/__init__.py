@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from paxosblock.api.encryption import DataKey
     from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Kind, Listing
     from paxosblock.api.ownership import AclStatus
+    from paxosblock.api.quota import QuotaUsage
     from paxosblock.api.reports import StorageReport
     from paxosblock.api.status import (
         ClusterRoom,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         InvalidRequestError,
         IsDirectoryError,
         LeaseError,
+        NameQuotaError,
         NoSpaceError,
         NotDirectoryError,
         NotFoundError,
@@ -92,7 +94,9 @@ if TYPE_CHECKING:
         PaxosBlockError,
         PermissionDeniedError,
         ProtocolError,
+        QuotaExceededError,
         SafeModeError,
+        SpaceQuotaError,
         StorageError,
         TruncatedError,
         UnavailableError,
@@ -187,6 +191,7 @@ __all__ = [
     "Marker",
     "NameChange",
     "NameNodeStatus",
+    "NameQuotaError",
     "NoSpaceError",
     "Node",
     "NodeEntry",
@@ -203,6 +208,8 @@ __all__ = [
     "PaxosBlockError",
     "PermissionDeniedError",
     "ProtocolError",
+    "QuotaExceededError",
+    "QuotaUsage",
     "ReadReply",
     "Registers",
     "Rename",
@@ -217,6 +224,7 @@ __all__ = [
     "SetOwner",
     "SetPermission",
     "SetTimes",
+    "SpaceQuotaError",
     "StorageError",
     "StorageId",
     "StorageReport",
@@ -308,6 +316,7 @@ __getattr__, __dir__ = lazy_names(
         "Marker": "paxosblock.api.transaction",
         "NameChange": "paxosblock.api.watching",
         "NameNodeStatus": "paxosblock.api.status",
+        "NameQuotaError": "paxosblock.errors",
         "NoSpaceError": "paxosblock.errors",
         "Node": "paxosblock.local.node_process",
         "NodeEntry": "paxosblock.local.cluster_folder",
@@ -324,6 +333,8 @@ __getattr__, __dir__ = lazy_names(
         "PaxosBlockError": "paxosblock.errors",
         "PermissionDeniedError": "paxosblock.errors",
         "ProtocolError": "paxosblock.errors",
+        "QuotaExceededError": "paxosblock.errors",
+        "QuotaUsage": "paxosblock.api.quota",
         "ReadReply": "paxosblock.protocol.messages",
         "Registers": "paxosblock.protocol.types",
         "Rename": "paxosblock.api.transaction",
@@ -338,6 +349,7 @@ __getattr__, __dir__ = lazy_names(
         "SetOwner": "paxosblock.api.transaction",
         "SetPermission": "paxosblock.api.transaction",
         "SetTimes": "paxosblock.api.transaction",
+        "SpaceQuotaError": "paxosblock.errors",
         "StorageError": "paxosblock.errors",
         "StorageId": "paxosblock.protocol.types",
         "StorageReport": "paxosblock.api.reports",

@@ -159,7 +159,10 @@ def quota_columns(usage: QuotaUsage, human: bool) -> str:
         texts = ("none", "inf")
         if limit >= 0:
             left = limit - used
-            texts = (_size(limit, human), f"-{_size(-left, human)}" if left < 0 else _size(left, human))
+            texts = (
+                _size(limit, human),
+                f"-{_size(-left, human)}" if left < 0 else _size(left, human),
+            )
         return "".join(f"{text:>{width}} " for text, width in zip(texts, widths, strict=True))
 
     names = shown(usage.names_max, usage.names, (12, 15))

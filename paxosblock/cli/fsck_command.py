@@ -20,6 +20,8 @@ from paxosblock.api.fsck_call import (
     Finding,
 )
 from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.api.quota import CHECK_QUOTAS, CheckQuotas
+from paxosblock.base.paths import shown
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
@@ -80,8 +82,12 @@ class Summary(Counts, kw_only=True):
     help="Delete files with a block of which no sound replica is left; asks for each reason.",
 )
 @click.option("--yes", is_flag=True, help="With --delete-corrupt: do not ask.")
+@click.option("--quota", is_flag=True, help="Count again what quotas have counted, and no more.")
+@click.option("--repair", is_flag=True, help="With --quota: mend counts that are wrong.")
 @click.pass_obj
-def fsck(invocation: Invocation, path: str, *, delete: bool, yes: bool) -> None:
+def fsck(
+    invocation: Invocation, path: str, *, delete: bool, yes: bool, quota: bool, repair: bool
+) -> None:
     """Check the blocks of a file, or of all files below a directory (default: /).
 
     \b
@@ -106,9 +112,17 @@ def fsck(invocation: Invocation, path: str, *, delete: bool, yes: bool) -> None:
     that can still be read. It tells for each of these reasons how many files there are, and which,
     and asks, unless --yes is given. A file with replicas that are only UNCLEAR is never deleted. A
     DataNode that is only switched off would bring its replicas back.
+
+    --quota counts the names and the room below each directory with a quota (`admin quota`), as they
+    are at one moment, while all else goes on, and compares that with what its quota goes by then.
+    The exit code is 1 if they differ; --repair mends that.
     """
     _check_options(invocation, delete=delete, yes=yes)
+    if (repair and not quota) or (quota and delete):
+        raise click.UsageError("--repair goes with --quota, and --quota without --delete-corrupt")
     where = the_one(invocation, path)
+    if quota:
+        return _check_quotas(invocation, where, repair=repair)
     summary = Summary(path=where)
     lost: dict[Condition, dict[str, None]] = {reason: {} for reason in _REASONS}
     for finding in _findings(invocation, summary):
@@ -126,6 +140,19 @@ def fsck(invocation: Invocation, path: str, *, delete: bool, yes: bool) -> None:
         invocation.say(line)
     invocation.tell(summary)
     invocation.failures += summary.status != "HEALTHY"
+
+
+def _check_quotas(invocation: Invocation, path: str, *, repair: bool) -> None:
+    found = invocation.call(CHECK_QUOTAS, CheckQuotas(path, repair)).checked
+    for each in found:
+        usage = each.usage
+        text = f"{shown(usage.path)}: {counted(each.names, 'name')}, {counted(each.space, 'byte')}"
+        if not each.right:
+            counts = f"{counted(usage.names, 'name')}, {counted(usage.space, 'byte')}"
+            text = f"{text}, but was counted as {counts}{', mended' if each.repaired else ''}"
+        invocation.say(text, each)
+        invocation.failures += not each.right and not each.repaired
+    invocation.say(f"{counted(len(found), 'quota')} counted again")
 
 
 def _check_options(invocation: Invocation, *, delete: bool, yes: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.ownership import AclStatus
+from paxosblock.api.quota import QuotaUsage
 from paxosblock.api.status import ClusterRoom
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
@@ -430,6 +431,34 @@ class Client(ClientBase):
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
         return self._run(self._async.set_replication, path, replication)
+
+    def set_quota(
+        self, path: AnyPath, *, names: int | None = None, space: int | None = None
+    ) -> QuotaUsage:
+        """Limit what a directory may hold; return its limits, and what is used of them.
+
+        What is there already may be more than a limit: then nothing is added until it is less.
+
+        Args:
+            names: files and directories at most, the directory included; None: as it is, -1: any.
+            space: bytes at most, each as often as it has replicas. A block that is being written
+                counts as a whole one.
+
+        Raises:
+            NotFoundError, NotDirectoryError: there is no directory at `path`.
+            InvalidRequestError: other numbers, or the root.
+            PermissionDeniedError: you are no superuser.
+            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
+        """
+        return self._run(self._async.set_quota, path, names=names, space=space)
+
+    def quota_usage(self, path: AnyPath) -> QuotaUsage:
+        """Return the limits of what is at `path`, and what is used of them.
+
+        Raises:
+            NotFoundError: there is nothing at `path`.
+        """
+        return self._run(self._async.quota_usage, path)
 
     def set_permission(self, path: AnyPath, permission: int) -> FileStatus:
         """Give a file or directory other permission bits; return what it is then.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.quota import NO_QUOTA
 from paxosblock.api.transaction import Delete, Operation, Rename
 from paxosblock.errors import (
     DirectoryNotEmptyError,
@@ -18,7 +19,7 @@ from paxosblock.gateway.exchange import Answer
 from paxosblock.gateway.upload import Upload, append
 from paxosblock.gateway.webhdfs.hadoop_json import done, truth
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation
-from paxosblock.gateway.webhdfs.parameters import invalid
+from paxosblock.gateway.webhdfs.parameters import LONG_MAX, invalid
 from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError
 from paxosblock.gateway.webhdfs.two_steps import is_first_step, redirected
 
@@ -266,6 +267,18 @@ async def set_replication(call: HadoopCall) -> Answer:
     except InvalidRequestError as error:
         raise HadoopError(JavaError.IO, error.message) from None
     return truth(True)
+
+
+@operation("SETQUOTA", "PUT")
+async def set_quota(call: HadoopCall) -> Answer:
+    """Limit the names (`namespacequota`) and the room (`storagespacequota`) of a directory; -1
+    takes a limit away."""
+    names, space = (
+        None if (limit := call.parameters.number(name, least=NO_QUOTA)) == LONG_MAX else limit
+        for name in ("namespacequota", "storagespacequota")
+    )
+    await call.fs.set_quota(call.path, names=names, space=space)
+    return done()
 
 
 @operation("SETPERMISSION", "PUT")

@@ -7,12 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.quota import NO_QUOTA, QuotaUsage
 from paxosblock.api.subtree import ContentSummary
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.client.reading.locations import BlockLocation
 from paxosblock.gateway.exchange import Answer
 
-NO_QUOTA: Final = -1
 CRC32C: Final = 2
 """The number of the kind of checksum in Hadoop's `DataChecksum`."""
 HOT: Final = 7
@@ -157,13 +157,16 @@ def file_status(status: FileStatus, name: str = "") -> FileStatusJson:
     )
 
 
-def content_summary(summary: ContentSummary) -> SpaceJson:
-    """Return the count of a tree."""
-    return SpaceJson(summary.directories, summary.files, summary.size, summary.space)
+def content_summary(summary: ContentSummary, quota: QuotaUsage) -> SpaceJson:
+    """Return the count of a tree, and its limits."""
+    counts = summary.directories, summary.files, summary.size, summary.space
+    return SpaceJson(*counts, quota.names_max, quota.space_max)
 
 
-def quota_usage(summary: ContentSummary) -> UsageJson:
-    """Return the count of a tree, as quotas count it."""
+def quota_usage(summary: ContentSummary, quota: QuotaUsage) -> UsageJson:
+    """Return the count of a tree, as quotas count it, and its limits."""
+    if quota.limited:
+        return UsageJson(quota.names, quota.space, quota.names_max, quota.space_max)
     return UsageJson(summary.directories + summary.files, summary.space)
 
 

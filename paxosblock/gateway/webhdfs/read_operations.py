@@ -86,13 +86,15 @@ async def list_status_batch(call: HadoopCall) -> Answer:
 async def get_content_summary(call: HadoopCall) -> Answer:
     """Count the files, directories and bytes at and below a path, at one moment."""
     summary = await call.fs.content_summary(call.path)
-    return answered({"ContentSummary": content_summary(summary)})
+    usage = await call.fs.quota_usage(call.path)
+    return answered({"ContentSummary": content_summary(summary, usage)})
 
 
 @operation("GETQUOTAUSAGE", "GET")
 async def get_quota_usage(call: HadoopCall) -> Answer:
-    """Count the names and bytes at and below a path; there are no quotas."""
-    return answered({"QuotaUsage": quota_usage(await call.fs.content_summary(call.path))})
+    """Count the names and bytes at and below a path, and show its limits."""
+    summary, usage = await call.fs.content_summary(call.path), await call.fs.quota_usage(call.path)
+    return answered({"QuotaUsage": quota_usage(summary, usage)})
 
 
 @operation("GETHOMEDIRECTORY", "GET")

@@ -17,6 +17,7 @@ from paxosblock.errors import (
     InvalidRequestError,
     IsDirectoryError,
     LeaseError,
+    NameQuotaError,
     NotDirectoryError,
     NotFoundError,
     NotLeaderError,
@@ -25,6 +26,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     PermissionDeniedError,
     SafeModeError,
+    SpaceQuotaError,
     UnavailableError,
 )
 from paxosblock.gateway.exchange import Answer
@@ -57,6 +59,14 @@ class JavaError(enum.Enum):
     )
     SAFE_MODE = (
         "org.apache.hadoop.hdfs.server.namenode.SafeModeException",
+        HTTPStatus.FORBIDDEN,
+    )
+    NAME_QUOTA = (
+        "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException",
+        HTTPStatus.FORBIDDEN,
+    )
+    SPACE_QUOTA = (
+        "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException",
         HTTPStatus.FORBIDDEN,
     )
     STANDBY = "org.apache.hadoop.ipc.StandbyException", HTTPStatus.FORBIDDEN
@@ -110,6 +120,8 @@ _KINDS: Final[dict[type[PaxosBlockError], JavaError]] = {
     PermissionDeniedError: JavaError.ACCESS_CONTROL,
     LeaseError: JavaError.BEING_CREATED,
     SafeModeError: JavaError.SAFE_MODE,
+    NameQuotaError: JavaError.NAME_QUOTA,
+    SpaceQuotaError: JavaError.SPACE_QUOTA,
     NotLeaderError: JavaError.STANDBY,
     UnavailableError: JavaError.STANDBY,
     NotReadyError: JavaError.RETRIABLE,
