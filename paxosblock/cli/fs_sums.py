@@ -158,11 +158,8 @@ def quota_columns(usage: QuotaUsage, human: bool) -> str:
     def shown(limit: int, used: int, widths: tuple[int, int]) -> str:
         texts = ("none", "inf")
         if limit >= 0:
-            left = limit - used
-            texts = (
-                _size(limit, human),
-                f"-{_size(-left, human)}" if left < 0 else _size(left, human),
-            )
+            left = _size(abs(limit - used), human)
+            texts = (_size(limit, human), f"-{left}" if used > limit else left)
         return "".join(f"{text:>{width}} " for text, width in zip(texts, widths, strict=True))
 
     names = shown(usage.names_max, usage.names, (12, 15))
@@ -194,8 +191,8 @@ def count(
          DIR_COUNT   FILE_COUNT       CONTENT_SIZE PATHNAME
                  3         1200              1.5 G /logs
 
-    With -q four columns come before: QUOTA, REM_QUOTA, SPACE_QUOTA, REM_SPACE_QUOTA, as `admin quota`
-    sets and shows them.
+    With -q four columns come before: QUOTA, REM_QUOTA, SPACE_QUOTA, REM_SPACE_QUOTA, as
+    `admin quota` sets them.
     """
     counts = f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} "
     if header:

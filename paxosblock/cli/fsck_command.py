@@ -122,7 +122,12 @@ def fsck(
         raise click.UsageError("--repair goes with --quota, and --quota without --delete-corrupt")
     where = the_one(invocation, path)
     if quota:
-        return _check_quotas(invocation, where, repair=repair)
+        _check_quotas(invocation, where, repair=repair)
+    else:
+        _check_blocks(invocation, where, delete=delete, yes=yes)
+
+
+def _check_blocks(invocation: Invocation, where: str, *, delete: bool, yes: bool) -> None:
     summary = Summary(path=where)
     lost: dict[Condition, dict[str, None]] = {reason: {} for reason in _REASONS}
     for finding in _findings(invocation, summary):

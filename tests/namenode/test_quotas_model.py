@@ -4,7 +4,7 @@ after each round every counter is what a count of its own finds, whoever led mea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, cast
@@ -20,6 +20,7 @@ from paxosblock.api.namenode import (
     CreateFile,
     DeletePath,
     FileStatus,
+    FinalizeBlock,
     FirstBlock,
     MakeDirectories,
     RenamePath,
@@ -41,6 +42,7 @@ from paxosblock.namenode.catalog import creating, keys, namespace, quotas, tree
 from paxosblock.namenode.catalog.creating import Made, Placed
 from paxosblock.namenode.catalog.draft import block_entry, in_one, inode_of
 from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -59,6 +61,7 @@ from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, MEMBERS, TAG, NamedCatalog
 
+Step = Callable[[], Awaitable[None]]
 BLOCK_CHUNKS: Final = 5
 NAMES: Final = ("a", "b", "c")
 ROUNDS: Final = 40
@@ -208,7 +211,7 @@ class Life:
         return self.random.choice(full or found or [self.path()])
 
     def inode_at(self, path: str) -> FileInode:
-        found = tree.find_inode(self.store.machine, path, namespace.ITSELF)
+        found = tree.find_inode(self.store.machine, path, ITSELF)
         if not isinstance(found, FileInode):
             raise NotFoundError(path)
         return found
@@ -240,16 +243,17 @@ class Life:
         random, catalog = self.random, self.catalog
         file = self.inode_at(self.there(files=True))
         if not file.open:
-            return await self.append(file)
+            await self.append(file)
+            return
         unfinished = await catalog.unfinished(file.number)
         length = random.randint(0, BLOCK_CHUNKS)
         if unfinished:
             record = unfinished[0].record
             if record.writer_generation != FIRST_GENERATION or not record.length <= length:
-                return None
+                return
             following = file.reserved if random.random() < 0.5 else NO_BLOCK
             await catalog.finalize_by_writer(self.ends(record.block, length, following))
-            return None
+            return
         places = tree.last_places(self.store.machine, file.number, 1)
         previous = places[0].block if places else NO_BLOCK
         match random.randrange(4):
@@ -264,8 +268,6 @@ class Life:
                 await catalog.add_block(request, await catalog.next_block(), MEMBERS)
 
     def ends(self, block: BlockId, length: int, following: BlockId) -> Any:
-        from paxosblock.api.namenode import FinalizeBlock
-
         size = length * CHUNK_BYTES
         return FinalizeBlock(block, ANN, FIRST_GENERATION, length, size, following)
 
@@ -321,7 +323,13 @@ class Life:
         await self.catalog.decide(FileStatus, decide, request)
 
     async def transact(self) -> None:
-        operations = tuple(self.operation() for _ in range(self.random.randint(1, 3)))
+        await self.do(*(self.operation() for _ in range(self.random.randint(1, 3))))
+
+    async def join(self) -> None:
+        target, source = self.closed(), self.closed()
+        await self.do(Concat(target, (source,)))
+
+    async def do(self, *operations: Operation) -> None:
         replication = self.random.randint(1, 3)
         request = Transact(operations, replication, BLOCK_CHUNKS * CHUNK_BYTES, Durability.DISK)
         await self.catalog.transact(request)
@@ -359,17 +367,18 @@ class Life:
     async def sweep(self) -> None:
         await self.catalog.sweep()
 
-    def step(self) -> Coroutine[Any, Any, None]:
+    def step(self) -> Step:
         kinds = [self.make, self.create, self.write, self.write, self.write, self.rename]
         kinds += [self.delete, self.replicate, self.transact, self.set_quota, self.sweep]
-        return self.random.choice([*kinds, self.create, self.take_over, self.rename])()
+        kinds += [self.create, self.take_over, self.rename, self.join]
+        return self.random.choice(kinds)
 
     # -- what must be so ---------------------------------------------------------------------------
 
-    async def tried(self, step: Coroutine[Any, Any, None]) -> bool:
+    async def tried(self, step: Step) -> bool:
         """True if a quota refused it."""
         try:
-            await step
+            await step()
         except QuotaExceededError:
             self.refused += 1
             return True
@@ -388,7 +397,7 @@ class Life:
         else:
             before = tree_of(self.store.machine)
             step = self.step()
-            if await self.tried(step) and step.__name__ != "append":
+            if await self.tried(step) and step != self.write:  # to append takes several steps
                 assert tree_of(self.store.machine) == before, step
         self.check()
 

@@ -11,8 +11,9 @@ was opened a whole one, until the next one, or the close, tells how long it beca
 was given a block can fill it, and what is charged changes only where the file's inode or its places
 do: never with the record of a block.
 
-What hangs below a directory is known only if it has counters. One that has none and something in it
-gets some before it leaves, or comes to, a directory that counts (`UncountedError`, `recounting.py`).
+What hangs below a directory is known only if it has counters. One that has none, and something in
+it, gets some before it leaves, or comes to, a directory that counts (`UncountedError`,
+`recounting.py`).
 """
 
 from __future__ import annotations
