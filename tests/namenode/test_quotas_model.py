@@ -249,7 +249,11 @@ class Life:
         length = random.randint(0, BLOCK_CHUNKS)
         if unfinished:
             record = unfinished[0].record
-            if record.writer_generation != FIRST_GENERATION or not record.length <= length:
+            if record.writer_generation != FIRST_GENERATION:
+                return
+            if file.reserved == NO_BLOCK and random.random() < 0.5:
+                request = AddBlock(file.number, ANN, record.block, window=2, ahead=True)
+                await catalog.add_block(request, await catalog.next_block(), MEMBERS)
                 return
             following = file.reserved if random.random() < 0.5 else NO_BLOCK
             await catalog.finalize_by_writer(self.ends(record.block, length, following))
@@ -428,7 +432,7 @@ def _accepted(entry: BlockEntry) -> Proposer:
     """The proposer of an APPEND that all members accepted, as far as K7 looks at it."""
 
     class Accepted:
-        base = entry.record.finalized_generation
+        base = entry.record.writer_generation
         generation = entry.record.generation
         targets = entry.record.members
 
