@@ -71,7 +71,7 @@ admin = DashGroup(
             "paxosblock.cli.encrypt", "Let clients encrypt all files below a directory."
         ),
         "quota": CommandEntry(
-            "paxosblock.cli.quota", "Limit what directories may hold, and show it."
+            "paxosblock.cli.quota_command", "Limit what directories may hold, and show it."
         ),
         "token": CommandEntry("paxosblock.cli.token", "Issue, list or revoke tokens of users."),
         "s3-key": CommandEntry("paxosblock.cli.s3_key", "Make or revoke an access key of S3."),

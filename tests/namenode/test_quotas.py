@@ -426,7 +426,7 @@ async def test_counters_that_are_wrong_are_found_and_mended() -> None:
 
 
 async def test_a_quota_keeps_no_file_from_its_close() -> None:
-    """What is given back, or was given before, is never refused."""
+    """It gives room back, or takes what its writer was given before."""
     catalog = await new_catalog()
     await made(catalog, "/d")
     file = (await catalog.create(create_request("/d/f"))).number

@@ -85,7 +85,7 @@ class LoggedStore(MemoryStore):
 
 @dataclass(frozen=True)
 class Found:
-    """What a count of all names finds below a directory."""
+    """The result of a count of all names below a directory."""
 
     names: int
     space: int

@@ -1,7 +1,7 @@
-"""What a draft adds to counters: sums that the log entry adds when it is applied.
+"""The sums that a draft adds to counters: the log entry adds them when it is applied.
 
 No counter is a precondition, so changes that count for one quota do not conflict with each other.
-An amount may depend on other counters, such as that of a directory which is moved: then it, too, is
+An amount may depend on other counters, such as that of a directory that is moved: then it, too, is
 only known when the entry is applied.
 """
 

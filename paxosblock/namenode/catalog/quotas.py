@@ -148,7 +148,7 @@ def left(draft: Draft, inode: Inode) -> None:
 
 
 def moved(draft: Draft, before: Inode, after: Inode) -> Inode:
-    """Count an inode where it is after a rename; return it as it is to be written.
+    """Count an inode where it is after a rename; return it as the caller writes it.
 
     What is above it before and after has the same count, whatever it is; quotas stick with it.
     Raises as `entered`.
@@ -192,8 +192,8 @@ def begin(draft: Draft, number: int, counter: int) -> Quota | None:
     """Let a directory count from now on, by the number `counter`; return its counters, those that
     it had if it did before. None: it is not there.
 
-    Whoever has decided a change below it of the state before has read its entry or its inode, and
-    decides again: so each later change is counted. `complete` adds what was there.
+    A decision of the state before about what is below it has read its entry or its inode, and is
+    made again: so each later change is counted. `complete` adds what was there.
     """
     value = draft.get(keys.inode(number))
     inode = inode_in(value) if value.exists else None
@@ -211,7 +211,7 @@ def begin(draft: Draft, number: int, counter: int) -> Quota | None:
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What was at and below a directory at one moment, and what its counters had then."""
+    """The count of all at and below a directory at one moment, and what its counters had then."""
 
     quota: Quota
     names: int

@@ -3,7 +3,7 @@
 A directory that gets counters counts each change from then on. What was there is counted at a
 *moment* (`kv/interface.py`) after that, in slices; with it come the counters as they were at that
 moment, and the difference of both is what they lack. It is added to them, and from then on they
-have it all. If a NameNode ends in between, whoever needs the counters counts again.
+have it all. If a NameNode ends in between, the next call that needs the counters counts again.
 """
 
 from __future__ import annotations
