@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from paxosblock.api.care import SetReplication
 from paxosblock.api.namenode import (
@@ -340,6 +342,57 @@ async def test_a_directory_is_counted_while_others_change_what_is_below_it() -> 
     assert not changing.done()
     await changing
     assert (await used(catalog, "/d"))[0] > 300
+
+
+# --- at once --------------------------------------------------------------------------------------
+
+
+async def both(first: Awaitable[object], second: Awaitable[object]) -> None:
+    """Decide two changes on one state, and apply them one after the other."""
+    ends = await asyncio.gather(first, second, return_exceptions=True)
+    assert not [end for end in ends if isinstance(end, AssertionError)]
+
+
+@pytest.mark.parametrize("was_empty", [True, False])
+async def test_a_directory_that_is_empty_no_more_is_not_moved_as_one(was_empty: bool) -> None:
+    store = MemoryStore(yielding=True)
+    catalog, other = await new_catalog(store), NamedCatalog(store)
+    await other.start(0, "")
+    await made(catalog, "/q/a", "/free/d")
+    if not was_empty:
+        await made(catalog, "/free/d/x")
+        await catalog.delete(DeletePath("/free/d/x"))
+    await limit(catalog, "/q", names=9)
+    await made(other, "/other")  # it has its ids by then
+    await both(other.make_directories(MakeDirectories("/free/d/y")),
+               catalog.rename(RenamePath("/free/d", "/q/d")))  # fmt: skip
+    assert await catalog.status("/q/d/y")
+    assert await used(catalog, "/q") == (4, 0)
+
+
+async def test_an_open_file_gets_no_block_while_it_goes() -> None:
+    store = MemoryStore(yielding=True)
+    catalog, other = await new_catalog(store), NamedCatalog(store)
+    await other.start(0, "")
+    await made(catalog, "/q")
+    await limit(catalog, "/q", space=9 * BLOCK)
+    file = (await catalog.create(create_request("/q/f"))).number
+    await other.next_block()
+    await both(add_block(other, file), catalog.delete(DeletePath("/q/f")))
+    assert await used(catalog, "/q") == (1, 0)
+
+
+async def test_the_block_that_follows_takes_the_place_of_the_one_made_ahead() -> None:
+    catalog = await new_catalog()
+    await made(catalog, "/q")
+    await limit(catalog, "/q", space=9 * BLOCK)
+    file = (await catalog.create(create_request("/q/f"))).number
+    first = await add_block(catalog, file)
+    ahead = AddBlock(file, ANN, first.record.block, 2, ahead=True)
+    second = await catalog.add_block(ahead, await catalog.next_block(), MEMBERS)
+    ends = finalize_request(first, 2)
+    await catalog.finalize_by_writer(replace(ends, following=second.record.block))
+    assert await used(catalog, "/q") == (2, 3 * (2 * CHUNK_BYTES + BLOCK))
 
 
 # --- limits ---------------------------------------------------------------------------------------
