@@ -28,7 +28,7 @@ from paxosblock.client.names.url import (
     cluster_addresses,
     parse_url,
 )
-from paxosblock.errors import Outcome, PaxosBlockError
+from paxosblock.errors import Outcome, PaxosBlockError, QuotaExceededError
 from paxosblock.host.user import claimed_user
 
 if TYPE_CHECKING:
@@ -331,6 +331,7 @@ class Invocation:
         """Print a line on standard error; the run ends with exit code 1."""
         self.failures += 1
         about = _printable(path_of(error) or path)
+        named = f"'{about}'" if about and not isinstance(error, QuotaExceededError) else ""
         if self.debug:
             traceback.print_exception(error, file=sys.stderr)
         if self.json:
@@ -341,7 +342,7 @@ class Invocation:
                 fact |= {"outcome": error.outcome.value, "retriable": error.retriable}
             click.echo(msgspec.json.encode(fact), err=True)
             return
-        parts = [self.verb, f"'{about}'" if about else "", reason_of(error)]
+        parts = [self.verb, named, reason_of(error)]
         click.echo(visible(": ".join(part for part in parts if part)), err=True)
 
 

@@ -303,6 +303,11 @@ async def test_a_transaction_counts_what_is_left_of_it() -> None:
     await transact(Delete("/d/3"), Delete("/d/2"), Rename("/free/t", "/d/t"))
     await transact(Delete("/d/t", recursive=True))
     assert await used(catalog, "/d") == (2, 0)
+    await made(catalog, "/d/in")
+    await limit(catalog, "/d/in", names=9)
+    await transact(Marker("/d/in/x"), Rename("/d/in", "/free/in"), Marker("/free/in/y"))
+    assert await used(catalog, "/d") == (2, 0)
+    assert await used(catalog, "/free/in") == (3, 0)
 
 
 async def test_directories_on_the_way_are_counted_and_pruned() -> None:
@@ -364,8 +369,8 @@ async def test_a_directory_that_is_empty_no_more_is_not_moved_as_one(was_empty: 
         await catalog.delete(DeletePath("/free/d/x"))
     await limit(catalog, "/q", names=9)
     await made(other, "/other")  # it has its ids by then
-    await both(other.make_directories(MakeDirectories("/free/d/y")),
-               catalog.rename(RenamePath("/free/d", "/q/d")))  # fmt: skip
+    moves = Transact((Rename("/free/d", "/q/d"),), 3, BLOCK, Durability.DISK)
+    await both(other.make_directories(MakeDirectories("/free/d/y")), catalog.transact(moves))
     assert await catalog.status("/q/d/y")
     assert await used(catalog, "/q") == (4, 0)
 
@@ -377,8 +382,11 @@ async def test_an_open_file_gets_no_block_while_it_goes() -> None:
     await made(catalog, "/q")
     await limit(catalog, "/q", space=9 * BLOCK)
     file = (await catalog.create(create_request("/q/f"))).number
+    block = await add_block(catalog, file)
+    await finalize(catalog, block, 1)
     await other.next_block()
-    await both(add_block(other, file), catalog.delete(DeletePath("/q/f")))
+    adds = add_block(other, file, block.record.block)
+    await both(adds, catalog.delete(DeletePath("/q/f")))
     assert await used(catalog, "/q") == (1, 0)
 
 
