@@ -396,7 +396,6 @@ def _counting(draft: Draft, number: int) -> Iterator[DirectoryInode]:
 def _add(draft: Draft, directory: DirectoryInode, content: _Content, *, free: bool = False) -> None:
     quota, sums = directory.quota, draft.counters
     assert quota is not UNSET, "it counts"
-    unlimited = free or not quota.counted  # what is there is not known yet
     names, space_key = _counters(directory, quota)
     number = directory.number
     for key, amount, most in (
@@ -404,7 +403,7 @@ def _add(draft: Draft, directory: DirectoryInode, content: _Content, *, free: bo
         (space_key, content.space, quota.space_max),
     ):
         if amount.number or amount.of:
-            limit = NO_LIMIT if unlimited else most
+            limit = NO_LIMIT if free else most
             sums.add(key, amount, Limit(limit, number, of_names=key == names))
 
 
