@@ -171,6 +171,9 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     encryption.ENCRYPT_DIRECTORY.name: _of_path("createEncryptionZone"),
     encryption.ROLL_MASTER_KEY.name: lambda _: (Deed("rollMasterKey", ""),),
     quota.SET_QUOTA.name: _of_path("setQuota"),
+    quota.CHECK_QUOTAS.name: lambda request: (
+        (Deed("repairQuota", request.path),) if request.repair else ()
+    ),
     care.BALANCE.name: lambda _: (Deed("balance", ""),),
     status.SAFE_MODE.name: _safe_mode,
     user_tokens.ISSUE_TOKEN.name: lambda request: (Deed("getDelegationToken", request.user),),

@@ -79,6 +79,7 @@ SHOWS = {
     "leaving",
     "list",
     "list_keys",
+    "list_quotas",
     "list_subtree",
     "settings",
     "list_tokens",
