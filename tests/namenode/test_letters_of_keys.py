@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.kv import past
+from paxosblock.namenode.kv import interface, past
 
 
 def test_each_letter_tells_one_kind() -> None:
@@ -15,6 +15,6 @@ def test_each_letter_tells_one_kind() -> None:
     listed = Counter(re.findall(r"^    ([a-zA-Z])(?: \+|  )", keys.__doc__ or "", re.MULTILINE))
     assert listed
     assert set(listed.values()) == {1}
-    sources = inspect.getsource(keys) + inspect.getsource(past)
+    sources = "".join(map(inspect.getsource, (keys, past, interface)))
     used = re.findall(r'\bb"([a-zA-Z])', sources)
     assert set(used) == set(listed)
