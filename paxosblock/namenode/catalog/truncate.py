@@ -84,6 +84,11 @@ def truncate(
             draft.put(keys.place(garbage.number, entry.sequence), encode(place))
             draft.replace_block(entry, replace(entry, file=garbage.number))
         yield
+    _shorten(draft, inode, length, context)
+    return len(places)
+
+
+def _shorten(draft: Draft, inode: FileInode, length: int, context: Context) -> None:
     shorter = msgspec.structs.replace(
         inode,
         length=length,
@@ -93,7 +98,6 @@ def truncate(
     draft.put_inode(shorter)
     if draft.has_counters:
         quotas.resized(draft, quotas.space(draft, inode), shorter)
-    return len(places)
 
 
 def _places_behind(
