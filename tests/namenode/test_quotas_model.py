@@ -53,7 +53,7 @@ from paxosblock.namenode.catalog.records import (
 )
 from paxosblock.namenode.kv.codec import decode_edit, encode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, View
-from paxosblock.namenode.kv.state_machine import StateMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.recovery import Proposer
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, WriterId
 from tests.memory_table import MemoryTable
@@ -182,7 +182,7 @@ class Life:
     async def lead(self) -> None:
         """Let another NameNode take over, on the map that a checkpoint brings."""
         table = MemoryTable(cast("MemoryTable", self.store.machine._table).snapshot())
-        self.store.machine = StateMachine(table)
+        self.store.machine = ReplicatedMachine(table)
         self.catalogs.append(NamedCatalog(self.store))
         self.store.troubled = False
         await self.catalogs[-1].start(TAG, "cluster-1")
