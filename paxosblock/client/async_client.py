@@ -90,11 +90,7 @@ from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
 from paxosblock.client.copies.copy_calls import AsyncCopies
-from paxosblock.client.names.below import (
-    below_at_once,
-    content_summaries,
-    content_summary,
-)
+from paxosblock.client.names.below import below_at_once, content_summaries, content_summary
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.names.walk import glob, pages, walk
 from paxosblock.client.names.watch import watcher
@@ -611,32 +607,13 @@ class AsyncClient(AsyncCopies):
     async def set_quota(
         self, path: AnyPath, *, names: int | None = None, space: int | None = None
     ) -> QuotaUsage:
-        """Limit what a directory may hold; return its limits, and what is used of them.
-
-        What is there already may be more than a limit: then nothing is added until it is less.
-
-        Args:
-            names: files and directories at most, the directory included; None: as it is, -1: any.
-            space: bytes at most, each as often as it has replicas. A block that is being written
-                counts as a whole one.
-
-        Raises:
-            NotFoundError, NotDirectoryError: there is no directory at `path`.
-            InvalidRequestError: other numbers, or the root.
-            PermissionDeniedError: you are no superuser.
-            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
-        """
+        """Limit names and room of a directory (None: as it is, -1: no limit). Raises as `stat`."""
         request = SetQuota(text_of(path), names, space)
         return await self._session.namenodes.call_once(SET_QUOTA, request)
 
     async def quota_usage(self, path: AnyPath) -> QuotaUsage:
-        """Return the limits of what is at `path`, and what is used of them.
-
-        Raises:
-            NotFoundError: there is nothing at `path`.
-        """
-        request = ListQuotas(text_of(path))
-        return (await self._session.namenodes.call(LIST_QUOTAS, request)).found[0]
+        """Return the limits of what is at `path`, and what is used of them. Raises as `stat`."""
+        return (await self._session.namenodes.call(LIST_QUOTAS, ListQuotas(text_of(path)))).found[0]
 
     async def set_permission(self, path: AnyPath, permission: int) -> FileStatus:
         """Give a file or directory other permission bits; return what it is then.
@@ -771,8 +748,7 @@ class AsyncClient(AsyncCopies):
 
     async def get_acl_status(self, path: AnyPath) -> AclStatus:
         """Return who may do what with a file or directory. Raises NotFoundError."""
-        request = PathRequest(text_of(path))
-        return await self._session.namenodes.call(GET_ACL_STATUS, request)
+        return await self._session.namenodes.call(GET_ACL_STATUS, PathRequest(text_of(path)))
 
     async def set_acl(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
         """Replace the access control list of a file or directory; return what it is then.

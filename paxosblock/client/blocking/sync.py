@@ -435,29 +435,11 @@ class Client(ClientBase):
     def set_quota(
         self, path: AnyPath, *, names: int | None = None, space: int | None = None
     ) -> QuotaUsage:
-        """Limit what a directory may hold; return its limits, and what is used of them.
-
-        What is there already may be more than a limit: then nothing is added until it is less.
-
-        Args:
-            names: files and directories at most, the directory included; None: as it is, -1: any.
-            space: bytes at most, each as often as it has replicas. A block that is being written
-                counts as a whole one.
-
-        Raises:
-            NotFoundError, NotDirectoryError: there is no directory at `path`.
-            InvalidRequestError: other numbers, or the root.
-            PermissionDeniedError: you are no superuser.
-            OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
-        """
+        """Limit names and room of a directory (None: as it is, -1: no limit). Raises as `stat`."""
         return self._run(self._async.set_quota, path, names=names, space=space)
 
     def quota_usage(self, path: AnyPath) -> QuotaUsage:
-        """Return the limits of what is at `path`, and what is used of them.
-
-        Raises:
-            NotFoundError: there is nothing at `path`.
-        """
+        """Return the limits of what is at `path`, and what is used of them. Raises as `stat`."""
         return self._run(self._async.quota_usage, path)
 
     def set_permission(self, path: AnyPath, permission: int) -> FileStatus:
