@@ -15,6 +15,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import Kind
+from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded
 from tests.gateway.gateways import S3, RunningGateway, content, put, quiet_gateway_of
 from tests.gateway.s3_clients import error_code, refused, s3_client, send, signed_request
 
@@ -449,6 +450,9 @@ def test_headers_of_an_answer_cannot_be_made_up(
     assert error_code(signed_request(s3_gateway.s3_url, "GET", target)) == "InvalidArgument"
     kept = fs.get_attributes(f"/{bucket}/f")["user.s3"]
     longer = kept.replace(b"\x80", b"")
-    for value in (b"", b"\xff", b"x" * 100, longer, kept + kept):
+    broken = {"content-type": "a\r\nSet-Cookie: x", "expires": "ü"}
+    number = fs.stat(f"/{bucket}/f").file_id
+    evil_facts = encoded(ObjectFacts(number, broken, {"a\r\nb": "c", "d": "\r\ne"}))
+    for value in (b"", b"\xff", b"x" * 100, longer, kept + kept, evil_facts):
         fs.set_attributes(f"/{bucket}/f", {"user.s3": value})
         assert s3.get_object(Bucket=bucket, Key="f")["Body"].read() == b"x"
