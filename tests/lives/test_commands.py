@@ -24,6 +24,9 @@ NOT_CALLED: Final = {
     "issue_token": "of a user, and of no file: tests/services/test_tokens.py",
     "encrypt_directory": "of directories and keys: tests/namenode/test_zones.py",
     "encryption_zones": "shows directories, and changes nothing",
+    "set_quota": "of directories: tests/namenode/test_quotas_model.py has lives of its own",
+    "list_quotas": "shows directories, and changes nothing",
+    "check_quotas": "counts again: tests/namenode/test_quotas_model.py",
     "roll_master_key": "of keys, and of no file: tests/namenode/test_zones.py",
     "list_tokens": "shows tokens: tests/services/test_tokens.py",
     "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",
@@ -81,6 +84,7 @@ CHANGES: Final = {
 """Commands that change the files of a cluster, and the call by which each does."""
 NO_LIFE: Final = {
     "admin encrypt": "changes no file that is there: tests/cli/test_encrypt.py",
+    "admin quota": "changes no file that is there: tests/namenode/test_quotas_model.py",
     "admin grow": "one NameNode ends and several begin: tests/services/test_growing.py",
     "admin namenodes": "the list of NameNodes changes: tests/services/test_namenodes_change.py",
     "admin token": "changes no file: tests/services/test_tokens.py",
