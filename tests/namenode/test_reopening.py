@@ -53,6 +53,7 @@ from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize, RecoveryWrite, Write
 from paxosblock.protocol.types import (
+    NO_GENERATION,
     BlockId,
     BlockState,
     ChunkIndex,
@@ -737,13 +738,13 @@ async def test_nobody_is_told_to_finalize_while_it_is_set_up(scene: Scene) -> No
 
 async def test_explain_counts_the_times_before_the_last_one(scene: Scene) -> None:
     asked = await written(scene)
+    writer_generation = NO_GENERATION
     for number in range(3):
         record = await reopened(scene, asked)
+        writer_generation = record.writer_generation
         write_on(scene, record, record.length + 1)
         size = (record.length + 1) * CHUNK_BYTES
-        end = FinalizeBlock(
-            asked.block, asked.writer, record.writer_generation, record.length + 1, size
-        )
+        end = FinalizeBlock(asked.block, asked.writer, writer_generation, record.length + 1, size)
         await scene.service.call(FINALIZE_BLOCK, end)
         await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, asked.writer))
         asked = replace(asked, writer=WriterId(f"next-{number}"))
@@ -751,8 +752,5 @@ async def test_explain_counts_the_times_before_the_last_one(scene: Scene) -> Non
     await wait_until_async(lambda: is_finalized(scene, asked.block))
     first, *last = (await scene.service.call(EXPLAIN, BlockRequest(asked.block))).history
     assert (first.event, first.detail) == ("opened again", "2 times before the next line")
-    assert {line.generation for line in last} == {
-        record.writer_generation,
-        record.writer_generation + 1,
-    }
+    assert {line.generation for line in last} == {writer_generation, writer_generation + 1}
     assert len(last) <= 8
