@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paxosblock.api.ownership import AclStatus
     from paxosblock.api.quota import QuotaUsage
     from paxosblock.api.reports import StorageReport
+    from paxosblock.api.snapshot_calls import SnapshotStatus
     from paxosblock.api.status import (
         ClusterRoom,
         ClusterStatus,
@@ -224,6 +225,7 @@ __all__ = [
     "SetOwner",
     "SetPermission",
     "SetTimes",
+    "SnapshotStatus",
     "SpaceQuotaError",
     "StorageError",
     "StorageId",
@@ -349,6 +351,7 @@ __getattr__, __dir__ = lazy_names(
         "SetOwner": "paxosblock.api.transaction",
         "SetPermission": "paxosblock.api.transaction",
         "SetTimes": "paxosblock.api.transaction",
+        "SnapshotStatus": "paxosblock.api.snapshot_calls",
         "SpaceQuotaError": "paxosblock.errors",
         "StorageError": "paxosblock.errors",
         "StorageId": "paxosblock.protocol.types",

@@ -104,7 +104,7 @@ class BlockView(msgspec.Struct, frozen=True):
     placed why it has fewer members than were asked for, `trouble` a reader how long a block has
     been under recovery, and why. To each of its chunks encryption adds `added_bytes`, which the
     record's length in bytes counts, and `offset` does not; a client that may read or write the
-    block gets its `key` then.
+    block gets its `key` then. A file of a snapshot has the first `shown_bytes` of the block.
     """
 
     record: BlockRecord
@@ -115,6 +115,7 @@ class BlockView(msgspec.Struct, frozen=True):
     trouble: str = ""
     added_bytes: int = 0
     key: DataKey | None = None
+    shown_bytes: int | None = None
 
 
 # --- namespace -----------------------------------------------------------------------------------

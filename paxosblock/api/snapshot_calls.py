@@ -6,9 +6,14 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.api.methods import Once
+from paxosblock.api.methods import Method, Once
 
 SNAPSHOT_DIRECTORY: Final = ".snapshot"
+
+
+def is_in_snapshot(path: str) -> bool:
+    """True if a path leads through `.snapshot`."""
+    return f"/{SNAPSHOT_DIRECTORY}/" in path
 
 
 class CreateSnapshot(msgspec.Struct, frozen=True):
@@ -44,3 +49,21 @@ class SnapshotStatus(msgspec.Struct, frozen=True):
     number: int
     created_s: float
     owner: str
+
+
+class ListSnapshots(msgspec.Struct, frozen=True):
+    """Ask for the snapshots of the directory at `path`."""
+
+    path: str
+
+
+class SnapshotList(msgspec.Struct, frozen=True):
+    """The snapshots of a directory, the oldest first."""
+
+    snapshots: tuple[SnapshotStatus, ...]
+
+
+CREATE_SNAPSHOT = Method("create_snapshot", CreateSnapshot, SnapshotStatus)
+DELETE_SNAPSHOT = Method("delete_snapshot", DeleteSnapshot, SnapshotStatus)
+RENAME_SNAPSHOT = Method("rename_snapshot", RenameSnapshot, SnapshotStatus)
+LIST_SNAPSHOTS = Method("list_snapshots", ListSnapshots, SnapshotList, any_namenode=True)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final, Self
 
+from paxosblock.api import ownership, subtree, user_tokens
+from paxosblock.api import snapshot_calls as calls
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
@@ -36,20 +38,7 @@ from paxosblock.api.namenode import (
     TakeOver,
     Unmasked,
 )
-from paxosblock.api.ownership import (
-    CHANGE_ACL,
-    CHECK_ACCESS,
-    GET_ACL_STATUS,
-    SET_OWNER,
-    SET_PERMISSION,
-    SET_TIMES,
-    AclStatus,
-    ChangePathAcl,
-    CheckAccess,
-    SetPathOwner,
-    SetPathPermission,
-    SetPathTimes,
-)
+from paxosblock.api.ownership import AclStatus
 from paxosblock.api.path_attributes import (
     GET_ATTRIBUTES,
     SET_ATTRIBUTES,
@@ -57,33 +46,11 @@ from paxosblock.api.path_attributes import (
     SetPathAttributes,
 )
 from paxosblock.api.quota import LIST_QUOTAS, SET_QUOTA, ListQuotas, QuotaUsage, SetQuota
+from paxosblock.api.snapshot_calls import SnapshotStatus
 from paxosblock.api.status import CLUSTER_STATUS, ClusterRoom, ClusterStatusRequest
-from paxosblock.api.subtree import (
-    KEYS_MAX,
-    LIST_KEYS,
-    LIST_SUBTREE,
-    SUM_SUBTREE,
-    ContentSummary,
-    KeyListing,
-    ListKeys,
-    ListSubtree,
-    SubtreeListing,
-    SubtreeSums,
-    Summed,
-    SumSubtree,
-)
+from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import AclChange, Operation, TransactionOutcome, Truncate
-from paxosblock.api.user_tokens import (
-    ISSUE_TOKEN,
-    LIST_TOKENS,
-    REVOKE_TOKEN,
-    IssueToken,
-    ListedToken,
-    ListTokens,
-    RevokeToken,
-    TokenIssued,
-    TokenRight,
-)
+from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
 from paxosblock.api.watching import NameChange
 from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
 from paxosblock.base.paths import AnyPath, text_of
@@ -453,11 +420,11 @@ class AsyncClient(AsyncCopies):
         status = await self._session.namenodes.call(CLUSTER_STATUS, request)
         return status.room
 
-    async def _sum_subtree(self, request: SumSubtree) -> SubtreeSums:
-        return await self._session.namenodes.call(SUM_SUBTREE, request)
+    async def _sum_subtree(self, request: subtree.SumSubtree) -> subtree.SubtreeSums:
+        return await self._session.namenodes.call(subtree.SUM_SUBTREE, request)
 
-    async def _list_subtree(self, request: ListSubtree) -> SubtreeListing:
-        return await self._session.namenodes.call(LIST_SUBTREE, request)
+    async def _list_subtree(self, request: subtree.ListSubtree) -> subtree.SubtreeListing:
+        return await self._session.namenodes.call(subtree.LIST_SUBTREE, request)
 
     async def list_keys(
         self,
@@ -484,8 +451,8 @@ class AsyncClient(AsyncCopies):
             NotFoundError, NotDirectoryError: there is no such directory.
             PermissionDeniedError: a directory there may not be read.
         """
-        request = ListKeys(text_of(path), prefix, after, delimiter, limit)
-        return await self._session.namenodes.call(LIST_KEYS, request)
+        request = subtree.ListKeys(text_of(path), prefix, after, delimiter, limit)
+        return await self._session.namenodes.call(subtree.LIST_KEYS, request)
 
     def watch(
         self, path: AnyPath, *, after: int | None = None, listed: bool = False
@@ -626,8 +593,8 @@ class AsyncClient(AsyncCopies):
             InvalidRequestError: other bits.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
-        request = SetPathPermission(text_of(path), permission)
-        return await self._session.namenodes.call_once(SET_PERMISSION, request)
+        request = ownership.SetPathPermission(text_of(path), permission)
+        return await self._session.namenodes.call_once(ownership.SET_PERMISSION, request)
 
     async def check_access(
         self, path: AnyPath, *, read: bool = False, write: bool = False, execute: bool = False
@@ -638,8 +605,8 @@ class AsyncClient(AsyncCopies):
             NotFoundError: there is nothing at `path`.
             PermissionDeniedError: the user may not do one of these, or not get there.
         """
-        request = CheckAccess(text_of(path), read, write, execute)
-        await self._session.namenodes.call(CHECK_ACCESS, request)
+        request = ownership.CheckAccess(text_of(path), read, write, execute)
+        await self._session.namenodes.call(ownership.CHECK_ACCESS, request)
 
     async def set_owner(
         self, path: AnyPath, owner: str | None = None, group: str | None = None
@@ -651,8 +618,8 @@ class AsyncClient(AsyncCopies):
             InvalidRequestError: neither is given, or no user or group can be called so.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
-        request = SetPathOwner(text_of(path), owner or "", group or "")
-        return await self._session.namenodes.call_once(SET_OWNER, request)
+        request = ownership.SetPathOwner(text_of(path), owner or "", group or "")
+        return await self._session.namenodes.call_once(ownership.SET_OWNER, request)
 
     async def set_attributes(
         self, path: AnyPath, attributes: Mapping[str, bytes | None]
@@ -695,8 +662,8 @@ class AsyncClient(AsyncCopies):
             InvalidRequestError: a time that is not from 1970 to 9999.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
-        request = SetPathTimes(text_of(path), modified_s)
-        return await self._session.namenodes.call_once(SET_TIMES, request)
+        request = ownership.SetPathTimes(text_of(path), modified_s)
+        return await self._session.namenodes.call_once(ownership.SET_TIMES, request)
 
     # -- tokens of users ------------------------------------------------------------------------
 
@@ -728,12 +695,14 @@ class AsyncClient(AsyncCopies):
             PermissionDeniedError: another user, or a group that the user is not in.
             InvalidRequestError: a time or right that there cannot be, or too many tokens.
         """
-        request = IssueToken(for_s, int(rights), purpose, user, tuple(groups), again)
-        return await self._session.namenodes.call(ISSUE_TOKEN, request)
+        request = user_tokens.IssueToken(for_s, int(rights), purpose, user, tuple(groups), again)
+        return await self._session.namenodes.call(user_tokens.ISSUE_TOKEN, request)
 
     async def tokens(self) -> tuple[ListedToken, ...]:
         """Return the user's tokens that have not ended; for a superuser those of all users."""
-        return (await self._session.namenodes.call(LIST_TOKENS, ListTokens())).tokens
+        return (
+            await self._session.namenodes.call(user_tokens.LIST_TOKENS, user_tokens.ListTokens())
+        ).tokens
 
     async def revoke_token(self, serial: int) -> None:
         """Let no node believe a token any more.
@@ -742,13 +711,44 @@ class AsyncClient(AsyncCopies):
             NotFoundError: there is none of this user's with that serial that has not ended.
             AccessDeniedError: the client came with another token, without the right `ADMIN`.
         """
-        await self._session.namenodes.call(REVOKE_TOKEN, RevokeToken(serial))
+        await self._session.namenodes.call(
+            user_tokens.REVOKE_TOKEN, user_tokens.RevokeToken(serial)
+        )
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    async def create_snapshot(self, path: AnyPath, name: str = "") -> str:
+        """Take a snapshot of a directory; return the path, `path/.snapshot/name`, at which what is
+        below it now can be read. `name` "": HDFS's name for this time. Nothing is copied, and what
+        is deleted from now on keeps its room. Of a file that is being written it shows what the
+        last close left, and blocks that others follow.
+
+        Raises NotFoundError, NotDirectoryError, ExistsError, PermissionDeniedError.
+        """
+        request = calls.CreateSnapshot(text_of(path), name)
+        return (await self._session.namenodes.call_once(calls.CREATE_SNAPSHOT, request)).path
+
+    async def delete_snapshot(self, path: AnyPath, name: str) -> None:
+        """Delete a snapshot of a directory. Raises NotFoundError, PermissionDeniedError."""
+        request = calls.DeleteSnapshot(text_of(path), name)
+        await self._session.namenodes.call_once(calls.DELETE_SNAPSHOT, request)
+
+    async def rename_snapshot(self, path: AnyPath, name: str, new_name: str) -> None:
+        """Rename a snapshot. Raises NotFoundError, ExistsError, PermissionDeniedError."""
+        request = calls.RenameSnapshot(text_of(path), name, new_name)
+        await self._session.namenodes.call_once(calls.RENAME_SNAPSHOT, request)
+
+    async def list_snapshots(self, path: AnyPath) -> tuple[SnapshotStatus, ...]:
+        """Return the snapshots of a directory, the oldest first. Raises NotFoundError."""
+        request = calls.ListSnapshots(text_of(path))
+        return (await self._session.namenodes.call(calls.LIST_SNAPSHOTS, request)).snapshots
 
     # -- access control lists -------------------------------------------------------------------
 
     async def get_acl_status(self, path: AnyPath) -> AclStatus:
         """Return who may do what with a file or directory. Raises NotFoundError."""
-        return await self._session.namenodes.call(GET_ACL_STATUS, PathRequest(text_of(path)))
+        request = PathRequest(text_of(path))
+        return await self._session.namenodes.call(ownership.GET_ACL_STATUS, request)
 
     async def set_acl(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
         """Replace the access control list of a file or directory; return what it is then.
@@ -797,8 +797,8 @@ class AsyncClient(AsyncCopies):
         return await self._change_acl(path, AclChange.REMOVE)
 
     async def _change_acl(self, path: AnyPath, change: AclChange, entries: Acl = ()) -> FileStatus:
-        request = ChangePathAcl(text_of(path), change, entries)
-        return await self._session.namenodes.call_once(CHANGE_ACL, request)
+        request = ownership.ChangePathAcl(text_of(path), change, entries)
+        return await self._session.namenodes.call_once(ownership.CHANGE_ACL, request)
 
     # -- transactions ---------------------------------------------------------------------------
 

@@ -34,11 +34,13 @@ from paxosblock.api import (
     path_attributes,
     quota,
     rebuild,
+    snapshot_calls,
     status,
     user_tokens,
 )
 from paxosblock.api import namenode as api
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.snapshot_calls import SNAPSHOT_DIRECTORY, CreateSnapshot, DeleteSnapshot
 from paxosblock.api.transaction import (
     AssertAbsent,
     AssertDirectory,
@@ -140,6 +142,14 @@ def _of_block(command: str) -> Callable[[Any], Deeds]:
     return lambda request: (Deed(command, f"blk_{request.block}"),)
 
 
+def _of_snapshot(verb: str, request: CreateSnapshot | DeleteSnapshot) -> Deed:
+    return Deed(f"{verb}Snapshot", _in_snapshots(request.path, request.name))
+
+
+def _in_snapshots(path: str, name: str) -> str:
+    return f"{path.rstrip('/')}/{SNAPSHOT_DIRECTORY}/{name}"
+
+
 DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     api.MKDIRS.name: _of_path("mkdirs"),
     api.CREATE.name: _of_path("create"),
@@ -148,6 +158,15 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
     api.DELETE.name: _of_path("delete"),
     api.CONCAT.name: lambda request: (
         Deed("concat", _named_paths(request.sources), request.target),
+    ),
+    snapshot_calls.CREATE_SNAPSHOT.name: lambda request: (_of_snapshot("create", request),),
+    snapshot_calls.DELETE_SNAPSHOT.name: lambda request: (_of_snapshot("delete", request),),
+    snapshot_calls.RENAME_SNAPSHOT.name: lambda request: (
+        Deed(
+            "renameSnapshot",
+            _in_snapshots(request.path, request.name),
+            _in_snapshots(request.path, request.new_name),
+        ),
     ),
     care.SET_REPLICATION.name: _of_path("setReplication"),
     ownership.SET_PERMISSION.name: _of_path("setPermission"),

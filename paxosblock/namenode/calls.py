@@ -43,6 +43,13 @@ from paxosblock.api.ownership import (
     SET_TIMES,
 )
 from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
+from paxosblock.api.snapshot_calls import (
+    CREATE_SNAPSHOT,
+    DELETE_SNAPSHOT,
+    LIST_SNAPSHOTS,
+    RENAME_SNAPSHOT,
+    SNAPSHOT_DIRECTORY,
+)
 from paxosblock.api.subtree import LIST_KEYS, LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
 from paxosblock.api.user_tokens import TokenRight
@@ -55,7 +62,16 @@ from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import audit, checks, handlers, operators, people, subtrees
 from paxosblock.namenode.audit import AUDIT_LOG
-from paxosblock.namenode.catalog import attributes, keys, namespace, owners, transactions, tree
+from paxosblock.namenode.catalog import (
+    attributes,
+    keys,
+    namespace,
+    owners,
+    snapshot_changes,
+    snapshots,
+    transactions,
+    tree,
+)
 from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
@@ -78,6 +94,8 @@ DEEDS_TOLD: Final = 10
 """Changes of a transaction that the log names."""
 LIST_LIMIT: Final = 1000
 """Entries of a directory in one answer."""
+
+_OF_SNAPSHOTS: Final = f"/{SNAPSHOT_DIRECTORY}"
 
 _log = logging.getLogger(__name__)
 
@@ -401,10 +419,15 @@ CALLS: Final = (
         level=logging.DEBUG,
         at_once=True,
     ),
-    shown(api.STAT, lambda view, request, actor: tree.stat(view, request.path, actor)),
+    shown(
+        api.STAT,
+        lambda view, request, actor: (
+            snapshots.stat if _OF_SNAPSHOTS in request.path else tree.stat
+        )(view, request.path, actor),
+    ),
     shown(
         api.LIST,
-        lambda view, request, actor: tree.list_directory(view, request, LIST_LIMIT, actor),
+        lambda view, request, actor: snapshots.listed(view, request, LIST_LIMIT, actor),
     ),
     decided(
         api.RENAME,
@@ -488,6 +511,24 @@ CALLS: Final = (
         GET_ACL_STATUS,
         lambda view, request, actor: owners.acl_status(view, request.path, actor),
     ),
+    decided(
+        CREATE_SNAPSHOT,
+        in_one(snapshot_changes.create),
+        ids=lambda _: 1,
+        log=lambda _, made: facts(path=made.path),
+    ),
+    decided(
+        DELETE_SNAPSHOT,
+        in_one(snapshot_changes.delete),
+        then=lambda node, *_: node.housekeeper.garbage_waits(),
+        log=lambda _, ended: facts(path=ended.path),
+    ),
+    decided(
+        RENAME_SNAPSHOT,
+        in_one(snapshot_changes.rename),
+        log=lambda request, made: facts(path=made.path, before=request.name),
+    ),
+    shown(LIST_SNAPSHOTS, snapshots.show_all),
     handled(
         api.TRANSACT,
         handlers.transact,

@@ -11,6 +11,7 @@ from typing import Any
 
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import block_entry, inode_of
+from paxosblock.namenode.catalog.kept_blocks import kept_file
 from paxosblock.namenode.catalog.permissions import Action, Actor, allowed, check_superuser
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import View
@@ -56,6 +57,8 @@ def of_block_reader(view: View, request: Any, actor: Actor) -> None:
     entry = block_entry(view, block)
     inode = None if entry is None else inode_of(view, entry.file)
     if entry is None or not isinstance(inode, FileInode):
+        if entry is not None and kept_file(view, entry.file) is not None:
+            check_superuser(actor)  # others read it by the path of a snapshot
         return
     if not (inode.owner == actor.user or allowed(inode, Action.WRITE, actor)):
         blocks.check_may_read(view, inode, blocks.path(view, entry), actor)

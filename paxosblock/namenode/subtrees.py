@@ -23,6 +23,7 @@ from paxosblock.api.subtree import (
     SumSubtree,
     Unread,
 )
+from paxosblock.namenode.catalog import snapshots
 from paxosblock.namenode.catalog.key_order import KeyWalk
 from paxosblock.namenode.catalog.permissions import ACTOR
 from paxosblock.namenode.catalog.subtree_walk import Sums, list_slice
@@ -40,10 +41,11 @@ SUMS_MAX: Final = 2000
 
 async def sum_subtree(node: NameNode, request: SumSubtree) -> SubtreeSums:
     """Sum up some of what is at and below a path."""
-    sums = Sums(request.path, each=request.each, actor=ACTOR.get())
+    actor = ACTOR.get()
+    sums = Sums(request.path, each=request.each, actor=actor)
 
     def go_on(reads: Shown, after: str) -> str:
-        return sums.add_slice(reads, after)
+        return sums.add_slice(snapshots.at(reads, request.path, actor), after)
 
     place = await _slices(node, request, go_on, SLICES_OF_SUMS, lambda: len(sums.done) >= SUMS_MAX)
     return SubtreeSums(gone=True) if place is None else SubtreeSums(sums.done, *place)
@@ -58,7 +60,8 @@ async def list_subtree(node: NameNode, request: ListSubtree) -> SubtreeListing:
     def go_on(reads: Shown, after: str) -> str:
         nonlocal revision
         revision = reads.revision
-        found, after = list_slice(reads, request.path, after, actor, unread)
+        shown = snapshots.at(reads, request.path, actor)
+        found, after = list_slice(shown, request.path, after, actor, unread)
         entries.extend(found)
         return after
 
@@ -74,7 +77,9 @@ async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
     try:
         found: list[ListedKey] = []
         most = min(request.limit, KEYS_MAX)
-        for count, listed in enumerate(KeyWalk(moment, request, ACTOR.get()).listed(), 1):
+        actor = ACTOR.get()
+        shown = snapshots.at(moment, request.path, actor)
+        for count, listed in enumerate(KeyWalk(shown, request, actor).listed(), 1):
             if listed is not None:
                 if len(found) == most:
                     return KeyListing(tuple(found), found[-1].key, moment.revision)

@@ -20,13 +20,18 @@ from paxosblock.api.namenode import (
     RenamePath,
     Transact,
 )
-from paxosblock.api.snapshot_calls import CreateSnapshot, DeleteSnapshot, RenameSnapshot
+from paxosblock.api.snapshot_calls import (
+    CreateSnapshot,
+    DeleteSnapshot,
+    RenameSnapshot,
+    SnapshotStatus,
+)
 from paxosblock.api.transaction import Concat, Operation, Truncate
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.namenode.catalog import keys, snapshots, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads, in_one, inode_of
+from paxosblock.namenode.catalog import keys, snapshot_changes, snapshots, tree
+from paxosblock.namenode.catalog.draft import Reads, in_one, inode_of
 from paxosblock.namenode.catalog.garbage import Swept
-from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.catalog.records import FileInode, decode_entry, decode_place
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit
 from paxosblock.namenode.raft.machine import ReplicatedMachine
@@ -259,12 +264,8 @@ class Life:
         directory = self.numbers[path]
         if (directory, name) in self.taken:
             return False
-
-        def create(draft: Draft, request: CreateSnapshot, context: Context) -> int:
-            number = next(context.numbers)
-            return snapshots.create(draft, request, number, context.now_ms, context.actor).number
-
-        await self.catalog.decide(int, in_one(create), CreateSnapshot(path, name), 1)
+        create = in_one(snapshot_changes.create)
+        await self.catalog.decide(SnapshotStatus, create, CreateSnapshot(path, name), 1)
         stem = path.rstrip("/")
         self.taken[directory, name] = {
             each.removeprefix(stem): found
@@ -285,11 +286,8 @@ class Life:
     async def end_snapshot(self, directory: int, name: str) -> None:
         path = self._path_of(directory)
         self.events.append(f"end snapshot {name} of {path}")
-
-        def end(draft: Draft, request: DeleteSnapshot, context: Context) -> int:
-            return snapshots.delete(draft, request, context.actor).number
-
-        await self.catalog.decide(int, in_one(end), DeleteSnapshot(path, name))
+        delete = in_one(snapshot_changes.delete)
+        await self.catalog.decide(SnapshotStatus, delete, DeleteSnapshot(path, name))
         del self.taken[directory, name]
 
     async def rename_one(self) -> bool:
@@ -298,11 +296,7 @@ class Life:
         if found is None or (found[0], to) in self.taken:
             return False
         request = RenameSnapshot(self._path_of(found[0]), found[1], to)
-
-        def rename(draft: Draft, request: RenameSnapshot, context: Context) -> int:
-            return snapshots.rename(draft, request, context.actor).number
-
-        await self.catalog.decide(int, in_one(rename), request)
+        await self.catalog.decide(SnapshotStatus, in_one(snapshot_changes.rename), request)
         self.taken[found[0], to] = self.taken.pop(found)
         self.events.append(f"rename snapshot {found[1]} to {to}")
         return True
@@ -376,8 +370,9 @@ class Life:
         there = {path.removeprefix("/"): found for path, found in self._shown(view, 1, "")}
         assert there == {path: found and found.chunks for path, found in live.items()}
         for (directory, name), copy in self.taken.items():
-            past = snapshots.find(view, directory, name)
-            assert past is not None, f"snapshot {name} is gone"
+            where = f"{self._path_of(directory).rstrip('/')}/.snapshot/{name}"
+            past = snapshots.at(view, where, ITSELF)
+            assert past is not view
             shown = dict(self._shown(past, directory, ""))
             wanted = {path: found and found.chunks for path, found in copy.items()}
             assert shown == wanted, f"snapshot {name} of {directory}: {shown}, not {wanted}"

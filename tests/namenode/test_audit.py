@@ -82,6 +82,7 @@ SHOWS = {
     "list_quotas",
     "list_subtree",
     "settings",
+    "list_snapshots",
     "list_tokens",
     "stat",
     "sum_subtree",

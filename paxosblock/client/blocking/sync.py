@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.ownership import AclStatus
 from paxosblock.api.quota import QuotaUsage
+from paxosblock.api.snapshot_calls import SnapshotStatus
 from paxosblock.api.status import ClusterRoom
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
@@ -569,6 +570,30 @@ class Client(ClientBase):
             AccessDeniedError: the client came with another token, without the right `ADMIN`.
         """
         return self._run(self._async.revoke_token, serial)
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def create_snapshot(self, path: AnyPath, name: str = "") -> str:
+        """Take a snapshot of a directory; return the path, `path/.snapshot/name`, at which what is
+        below it now can be read. `name` "": HDFS's name for this time. Nothing is copied, and what
+        is deleted from now on keeps its room. Of a file that is being written it shows what the
+        last close left, and blocks that others follow.
+
+        Raises NotFoundError, NotDirectoryError, ExistsError, PermissionDeniedError.
+        """
+        return self._run(self._async.create_snapshot, path, name)
+
+    def delete_snapshot(self, path: AnyPath, name: str) -> None:
+        """Delete a snapshot of a directory. Raises NotFoundError, PermissionDeniedError."""
+        return self._run(self._async.delete_snapshot, path, name)
+
+    def rename_snapshot(self, path: AnyPath, name: str, new_name: str) -> None:
+        """Rename a snapshot. Raises NotFoundError, ExistsError, PermissionDeniedError."""
+        return self._run(self._async.rename_snapshot, path, name, new_name)
+
+    def list_snapshots(self, path: AnyPath) -> tuple[SnapshotStatus, ...]:
+        """Return the snapshots of a directory, the oldest first. Raises NotFoundError."""
+        return self._run(self._async.list_snapshots, path)
 
     # -- access control lists -------------------------------------------------------------------
 

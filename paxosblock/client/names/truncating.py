@@ -2,8 +2,9 @@
 
 NameNodes cut between chunks only, and carry no user data. So the client has the file cut before the
 chunk, and what is to stay of it appended, in the same transaction: it writes those bytes into a
-hidden file, and a concat moves the block of that file. That is guarded: if the file is not as it
-was when they were read, all begins again.
+hidden file, and a concat moves the block of that file. A block that a snapshot shows is not cut at
+all: the file is cut before it, and what is to stay of the block is appended. That is guarded: if
+the file is not as it was when they were read, all begins again.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.transaction import AssertFile, Concat, Operation, TransactionOutcome, Truncate
 from paxosblock.base.paths import STAGING
+from paxosblock.base.units import MIB
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency, readable_file
 from paxosblock.client.session.shared_session import SharedSession
@@ -47,6 +49,8 @@ from paxosblock.protocol.types import WriterId
 
 TTL_S: Final = 600.0
 """Seconds for which the hidden file stays when its client dies: longer than it takes."""
+PIECE_BYTES: Final = 4 * MIB
+"""Bytes of a block that a snapshot shows that are copied at once."""
 ATTEMPTS: Final = 10
 """Times that another client may change the file meanwhile."""
 
@@ -150,10 +154,10 @@ async def _in_two(
     """Return what does the same as a Truncate, with the file as it is now."""
     path, boundary = inside.path, inside.boundary
     found = await readable_file(session, path, Consistency.QUORUM, file_id=inside.file_id)
-    async with AsyncFileReader(session, path, found, Consistency.QUORUM) as file:
-        kept = await file.pread(boundary, inside.length - boundary)
     status = found.status
-    source = await _written(session, kept, status, hidden)
+    async with AsyncFileReader(session, path, found, Consistency.QUORUM) as file:
+        kept = range(boundary, inside.length)
+        source = await _written(session, file, kept, status, hidden)
     return (
         AssertFile(path, status.file_id, status.size, status.truncations),
         Truncate(path, boundary),
@@ -162,9 +166,14 @@ async def _in_two(
 
 
 async def _written(
-    session: SharedSession, kept: bytes, like: FileStatus, hidden: contextlib.AsyncExitStack
+    session: SharedSession,
+    file: AsyncFileReader,
+    kept: range,
+    like: FileStatus,
+    hidden: contextlib.AsyncExitStack,
 ) -> str:
-    """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
+    """Write the bytes that are kept of a file into one block of a hidden file, with the durability
+    of the file `like`, in as few chunks as there can be."""
     directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
     above = MakeDirectories(directory, True, 0o700, ttl_s=TTL_S)
     await session.namenodes.call_once(MKDIRS, above)
@@ -189,7 +198,8 @@ async def _written(
         window=session.config.window,
         first=made.first,
     ) as out:
-        await out.write(kept)
+        for start in kept[::PIECE_BYTES]:
+            await out.write(await file.pread(start, min(PIECE_BYTES, kept.stop - start)))
     return request.path
 
 

@@ -23,6 +23,7 @@ from paxosblock.api.namenode import (
     BlockView,
     FileStatus,
 )
+from paxosblock.api.snapshot_calls import is_in_snapshot
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.chunk_cipher import ADDED_BYTES, ChunkCipher, user_bytes
 from paxosblock.base.even_run import EvenRun
@@ -95,9 +96,12 @@ def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
 
 
 def _extent(view: BlockView, version: Version, length: int, size_bytes: int) -> Extent:
-    """Return the first `length` chunks of a block, which have `size_bytes` at DataNodes."""
+    """Return the first `length` chunks of a block, which have `size_bytes` at DataNodes; fewer, if
+    the file is one of a snapshot, and had fewer then."""
     block, added = view.record.block, view.added_bytes
     size_bytes = user_bytes(size_bytes, length, added)
+    if view.shown_bytes is not None:
+        size_bytes = min(size_bytes, view.shown_bytes)
     return Extent(block, version, view.offset, size_bytes, view.members, added, view.key)
 
 
@@ -289,13 +293,10 @@ class BlockReader:
     async def _refresh(self) -> None:
         """Get the record again: the block may have been finalized, or have other members."""
         old = self.extent
-        request = BlockRequest(old.block, host=self._session.config.host)
-        try:
-            view = await self._session.namenodes.call(GET_BLOCK, request)
-        except NotFoundError:
-            if self._file is not None:
-                await page_of(self._session, self._file, offset=old.offset)
-            raise
+        if self._file is not None and is_in_snapshot(self._file.path):
+            view = await self._of_snapshot(self._file)  # the block may be in another file now
+        else:
+            view = await self._of_block()
         version = version_now(old.version, view.record)
         if version is None:
             if self._file is not None:
@@ -304,6 +305,23 @@ class BlockReader:
         self.extent = replace(old, version=version, members=view.members)
         self._order = JITTER.sample(view.members, len(view.members))
         self._gone.clear()
+
+    async def _of_block(self) -> BlockView:
+        request = BlockRequest(self.extent.block, host=self._session.config.host)
+        try:
+            return await self._session.namenodes.call(GET_BLOCK, request)
+        except NotFoundError:
+            if self._file is not None:
+                await page_of(self._session, self._file, offset=self.extent.offset)
+            raise
+
+    async def _of_snapshot(self, file: FileStatus) -> BlockView:
+        page = await page_of(self._session, file, offset=self.extent.offset)
+        found = (view for view in page.blocks if view.record.block == self.extent.block)
+        view = next(found, None)
+        if view is None:
+            raise ProtocolError(f"'{file.path}': a snapshot shows another block than before")
+        return view
 
 
 class _GoneError(UnavailableError):

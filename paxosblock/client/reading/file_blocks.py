@@ -16,10 +16,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from paxosblock.api.file_pages import FileView
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.reading.block_reader import BlockReader, Extent, finalized_extent, page_of
-from paxosblock.client.reading.length import ReadableFile
+from paxosblock.client.reading.block_reader import BlockReader, Extent, page_of
+from paxosblock.client.reading.length import ReadableFile, decided
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import ProtocolError
 
@@ -98,7 +97,7 @@ class Blocks:
     async def _fetch(self, offset: int) -> BlockReader:
         assert offset < self.size_bytes, "only bytes that the file has are looked for"
         view = await page_of(self._session, self._file, offset=offset)
-        self._pages.append(_Page(decided(view)))
+        self._pages.append(_Page(await decided(self._session, view)))
         reader = self.known(offset)
         if reader is None:
             raise ProtocolError(f"'{self._file.path}': no finalized block holds byte {offset}")
@@ -130,7 +129,7 @@ async def all_extents(
     following = found.next_place
     if following is not None and page and offset >= page[-1].end:
         view = await page_of(session, found.status, offset=offset)
-        page, following = decided(view), view.next_place
+        page, following = await decided(session, view), view.next_place
     while True:
         for extent in page:
             if extent.block == tail.block or extent.end > tail.offset:
@@ -141,9 +140,4 @@ async def all_extents(
             yield tail
             return
         view = await page_of(session, found.status, place=following)
-        page, following = decided(view), view.next_place
-
-
-def decided(view: FileView) -> list[Extent]:
-    """Return the finalized blocks of a page."""
-    return [finalized_extent(each) for each in view.blocks if each.record.finalized]
+        page, following = await decided(session, view), view.next_place

@@ -22,8 +22,8 @@ from paxosblock.client.reading.block_reader import (
     taken_back,
     unfinalized_extent,
 )
-from paxosblock.client.reading.file_blocks import Blocks, decided
-from paxosblock.client.reading.length import quorum_length
+from paxosblock.client.reading.file_blocks import Blocks
+from paxosblock.client.reading.length import decided, quorum_length
 from paxosblock.client.reading.prefetch import Prefetcher
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.shared_session import SharedSession
@@ -67,7 +67,7 @@ class Follower:
         while True:
             view = await self._fetch_view()
             before = self.position
-            async for data in self._deliver(view.status, decided(view)):
+            async for data in self._deliver(view.status, await decided(self.session, view)):
                 yield data
             if view.next_place is not None:
                 continue

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.api.datanode import Answer, Envelope, Watch
-from paxosblock.api.file_pages import GET_FILE, GetFile
+from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
+from paxosblock.api.snapshot_calls import is_in_snapshot
 from paxosblock.client.reading.block_reader import Extent, finalized_extent, unfinalized_extent
 from paxosblock.client.session.backoff import Backoff
 from paxosblock.client.session.shared_session import SharedSession
@@ -113,7 +114,7 @@ async def _find_readable(
     request = GetFile(path, file_id=file_id, host=session.config.host, decrypts=True)
     view = await session.namenodes.call(GET_FILE, request)
     last, following = view.last_block, view.next_place
-    extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
+    extents = tuple(await decided(session, view))
     if last is None:
         return ReadableFile(view.status, (), 0)
     tail = await _last_extent(session, last, consistency)
@@ -122,6 +123,16 @@ async def _find_readable(
             extents = (*extents, tail)
         return ReadableFile(view.status, extents, tail.end, following)
     return ReadableFile(view.status, extents, last.offset, following, _why_undecided(last, path))
+
+
+async def decided(session: SharedSession, view: FileView) -> list[Extent]:
+    """Return what is decided of a page of a file: finalized blocks, and in a snapshot the bytes
+    that its file had of a block that is being written again."""
+    extents = [finalized_extent(each) for each in view.blocks if each.record.finalized]
+    if len(extents) == len(view.blocks) or not is_in_snapshot(view.status.path):
+        return extents
+    read = [await _last_extent(session, each, Consistency.QUORUM) for each in view.blocks]
+    return [extent for extent in read if extent is not None]
 
 
 def _why_undecided(last: BlockView, path: str) -> str:

@@ -91,7 +91,9 @@ class BlockViews:
         `block`."""
 
         def show(located: Located) -> BlockView:
-            return self.block(located.entry, located.offset, host, with_key=with_keys)
+            view = self.block(located.entry, located.offset, host, with_key=with_keys)
+            shown = located.shown_bytes
+            return view if shown is None else replace(view, shown_bytes=shown)
 
         blocks = tuple(map(show, found.page.blocks))
         last = None if found.last is None else show(found.last)

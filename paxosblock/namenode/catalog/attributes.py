@@ -23,7 +23,7 @@ from paxosblock.api.path_attributes import (
 from paxosblock.api.transaction import SetAttributes
 from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import keys, permissions, tree
+from paxosblock.namenode.catalog import keys, permissions, snapshots, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action, Actor
@@ -73,14 +73,15 @@ def show(view: View, request: GetAttributes, actor: Actor) -> PathAttributes:
         NotFoundError: nothing is there.
         PermissionDeniedError: the actor may not read it; or a name is for superusers.
     """
-    inode = tree.find_inode(view, request.path, actor, Action.READ)
+    reads = snapshots.at(view, request.path, actor)
+    inode = tree.find_inode(reads, request.path, actor, Action.READ)
     _check_names(dict.fromkeys(request.names), actor)
-    held = _all_of(view, inode)
+    held = _all_of(reads, inode)
     names = request.names or [
         name for name in held if actor.superuser or not name.startswith(TRUSTED)
     ]
     shown = {name: held[name] for name in names if name in held}
-    return PathAttributes(tree.status(view, request.path, inode), shown)
+    return PathAttributes(tree.status(reads, request.path, inode), shown)
 
 
 def _all_of(reads: Reads, inode: Inode) -> Attributes:

@@ -37,6 +37,7 @@ from paxosblock.namenode.catalog import (
     protocol_errors,
     quotas,
     reserving,
+    snapshots,
     tree,
     zones,
 )
@@ -51,6 +52,8 @@ from paxosblock.namenode.catalog.records import (
     decode_place,
     encode,
 )
+from paxosblock.namenode.kv.interface import View
+from paxosblock.namenode.kv.past import PastView
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
@@ -123,7 +126,7 @@ class FilePage:
     last: tree.Located | None
 
 
-def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FilePage:
+def file_page(view: View, request: GetFile, limit: int, actor: Actor) -> FilePage:
     """Return a page of a file's blocks: those from a place on, or around a byte.
 
     Raises:
@@ -132,7 +135,8 @@ def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FileP
         PermissionDeniedError: the actor may not read the file, or not come there.
         InvalidRequestError: it is encrypted, and the client cannot decrypt it.
     """
-    if request.file_id == NO_FILE:
+    reads = snapshots.at(view, request.path, actor)
+    if request.file_id == NO_FILE or isinstance(reads, PastView):  # nothing is moved there
         inode, path = tree.find_inode(reads, request.path, actor, Action.READ), request.path
         if not isinstance(inode, FileInode):
             raise tree.is_directory(path)
@@ -144,6 +148,10 @@ def file_page(reads: Reads, request: GetFile, limit: int, actor: Actor) -> FileP
     start = request.place
     if request.offset is not None:
         start = tree.place_of_offset(reads, inode.number, request.offset)
+    if isinstance(reads, PastView):
+        page = tree.past_page(reads, inode, start, limit)
+        last = None if page.next_place is None else tree.past_last(reads, inode)
+        return FilePage(tree.status(reads, path, inode), page, last)
     page = tree.block_page(reads, inode.number, start, limit)
     last = None if page.next_place is None else tree.last_block(reads, inode.number)
     return FilePage(tree.status(reads, path, inode), page, last)

@@ -54,6 +54,7 @@ from paxosblock.namenode.catalog import (
     processes,
     quotas,
     reopening,
+    snapshots,
     timelines,
     token_records,
     tree,
@@ -194,7 +195,7 @@ class Catalog:
 
     async def status(self, path: str) -> FileStatus:
         """Return what `path` names."""
-        return tree.stat(await self._store.barrier(), path, ACTOR.get())
+        return snapshots.stat(await self._store.barrier(), path, ACTOR.get())
 
     async def file_page(self, request: GetFile, limit: int = PAGE_BLOCKS) -> FilePage:
         """Return a file, a page of its blocks and its last block, from one view."""

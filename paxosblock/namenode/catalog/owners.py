@@ -21,11 +21,12 @@ from paxosblock.api.ownership import (
 from paxosblock.api.transaction import ChangeAcl, SetOwner, SetPermission, SetTimes
 from paxosblock.base import paths
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.catalog import acls, keys, permissions, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog import acls, keys, permissions, snapshots, tree
+from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import FileInode, Inode, asked_for
+from paxosblock.namenode.kv.interface import View
 
 
 def change_permission(draft: Draft, request: SetPathPermission, context: Context) -> FileStatus:
@@ -43,14 +44,15 @@ def change_times(draft: Draft, request: SetPathTimes, context: Context) -> FileS
     return tree.status(draft, request.path, set_times(draft, request, context.actor))
 
 
-def check_access(reads: Reads, request: CheckAccess, actor: Actor) -> Done:
+def check_access(view: View, request: CheckAccess, actor: Actor) -> Done:
     """Demand that the actor may do what is asked.
 
     Raises:
         NotFoundError: nothing is at the path.
         PermissionDeniedError: the actor may not.
     """
-    inode, names = tree.find_inode(reads, request.path, actor), paths.split(request.path)
+    shown, names = snapshots.at(view, request.path, actor), paths.split(request.path)
+    inode = tree.find_inode(shown, request.path, actor)
     asked = {
         Action.READ: request.read,
         Action.WRITE: request.write,
@@ -132,9 +134,9 @@ def change_acl(draft: Draft, wanted: ChangePathAcl | ChangeAcl, actor: Actor) ->
     return _put(draft, inode, after)
 
 
-def acl_status(reads: Reads, path: str, actor: Actor) -> AclStatus:
+def acl_status(view: View, path: str, actor: Actor) -> AclStatus:
     """`getfacl`: all who may go to a path see its access control list. Raises NotFoundError."""
-    inode = tree.find_inode(reads, path, actor)
+    inode = tree.find_inode(snapshots.at(view, path, actor), path, actor)
     return AclStatus(inode.owner, inode.group, inode.permission, acls.entries_of(inode))
 
 

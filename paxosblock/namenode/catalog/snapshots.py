@@ -1,135 +1,39 @@
-"""Snapshots of directories, as HDFS has them. Each function decides one operation on a `Draft`.
+"""Paths that lead through snapshots of directories, as HDFS has them: `/dir/.snapshot/NAME/...`.
 
-A snapshot is one key: it holds the revision of the entry of the log that wrote it (`kv/past.py`),
-so taking one costs the same for any directory. The words of refusals are HDFS's. A directory need
-not be allowed to have snapshots: its owner takes them.
+Such a path is looked up in the present state as far as `/dir`, and from there on in a view of the
+past. All that reads gets that view (`at`), and need not know of it. What changes names finds no
+`.snapshot`, and is refused (`tree.descend`).
 """
 
 from __future__ import annotations
 
-import time
-from typing import Final
+from typing import TypeVar
 
+from paxosblock.api.namenode import FileStatus, ListDirectory, Listing
 from paxosblock.api.snapshot_calls import (
     SNAPSHOT_DIRECTORY,
-    CreateSnapshot,
-    DeleteSnapshot,
-    RenameSnapshot,
+    ListSnapshots,
+    SnapshotList,
     SnapshotStatus,
 )
 from paxosblock.base import paths
 from paxosblock.errors import (
-    ExistsError,
     InvalidRequestError,
-    NotFoundError,
 )
-from paxosblock.namenode.catalog import kept_blocks, keys, permissions, tree
+from paxosblock.namenode.catalog import keys, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
-from paxosblock.namenode.catalog.permissions import Actor
+from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     DirectoryInode,
     Inode,
     Snapshot,
-    asked_for,
     decode_snapshot,
-    encode,
 )
 from paxosblock.namenode.kv import past
-from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.interface import Versioned, View
 
-SNAPSHOTS_MAX: Final = 65_536
-"""Snapshots of one directory."""
-
-
-def create(
-    draft: Draft, request: CreateSnapshot, number: int, now_ms: int, actor: Actor
-) -> SnapshotStatus:
-    """Take a snapshot of a directory. It shows the directory as it is after this change.
-
-    Raises:
-        NotFoundError, NotDirectoryError: there is no such directory.
-        ExistsError: it has a snapshot of this name.
-        InvalidRequestError: the name is none, or the directory has too many snapshots.
-        PermissionDeniedError: the directory is another user's.
-    """
-    inode = _directory(draft, request.path, actor)
-    name = request.name or _name_of(now_ms)
-    check_name(name)
-    key = keys.snapshot(inode.number, name)
-    if draft.get(key).exists:
-        raise ExistsError(
-            f"{paths.shown(request.path)}: Failed to add snapshot: there is already a snapshot "
-            f'with the same name "{name}".',
-            path=request.path,
-        )
-    kept_blocks.change_count(draft, 1)
-    span = keys.snapshots(inode.number)
-    if len(list(draft.scan(*span, SNAPSHOTS_MAX))) >= SNAPSHOTS_MAX:
-        raise InvalidRequestError(
-            f"{paths.shown(request.path)}: Failed to add snapshot: there are already "
-            f"{SNAPSHOTS_MAX} snapshot(s) and the snapshot quota is {SNAPSHOTS_MAX}",
-            path=request.path,
-        )
-    record = Snapshot(number, now_ms, actor.user)
-    draft.put(key, past.hold_value(0, encode(record)))
-    if (kept := asked_for(inode)) is not inode:
-        draft.put_inode(kept)
-    return _status(request.path, name, record)
-
-
-def delete(draft: Draft, request: DeleteSnapshot, actor: Actor) -> SnapshotStatus:
-    """End a snapshot; what only it showed goes behind the scenes (`garbage.sweep`).
-
-    Raises:
-        NotFoundError, NotDirectoryError: there is no such directory, or no such snapshot.
-        PermissionDeniedError: the directory is another user's.
-    """
-    inode = _directory(draft, request.path, actor)
-    key = keys.snapshot(inode.number, request.name)
-    found = draft.get(key)
-    if not found.exists:
-        raise NotFoundError(
-            f"Cannot delete snapshot {request.name} from path {request.path}: the snapshot does "
-            "not exist.",
-            path=request.path,
-        )
-    record = _record(found)
-    draft.delete(key)
-    draft.put(keys.ended_snapshot(record.number), b"")
-    kept_blocks.change_count(draft, 0)  # one that ended counts until all is cleared
-    return _status(request.path, request.name, record)
-
-
-def rename(draft: Draft, request: RenameSnapshot, actor: Actor) -> SnapshotStatus:
-    """Give a snapshot another name.
-
-    Raises:
-        NotFoundError, NotDirectoryError: there is no such directory, or no such snapshot.
-        ExistsError: the directory has a snapshot of the new name.
-        InvalidRequestError: the new name is none.
-        PermissionDeniedError: the directory is another user's.
-    """
-    inode = _directory(draft, request.path, actor)
-    check_name(request.new_name)
-    found = draft.get(keys.snapshot(inode.number, request.name))
-    if not found.exists:
-        raise NotFoundError(
-            f"The snapshot {request.name} does not exist for directory {request.path}",
-            path=request.path,
-        )
-    record = _record(found)
-    if request.new_name != request.name:
-        target = keys.snapshot(inode.number, request.new_name)
-        if draft.get(target).exists:
-            raise ExistsError(
-                f"The snapshot {request.new_name} already exists for directory {request.path}",
-                path=request.path,
-            )
-        draft.delete(keys.snapshot(inode.number, request.name))
-        draft.put(target, past.hold_value(past.held_revision(found), encode(record)))
-        kept_blocks.change_count(draft, 0)
-    return _status(request.path, request.new_name, record)
+R = TypeVar("R", bound=Reads)
 
 
 def check_may_go(draft: Draft, inode: Inode, path: str) -> None:
@@ -159,44 +63,107 @@ def check_may_go(draft: Draft, inode: Inode, path: str) -> None:
             number = below.parent
 
 
-def check_name(name: str) -> None:
-    """Demand that a snapshot may have a name.
+def at(view: R, path: str, actor: Actor) -> R | tree.SnapshotView:
+    """Return what shows a path: the present state, or a snapshot that the path leads through.
 
     Raises:
-        InvalidRequestError: it may not.
+        NotFoundError, NotDirectoryError: there is no such snapshot, or no such directory.
+        PermissionDeniedError: the actor may not come there.
+        InvalidRequestError: the path ends at `.snapshot`, which only `stat` and `listed` show.
     """
-    if "/" in name:
-        raise InvalidRequestError('Snapshot name cannot contain "/"')
-    if name == SNAPSHOT_DIRECTORY:
-        raise InvalidRequestError(f'"{name}" is a reserved name.')
-    paths.split(f"/{name}")
+    if f"/{SNAPSHOT_DIRECTORY}" not in path:
+        return view
+    names = paths.split(path)
+    if SNAPSHOT_DIRECTORY not in names:
+        return view
+    depth = names.index(SNAPSHOT_DIRECTORY) + 2
+    if len(names) < depth:
+        raise tree.is_directory(path)
+    directory = _above(view, names, actor)
+    found = view.get(keys.snapshot(directory, names[depth - 1]))
+    if not found.exists:
+        raise tree.missing(paths.join(names[:depth]))
+    return tree.SnapshotView(view, past.held_revision(found), directory, depth)
 
 
-def find(reads: Reads, directory: int, name: str) -> past.PastView | None:
-    """Return what a snapshot of a directory shows; None if there is none of this name."""
-    found = reads.get(keys.snapshot(directory, name))
-    return past.PastView(reads, past.held_revision(found)) if found.exists else None
+def stat(view: View, path: str, actor: Actor) -> FileStatus:
+    """Return what `stat` shows of a path, also of one that leads through a snapshot.
+
+    Raises: as `tree.stat`.
+    """
+    if path.endswith(f"/{SNAPSHOT_DIRECTORY}"):
+        return _of_all(view, paths.split(path), actor)
+    return tree.stat(at(view, path, actor), path, actor)
 
 
-def _record(found: Versioned) -> Snapshot:
-    return decode_snapshot(past.hold_rest(found))
+def listed(view: View, request: ListDirectory, limit_max: int, actor: Actor) -> Listing:
+    """Return a page of a directory, also of one that a snapshot shows, or of all snapshots.
+
+    Raises: as `tree.list_directory`.
+    """
+    path = request.path
+    if not path.endswith(f"/{SNAPSHOT_DIRECTORY}"):
+        return tree.list_directory(at(view, path, actor), request, limit_max, actor)
+    if request.limit < 1:
+        raise InvalidRequestError(f"{paths.shown(path)}: a page has at least one entry")
+    directory = _of_all(view, paths.split(path), actor).file_id
+    start, end = keys.snapshots(directory)
+    start = keys.snapshot(directory, request.after) + b"\0" if request.after else start
+    found = list(view.scan(start, end, min(request.limit, limit_max) + 1))
+    page = tuple(
+        tree.stat(at(view, where, actor), where, actor)
+        for key, _ in found[: min(request.limit, limit_max)]
+        for where in (f"{path}/{keys.snapshot_name(key)}",)
+    )
+    linked = tuple(hold.revision for _, hold in found[: len(page)])
+    changed = view.get(keys.SNAPSHOT_COUNT).revision
+    return Listing(page, len(found) > len(page), view.revision, linked, directory, changed)
 
 
-def _directory(draft: Draft, path: str, actor: Actor) -> DirectoryInode:
-    inode = tree.find_inode(draft, path, actor)
-    if not isinstance(inode, DirectoryInode):
-        raise tree.not_directory(path)
-    permissions.check_owner(inode, paths.split(path), actor)
-    return inode
+def show_all(view: View, request: ListSnapshots, actor: Actor) -> SnapshotList:
+    """Return the snapshots of a directory, the oldest first.
+
+    Raises:
+        NotFoundError, NotDirectoryError: there is no such directory.
+        PermissionDeniedError: the actor may not read it, or not come there.
+    """
+    names = paths.split(request.path)
+    directory = tree.find_directory(view, names, actor)
+    permissions.check_at(view, directory, Action.READ_EXECUTE, names, actor)
+    found = [
+        status(request.path, keys.snapshot_name(key), record(hold))
+        for key, hold in view.scan(*keys.snapshots(directory))
+    ]
+    return SnapshotList(tuple(sorted(found, key=lambda each: each.number)))
 
 
-def _status(path: str, name: str, record: Snapshot) -> SnapshotStatus:
+def _of_all(view: View, names: tuple[str, ...], actor: Actor) -> FileStatus:
+    """Return the status of the directory `.snapshot`, which is there once there is a snapshot."""
+    if SNAPSHOT_DIRECTORY in names[:-1]:
+        raise tree.missing(paths.join(names))
+    directory = _above(view, names, actor)
+    if next(view.scan(*keys.snapshots(directory), 1), None) is None:
+        raise tree.missing(paths.join(names))
+    inode = inode_of(view, directory)
+    assert isinstance(inode, DirectoryInode), "it was found as a directory"
+    return tree.directory_status(paths.join(names), inode, inode.created_ms)
+
+
+def _above(view: Reads, names: tuple[str, ...], actor: Actor) -> int:
+    """Return the directory whose snapshots a path leads through; the actor may pass it."""
+    above = names[: names.index(SNAPSHOT_DIRECTORY)]
+    directory = tree.find_directory(view, above, actor)
+    permissions.check_at(view, directory, Action.EXECUTE, above, actor)
+    return directory
+
+
+def record(hold: Versioned) -> Snapshot:
+    """Return the record of a snapshot."""
+    return decode_snapshot(past.hold_rest(hold))
+
+
+def status(path: str, name: str, about: Snapshot) -> SnapshotStatus:
+    """Return what is told of a snapshot of the directory at a path."""
     stem = "" if path == paths.ROOT else path
     where = f"{stem}/{SNAPSHOT_DIRECTORY}/{name}"
-    return SnapshotStatus(where, name, record.number, record.created_ms / 1000, record.owner)
-
-
-def _name_of(now_ms: int) -> str:
-    """Return the name that HDFS gives a snapshot that is taken without one."""
-    seconds, rest = divmod(now_ms, 1000)
-    return time.strftime("s%Y%m%d-%H%M%S", time.gmtime(seconds)) + f".{rest:03}"
+    return SnapshotStatus(where, name, about.number, about.created_ms / 1000, about.owner)

@@ -48,6 +48,17 @@ _FILE = b"f"
 _EXECUTE = int(Action.EXECUTE)
 
 
+class SnapshotView(PastView):
+    """The catalog at the revision of a snapshot. The first names of each path, as many as `depth`,
+    lead to the snapshot, so the others begin at its directory."""
+
+    def __init__(self, reads: Reads, revision: int, directory: int, depth: int) -> None:
+        """Show `directory` as it was, at paths with so many names."""
+        super().__init__(reads, revision)
+        self.directory = directory
+        self.depth = depth
+
+
 class Target(msgspec.Struct, frozen=True, gc=False):
     """The file or directory that an entry names."""
 
@@ -105,11 +116,13 @@ def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target,
     Raises:
         NotDirectoryError: a name that others follow names a file.
         PermissionDeniedError: the actor may not go through a directory on the way; or the path is
-            below `.snapshot`, where only `snapshots.looking` leads.
+            below `.snapshot`, where only `snapshots.at` leads.
         InvalidRequestError: the path ends there.
     """
-    get, kind, number, free = reads.get, _DIRECTORY, ROOT_ID, actor.superuser
-    for depth, name in enumerate(names):
+    get, kind, number, free, begin = reads.get, _DIRECTORY, ROOT_ID, actor.superuser, 0
+    if isinstance(reads, SnapshotView):
+        number, begin = reads.directory, reads.depth
+    for depth, name in enumerate(names[begin:], begin):
         if kind != _DIRECTORY:
             raise not_directory(paths.join(names[:depth]))
         if not free:
@@ -245,15 +258,18 @@ def names_file(value: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A block of a file, and the byte of the file at which it begins."""
+    """A block of a file, and the byte of the file at which it begins. In the past, only its first
+    `shown_bytes` were there: it may have got others since, in this file or another."""
 
     offset: int
     entry: BlockEntry
+    shown_bytes: int | None = None
 
     @property
     def end(self) -> int:
         """Return where the file's next block begins, once the length of this one is decided."""
-        return self.offset + self.entry.user_bytes
+        shown = self.shown_bytes
+        return self.offset + (self.entry.user_bytes if shown is None else shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +285,29 @@ def block_page(reads: Reads, file: int, start: int, limit: int) -> BlockPage:
     found = list(reads.scan(*keys.places(file, start), limit + 1))
     located = tuple(_located(reads, decode_place(value.value)) for _, value in found[:limit])
     return BlockPage(located, keys.place_sequence(found[limit][0]) if found[limit:] else None)
+
+
+def past_page(reads: PastView, file: FileInode, start: int, limit: int) -> BlockPage:
+    """Return the blocks that a file had bytes in, as `block_page` does."""
+    found = list(reads.scan(*keys.places(file.number, start), limit + 1))
+    places = [decode_place(value.value) for _, value in found]
+    end = length(reads, file)
+    ends = [*(place.offset for place in places), end][1:]
+    located = tuple(
+        Located(place.offset, entry_in(reads.get(keys.block(place.block))), shown)
+        for place, behind in zip(places[:limit], ends, strict=False)
+        if (shown := min(behind, end) - place.offset) > 0
+    )
+    return BlockPage(located, keys.place_sequence(found[limit][0]) if found[limit:] else None)
+
+
+def past_last(reads: PastView, file: FileInode) -> Located | None:
+    """Return the last block that a file had bytes in."""
+    behind = length(reads, file)
+    for key, found in reads.scan(*keys.places(file.number), None, reverse=True):
+        if decode_place(found.value).offset < behind:
+            return past_page(reads, file, keys.place_sequence(key), 1).blocks[-1]
+    return None
 
 
 def place_of_offset(reads: Reads, file: int, offset: int) -> int:
@@ -311,7 +350,9 @@ def _located(reads: Reads, place: Place) -> Located:
     return Located(place.offset, entry_in(reads.get(keys.block(place.block))))
 
 
-def list_directory(view: View, request: ListDirectory, limit_max: int, actor: Actor) -> Listing:
+def list_directory(
+    view: View | PastView, request: ListDirectory, limit_max: int, actor: Actor
+) -> Listing:
     """Return one page of a directory in byte order of the names; for a file, the file itself.
 
     Raises:
@@ -338,7 +379,7 @@ def list_directory(view: View, request: ListDirectory, limit_max: int, actor: Ac
     return Listing(page, len(found) > limit, view.revision, linked, target.number, changed)
 
 
-def _listed_file(view: View, path: str) -> Listing:
+def _listed_file(view: View | PastView, path: str) -> Listing:
     parent, name = paths.split(path)[:-1], paths.split(path)[-1]
     entry = view.get(keys.entry(find_directory(view, parent, ITSELF), name))  # it was checked
     return Listing((_entry_status(view, path, entry),), False, view.revision, (entry.revision,))
