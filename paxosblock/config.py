@@ -417,7 +417,7 @@ class ClientConfig(Config):
     """Seconds for which a verb repeats a request that may succeed later; 0 never repeats."""
     lease_interval_s: Seconds = 1.0
     """Seconds between renewals of the leases of files being written; far below the soft limit."""
-    prefetch_size: BytesOrZero = 8 * MIB
+    prefetch_size: BytesOrZero = 16 * MIB
     """Bytes a sequential reader fetches ahead."""
     host: Host = field(default_factory=socket.gethostname)
     """This machine's name: its DataNodes, those with the same one, are near."""

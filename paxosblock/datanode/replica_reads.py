@@ -44,7 +44,7 @@ from paxosblock.protocol.types import (
 
 MAX_LOADS: Final = 16
 """Replies with chunks that are read from the disks at a time; bounds their memory."""
-MAX_INLINE_BYTES: Final = 2 * MIB + 256 * KIB
+MAX_INLINE_BYTES: Final = 4 * MIB + 256 * KIB
 """At most this much, as our client asks for, is read on the event loop if it is in memory."""
 MAX_INLINE_CHUNKS: Final = 4096
 MAX_CHUNKS: Final = 16 * 1024

@@ -374,7 +374,7 @@ class FileReaderBase(io.RawIOBase):
     def next_piece(self) -> memoryview:
         """Return the next bytes as they were received, without a copy; empty at the end.
 
-        A piece has at most 2 MiB (or one chunk, if that is more) and stays valid while it is held.
+        A piece has at most 4 MiB (or one chunk, if that is more) and stays valid while it is held.
         """
         piece = self._buffered(sys.maxsize) or self._next(sys.maxsize)
         self._position += len(piece)

@@ -211,7 +211,7 @@ class AsyncFileReader:
     async def next_piece(self) -> memoryview:
         """Return the next bytes as they were received, without a copy; empty at the end.
 
-        A piece has at most 2 MiB (or one chunk, if that is more) and stays valid while it is held.
+        A piece has at most 4 MiB (or one chunk, if that is more) and stays valid while it is held.
 
         Raises: as `read`.
         """

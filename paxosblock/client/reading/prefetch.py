@@ -11,7 +11,7 @@ from paxosblock.base.units import MIB
 from paxosblock.client.reading.file_blocks import Blocks
 from paxosblock.net.streams.buffers import BufferPool
 
-REQUEST_BYTES: Final = 2 * MIB
+REQUEST_BYTES: Final = 4 * MIB
 """About how much one request asks for."""
 MOST_BUFFERS: Final = 6
 

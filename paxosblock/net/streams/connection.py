@@ -8,6 +8,7 @@ one call. Payload checksums are the handler's business (`wire.verify_payload`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import sys
@@ -239,7 +240,9 @@ class FrameConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        tune_socket(self._transport.get_extra_info("socket"))
+        sock = self._transport.get_extra_info("socket")
+        tune_socket(sock)
+        _pace_nothing_on_this_machine(sock)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._error is None:
@@ -381,3 +384,11 @@ def tune_socket(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _pace_nothing_on_this_machine(sock: socket.socket) -> None:
+    """Take `reno` where both ends are this machine: BBR, if that is the system's choice, spreads
+    bytes over time for routers that are not there, and such a stream carries a third less."""
+    if sock.getpeername()[0] == sock.getsockname()[0]:
+        with contextlib.suppress(OSError, AttributeError):  # no Linux, or a kernel without it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
