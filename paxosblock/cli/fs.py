@@ -11,6 +11,7 @@ _ATTRIBUTES = "paxosblock.cli.fs_attributes"
 _ACLS = "paxosblock.cli.fs_acls"
 _COPY = "paxosblock.cli.fs_copy"
 _HELP = "paxosblock.cli.fs_help"
+_SNAPSHOTS = "paxosblock.cli.fs_snapshots"
 _SUMS = "paxosblock.cli.fs_sums"
 _SYNC = "paxosblock.cli.fs_sync"
 _TRASH = "paxosblock.cli.fs_trash"
@@ -77,6 +78,10 @@ paxosblock://host:9870/logs. A failure is one line on standard error,
         "head": CommandEntry(_BYTES, "Write the first kilobyte of a file."),
         "tail": CommandEntry(_BYTES, "Write the last kilobyte of a file, and follow it with -f."),
         "watch": CommandEntry("paxosblock.cli.fs_watch", "Show changes of names as they are made."),
+        "snapshot": CommandEntry(_SNAPSHOTS, "Keep what is in a directory, to be read later."),
+        "createSnapshot": CommandEntry(_SNAPSHOTS, "Take a snapshot of a directory.", "create"),
+        "deleteSnapshot": CommandEntry(_SNAPSHOTS, "Delete a snapshot.", "delete"),
+        "renameSnapshot": CommandEntry(_SNAPSHOTS, "Give a snapshot another name.", "rename"),
         "usage": CommandEntry(_HELP, "Show the options and arguments of verbs."),
         "help": CommandEntry(_HELP, "Show what verbs do."),
     },

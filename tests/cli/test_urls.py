@@ -54,6 +54,7 @@ VERBS: dict[str, Words] = {
     "copyToLocal": lambda url, local: ("fs", "copyToLocal", f"{url}/a", "-"),
     "text": lambda url, local: ("fs", "text", f"{url}/a"),
     "getmerge": lambda url, local: ("fs", "getmerge", f"{url}/a", f"{local}.all"),
+    "createSnapshot": lambda url, local: ("fs", "createSnapshot", url, "s"),
     "put": lambda url, local: ("fs", "put", local, f"{url}/new"),
     "append": lambda url, local: ("fs", "append", local, f"{url}/a"),
     "truncate": lambda url, local: ("fs", "truncate", "2", f"{url}/a"),
@@ -70,11 +71,15 @@ OTHERS: dict[str, Words] = {
     "admin fsck": lambda url, local: ("admin", "fsck", f"{url}/a"),
     "admin encrypt": lambda url, local: ("admin", "encrypt", f"{url}-empty"),
     "admin recover-lease": lambda url, local: ("admin", "recover-lease", f"{url}/a"),
+    "deleteSnapshot": lambda url, local: ("fs", "deleteSnapshot", f"{url}-kept", "s"),
+    "renameSnapshot": lambda url, local: ("fs", "renameSnapshot", f"{url}-kept", "s", "t"),
+    "snapshot list": lambda url, local: ("fs", "snapshot", "list", f"{url}-kept"),
     "spark distcp": lambda url, local: ("spark", "distcp", local, f"{url}/a"),
     "spark fsck": lambda url, local: ("spark", "fsck", "--deep", f"{url}/a"),
     "spark compact": lambda url, local: ("spark", "compact", f"{url}/a"),
 }
-ALL = VERBS | OTHERS
+UNTIL_STOPPED: dict[str, Words] = {"watch": lambda url, local: ("fs", "watch", url)}
+ALL = VERBS | OTHERS | UNTIL_STOPPED
 WITHOUT_PATHS = {
     "admin backup",
     "admin decommission",
@@ -96,13 +101,14 @@ WITHOUT_PATHS = {
     "setup tls-user",
 }
 """Commands whose words name nothing in a cluster."""
-WITHOUT_SPARK = {name: words for name, words in ALL.items() if not name.startswith("spark")}
+ENDING = {name: words for name, words in (VERBS | OTHERS).items() if not name.startswith("spark")}
+"""Commands that end soon, and need no JVM."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster with the files `a` and `b` in a directory, an empty directory beside it, and a
-    local file."""
+    """A cluster with the files `a` and `b` in a directory, an empty directory beside it, one with a
+    snapshot, and a local file."""
 
     cluster: LocalCluster
     client: Client
@@ -126,6 +132,8 @@ def scene(cluster: LocalCluster, client: Client, folder: str, tmp_path: Path) ->
         with client.create(f"{folder}/{name}") as out:
             out.write(data)
     client.mkdirs(f"{folder}-empty")
+    client.mkdirs(f"{folder}-kept")
+    client.create_snapshot(f"{folder}-kept", "s")
     local = tmp_path / "local"
     local.write_bytes(b"local")
     return Scene(cluster, client, folder, str(local))
@@ -143,7 +151,7 @@ def test_all_commands_that_take_paths_are_tried_here() -> None:
     assert take_words - tried == WITHOUT_PATHS
 
 
-@pytest.mark.parametrize("words", WITHOUT_SPARK.values(), ids=WITHOUT_SPARK.keys())
+@pytest.mark.parametrize("words", ENDING.values(), ids=ENDING.keys())
 def test_a_verb_works_in_the_cluster_of_its_url_and_not_in_the_configured_one(
     paxosblock: Paxosblock,
     scene: Scene,

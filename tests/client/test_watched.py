@@ -40,6 +40,11 @@ class NodeEnd(asyncio.Transport):
     def setsockopt(self, *_: int) -> None:
         """It passes for the socket, too."""
 
+    def getpeername(self) -> tuple[str, int]:
+        return ("127.0.0.1", 1)
+
+    getsockname = getpeername
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """There is no buffer."""
 

@@ -281,10 +281,16 @@ class _Overheard:
 
 
 class _Socket:
-    """A socket for `tune_socket`."""
+    """A socket for `tune_socket`, of a connection to another machine."""
 
     def setsockopt(self, *_: object) -> None:
         """Nothing to tune."""
+
+    def getpeername(self) -> tuple[str, int]:
+        return ("there", 0)
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("here", 0)
 
 
 class _End(asyncio.Transport):

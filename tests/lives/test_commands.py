@@ -94,6 +94,10 @@ NO_LIFE: Final = {
     "admin token": "changes no file: tests/services/test_tokens.py",
     "admin s3-key": "changes no file: tests/gateway/test_s3_keys.py",
     "admin restore": "asks no NameNode; lives do what it does: tests/lives/restoring.py",
+    "fs createSnapshot": "tests/namenode/test_snapshot_lives.py has lives of its own",
+    "fs deleteSnapshot": "as fs createSnapshot",
+    "fs renameSnapshot": "as fs createSnapshot",
+    "fs snapshot": "as fs createSnapshot",
     "spark compact": "writes and renames, as `fs put` and `fs mv`",
     "spark distcp": "writes and renames, as `fs put` and `fs mv`",
 }

@@ -389,6 +389,7 @@ def tune_socket(sock: socket.socket) -> None:
 def _pace_nothing_on_this_machine(sock: socket.socket) -> None:
     """Take `reno` where both ends are this machine: BBR, if that is the system's choice, spreads
     bytes over time for routers that are not there, and such a stream carries a third less."""
-    if sock.getpeername()[0] == sock.getsockname()[0]:
-        with contextlib.suppress(OSError, AttributeError):  # no Linux, or a kernel without it
+    # The peer may have left already; another system, or kernel, may have no such choice.
+    with contextlib.suppress(OSError, AttributeError):
+        if sock.getpeername()[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")

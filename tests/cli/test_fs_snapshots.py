@@ -1,0 +1,42 @@
+"""`paxosblock fs snapshot`."""
+
+from __future__ import annotations
+
+import json
+
+from paxosblock import Client
+from tests.cli.conftest import Paxosblock, Result
+from tests.files import read
+
+
+def test_a_snapshot_is_taken_shown_read_renamed_and_deleted(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/f") as out:
+        out.write(b"before")
+    assert fs("snapshot", "create", folder, "s").out == f"Created snapshot {folder}/.snapshot/s\n"
+    client.delete(f"{folder}/f")
+    assert fs("cat", f"{folder}/.snapshot/s/f").out == "before"
+    assert fs("snapshot", "rename", folder, "s", "t") == Result(0, "", "")
+    shown = fs("snapshot", "list", folder).out
+    assert shown.endswith(f" {folder}/.snapshot/t\n")
+    (line,) = fs("--json", "snapshot", "list", folder).out.splitlines()
+    assert (json.loads(line)["name"], len(shown.split())) == ("t", 4)
+    refused = fs("rm", "-r", "-skipTrash", folder)
+    assert (refused.code, "snapshot" in refused.err) == (1, True)
+    assert fs("snapshot", "delete", folder, "t") == Result(0, "", "")
+    assert fs("snapshot", "list", folder).out == ""
+
+
+def test_the_names_of_hdfs_are_taken_with_a_dash(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    client.mkdirs(folder)
+    with client.create(f"{folder}/f") as out:
+        out.write(b"before")
+    named = fs("-createSnapshot", folder).out.rpartition("/")[2].strip()
+    assert read(client, f"{folder}/.snapshot/{named}/f") == b"before"
+    assert fs("-renameSnapshot", folder, named, "second") == Result(0, "", "")
+    twice = fs("-createSnapshot", folder, "second")
+    assert (twice.code, "already" in twice.err) == (1, True)
+    assert fs("-deleteSnapshot", folder, "second") == Result(0, "", "")
