@@ -71,6 +71,8 @@ PROCESSES: Range = prefix_range(b"p")
 ZONES: Range = prefix_range(b"z")
 DEADLINES: Range = prefix_range(b"x")
 COUNTERS: Range = prefix_range(_COUNTERS)
+NO_COUNTER = _COUNTERS
+"""The key of a counter that there never is."""
 TOKENS: Range = prefix_range(b"j")
 KEPT_VOTES: Range = prefix_range(b"h")
 REVOKED: Range = prefix_range(b"q")

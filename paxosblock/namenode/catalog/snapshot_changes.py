@@ -59,6 +59,10 @@ def create(draft: Draft, request: CreateSnapshot, context: Context) -> SnapshotS
         )
     record = Snapshot(next(context.numbers), now_ms, context.actor.user)
     draft.put(key, past.hold_value(0, encode(record)))
+    # A NameNode of a version before snapshots would keep nothing of what later entries replace, and
+    # lead with such a map some day. It stops at an entry that changes counters, even one that does
+    # nothing.
+    draft.counters.end(keys.NO_COUNTER)
     if (kept := asked_for(inode)) is not inode:
         draft.put_inode(kept)
     return snapshots.status(request.path, name, record)
