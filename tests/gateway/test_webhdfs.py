@@ -489,10 +489,29 @@ def test_files_that_are_not_published_are_no_business_of_a_door(gateway: Running
         assert (reply.status, reply.exception) == (403, "AccessControlException")
 
 
+def test_snapshots_are_taken_read_renamed_and_deleted(
+    gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    with fs.create(f"{home}/f") as out:
+        out.write(b"before")
+    taken = gateway.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")
+    assert (taken.status, taken.json) == (200, {"Path": f"{home}/.snapshot/s"})
+    fs.delete(f"{home}/f")
+    renamed = gateway.ask("PUT", home, "RENAMESNAPSHOT", oldsnapshotname="s", snapshotname="t")
+    assert (renamed.status, renamed.body) == (200, b"")
+    assert gateway.ask("GET", f"{home}/.snapshot/t/f", "OPEN").body == b"before"
+    listed = gateway.ask("GET", f"{home}/.snapshot/t", "LISTSTATUS").json
+    assert [each["pathSuffix"] for each in listed["FileStatuses"]["FileStatus"]] == ["f"]
+    assert gateway.ask("PUT", f"{home}/.snapshot/t/g", "MKDIRS").status == 403
+    assert gateway.ask("DELETE", home, "DELETESNAPSHOT", snapshotname="t").status == 200
+    assert gateway.ask("GET", f"{home}/.snapshot/t", "LISTSTATUS").status == 404
+    assert gateway.ask("DELETE", home, "DELETESNAPSHOT", snapshotname="t").status == 404
+
+
 def test_what_is_lacking_is_refused_by_name(gateway: RunningGateway, home: str) -> None:
-    lacking = gateway.ask("PUT", home, "CREATESNAPSHOT")
+    lacking = gateway.ask("PUT", home, "ALLOWSNAPSHOT")
     assert (lacking.status, lacking.exception) == (400, "UnsupportedOperationException")
-    assert "CREATESNAPSHOT" in lacking.message
+    assert "ALLOWSNAPSHOT" in lacking.message
     for method, op in (("GET", "NONSENSE"), ("GET", "MKDIRS"), ("POST", "")):
         reply = gateway.ask(method, home, op)
         assert (reply.status, reply.exception) == (400, "IllegalArgumentException")

@@ -17,7 +17,7 @@ from paxosblock.errors import (
 )
 from paxosblock.gateway.exchange import Answer
 from paxosblock.gateway.upload import Upload, append
-from paxosblock.gateway.webhdfs.hadoop_json import done, truth
+from paxosblock.gateway.webhdfs.hadoop_json import answered, done, truth
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation
 from paxosblock.gateway.webhdfs.parameters import LONG_MAX, invalid
 from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError
@@ -311,4 +311,29 @@ async def set_times(call: HadoopCall) -> Answer:
         return done()
     assert modified_ms is not None, "it is looked at"
     await call.fs.set_times(call.path, modified_ms / 1000)
+    return done()
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+@operation("CREATESNAPSHOT", "PUT")
+async def create_snapshot(call: HadoopCall) -> Answer:
+    """Take a snapshot of a directory (`snapshotname`; else it gets a name of this time)."""
+    name = call.parameters.text("snapshotname")
+    return answered({"Path": await call.fs.create_snapshot(call.path, name)})
+
+
+@operation("RENAMESNAPSHOT", "PUT")
+async def rename_snapshot(call: HadoopCall) -> Answer:
+    """Give a snapshot (`oldsnapshotname`) another name (`snapshotname`)."""
+    before, name = call.parameters.text("oldsnapshotname"), call.parameters.text("snapshotname")
+    await call.fs.rename_snapshot(call.path, before, name)
+    return done()
+
+
+@operation("DELETESNAPSHOT", "DELETE")
+async def delete_snapshot(call: HadoopCall) -> Answer:
+    """Delete a snapshot (`snapshotname`)."""
+    await call.fs.delete_snapshot(call.path, call.parameters.text("snapshotname"))
     return done()
