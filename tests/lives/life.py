@@ -21,6 +21,7 @@ from tests.disks.simulated import ROOMY
 from tests.lives.cluster import BLOCK_BYTES, Cluster, Machine
 from tests.lives.errands import ERRANDS, stay_in_safe_mode
 from tests.lives.folders import Folders
+from tests.lives.keepsakes import Keepsakes
 from tests.lives.one_file import OneFile
 from tests.lives.pairs import Pair
 from tests.lives.restoring import Restore
@@ -73,10 +74,16 @@ class Kind(enum.Enum):
     SIGNED = "signed"
     """As of the kinds `files` and `rivals`, where DataNodes serve only what a NameNode signed, with
     a key that is another one each second."""
+    SNAPSHOTS = "snapshots"
+    """As of the kinds `files` and `one-file`, while somebody takes, reads and ends snapshots."""
 
 
 def _files_or_rivals(world: World, cluster: Cluster, rng: random.Random) -> AnyUsers:
     return rng.choice((Users, Rivals))(world, cluster, rng)
+
+
+def _files_or_one(world: World, cluster: Cluster, rng: random.Random) -> AnyUsers:
+    return rng.choice((Users, OneFile))(world, cluster, rng)
 
 
 _USERS: Final[dict[Kind, Callable[..., AnyUsers]]] = {
@@ -85,6 +92,7 @@ _USERS: Final[dict[Kind, Callable[..., AnyUsers]]] = {
     Kind.RIVALS: Rivals,
     Kind.WHO_MAY: WhoMay,
     Kind.SIGNED: _files_or_rivals,
+    Kind.SNAPSHOTS: _files_or_one,
 }
 
 
@@ -114,7 +122,8 @@ class Life(Trouble):
         super().__init__(seed, world, signed=self._signed)
         self.users = _USERS[kind](world, self.cluster, random.Random(world.rng.random()))
         self._admin = world.new_host()
-        self._restores = isinstance(self.users, Users | Rivals) and seed % RESTORE_EVERY == 0
+        may_restore = isinstance(self.users, Users | Rivals) and kind is not Kind.SNAPSHOTS
+        self._restores = may_restore and seed % RESTORE_EVERY == 0
         self.may_cut = not self._restores
         """Own files may be cut and joined: a backup that was taken before shows others."""
         if isinstance(self.users, Rivals):
@@ -125,6 +134,7 @@ class Life(Trouble):
             self.full_when_lost = random.Random(f"{seed} full")
         with_seams = seed % SEAMS_EVERY == 0 and not isinstance(self.users, WhoMay)
         self._seams = Seams(self) if with_seams else None
+        self._keepsakes = Keepsakes(self) if kind is Kind.SNAPSHOTS else None
 
     async def run(self) -> Outcome:
         """Live to the end."""
@@ -139,6 +149,8 @@ class Life(Trouble):
         await self.users.end()
         if self._seams is not None:
             await self._seams.end()
+        if self._keepsakes is not None:
+            await self._keepsakes.end()
         await self._say_again()
         unfinished = await self._become_whole()
         watching.cancel()
@@ -170,6 +182,8 @@ class Life(Trouble):
             yield Restore(self, self.users).run()
         if self._seams is not None:
             yield self._seams.run(TROUBLE_S)
+        if self._keepsakes is not None:
+            yield self._keepsakes.run(TROUBLE_S)
         if self.seed % FOLDERS_EVERY == 1:
             yield Folders(self).run(TROUBLE_S)
         if self.seed % VOLUMES_EVERY == 2:

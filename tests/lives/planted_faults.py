@@ -19,7 +19,7 @@ from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
-from paxosblock.namenode.catalog import blocks, keys, timelines
+from paxosblock.namenode.catalog import blocks, kept_blocks, keys, timelines
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import Versioned
@@ -189,6 +189,11 @@ def _forgets_keys() -> Changes:
     return ((OwnKeys, "take", forgetful),)
 
 
+def _shows_nothing() -> Changes:
+    """No block is looked for in snapshots before it goes."""
+    return ((kept_blocks.Shown, "by", lambda _shown, _block: None),)
+
+
 FAULTS: Final = {
     "one storage is believed after a restore": _believes_backups,
     "a fenced writer is obeyed": _fences_once,
@@ -203,6 +208,7 @@ FAULTS: Final = {
     "a rolled back storage comes in": _takes_rolled_back_storages,
     "rights are no precondition": _rights_are_no_precondition,
     "a DataNode forgets keys": _forgets_keys,
+    "a block goes that a snapshot shows": _shows_nothing,
 }
 """By name; each gives what to change."""
 

@@ -74,6 +74,7 @@ FOUND_BY = {
     "a stranger comes in": (Kind.FILES, (1, 2, 3), "a stranger asked for "),
     "rights are no precondition": (Kind.WHO_MAY, (4,), "the tree changed as no user may "),
     "a DataNode forgets keys": (Kind.SIGNED, (1,), "a capability was refused: "),
+    "a block goes that a snapshot shows": (Kind.SNAPSHOTS, (2,), "/.snapshot/"),
 }
 """The lives that find a planted fault soonest, and how its mistake begins."""
 pytestmark = pytest.mark.timeout(900)

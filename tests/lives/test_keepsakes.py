@@ -1,0 +1,32 @@
+"""A slice of the lives in which somebody takes, reads and ends snapshots of everything. In `make
+lives` there are more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.lives.life import Kind, live
+
+SEEDS = (1, 2)
+"""A file that is cut, appended to and renamed; files that are deleted and joined."""
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_what_a_snapshot_shows_never_changes_and_nothing_stays_after_it() -> None:
+    counts = Counter[str]()
+    for seed in SEEDS:
+        outcome = live(seed, Kind.SNAPSHOTS)
+        assert (outcome.mistakes, outcome.unfinished) == ((), ()), "\n".join(outcome.trace)
+        counts += outcome.counts
+    for what in (
+        "files of snapshots read",
+        "files that nothing changed as a snapshot was taken",
+        "snapshots deleted",
+        "truncates",
+        "files joined",
+        "files deleted",
+    ):
+        assert counts[what] > 2, what
