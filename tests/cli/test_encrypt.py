@@ -175,3 +175,20 @@ def test_with_another_master_key_there_is_one_line_that_says_which_is_missing(
     assert f"is wrapped by master key {name}, which this NameNode has not (it has " in refused.err
     assert refused.err.endswith("): give it that key in a line of its own\n")
     assert refused.err.count("\n") == 1
+
+
+def test_a_file_of_a_zone_stays_where_it_is_when_it_cannot_go_to_the_trash(
+    there: Paxosblock, master: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HDFS has a trash in each zone; here the way is named."""
+    write_masters(master, 1, 2)
+    assert there("fs", "mkdir", "/kept").code == 0
+    assert there("admin", "encrypt", "/kept").code == 0
+    assert there("fs", "touchz", "/kept/f").code == 0
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_TRASH_INTERVAL", "1h")
+    refused = there("fs", "rm", "/kept/f")
+    assert (refused.code, refused.out) == (1, "")
+    assert "cannot be moved to the trash" in refused.err
+    assert "-skipTrash" in refused.err
+    assert there("fs", "test", "-e", "/kept/f").code == 0
+    assert there("fs", "rm", "-skipTrash", "/kept/f").code == 0
