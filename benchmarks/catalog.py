@@ -25,6 +25,7 @@ MODULES: Final = (
     "benchmarks.cases.spark",
     "benchmarks.cases.beside_hdfs",
     "benchmarks.cases.beside_logs",
+    "benchmarks.cases.snapshots",
     "benchmarks.cases.truncates",
     "benchmarks.cases.encrypted",
     "benchmarks.cases.pages",
