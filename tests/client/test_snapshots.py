@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from paxosblock.api.transaction import Rename
+from paxosblock.api.transaction import Operation, Rename
 from paxosblock.base.units import KIB
+from paxosblock.client import AsyncClient
 from paxosblock.client.blocking.sync import Client
+from paxosblock.client.names import truncating
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,
@@ -160,3 +163,28 @@ def test_nothing_below_a_snapshot_is_changed(fs: Client) -> None:
     assert [entry.name for entry in fs.ls("/kept")] == ["a"]
     fs.delete_snapshot("/kept", "s")
     assert fs.delete("/kept", recursive=True)
+
+
+async def test_a_snapshot_that_is_taken_in_the_middle_of_a_truncate_costs_no_byte(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to stay of a chunk was written already when the rest of its block was shown, too."""
+    config = ClientConfig(block_size=BLOCK_BYTES, chunk_size=CHUNK_BYTES)
+    data, length = os.urandom(BLOCK_BYTES), BLOCK_BYTES - CHUNK_BYTES // 2
+    prepare, taken = truncating._in_two, list[str]()
+    async with AsyncClient(cluster.url, config) as fs:
+        async with await fs.create("/late/f") as out:
+            await out.write(data)
+
+        async def prepare_late(*given: Any) -> tuple[Operation, ...]:
+            steps = await prepare(*given)
+            if not taken:
+                taken.append(await fs.create_snapshot("/late", "s"))
+            return steps
+
+        monkeypatch.setattr(truncating, "_in_two", prepare_late)
+        await fs.truncate("/late/f", length)
+        for path, size in (("/late/f", length), (f"{taken[0]}/f", BLOCK_BYTES)):
+            async with await fs.open(path) as file:
+                assert await file.read() == data[:size]
+        await fs.delete_snapshot("/late", "s")

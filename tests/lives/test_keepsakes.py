@@ -10,8 +10,9 @@ import pytest
 
 from tests.lives.life import Kind, live
 
-SEEDS = (1, 2)
-"""A file that is cut, appended to and renamed; files that are deleted and joined."""
+SEEDS = (1, 2, 14)
+"""A file that is cut, appended to and renamed; files that are deleted and joined; a snapshot that
+is taken in the middle of a truncate."""
 pytestmark = pytest.mark.timeout(900)
 
 

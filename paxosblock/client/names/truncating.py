@@ -59,11 +59,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _InsideChunk:
-    """A NameNode's answer to a Truncate to `length`: that chunk begins at byte `boundary`."""
+    """A NameNode's answer to a Truncate: that chunk, or block, begins at byte `boundary`."""
 
     path: str
     file_id: int
-    length: int
     boundary: int
 
 
@@ -77,7 +76,7 @@ async def transact(
     request = session.transaction((), application)
     for left in reversed(range(ATTEMPTS)):
         async with contextlib.AsyncExitStack() as hidden:
-            plan = _TruncatePlan([(operation,) for operation in operations])
+            plan = _TruncatePlan(operations, [(operation,) for operation in operations])
             try:
                 return await _sent(session, plan, request, hidden)
             except PaxosBlockError as error:
@@ -105,13 +104,15 @@ async def _sent(
                 raise
             place = plan.place_of(error)
         plan.brings = True
-        plan.steps[place] = await _in_two(session, inside, hidden)
+        plan.steps[place] = await _in_two(session, inside, plan.length_of(place), hidden)
 
 
 @dataclass(slots=True)
 class _TruncatePlan:
-    """The `steps` that each operation becomes; `brings`: bytes that were read belong to one."""
+    """The operations as they were `given`, and the `steps` that each becomes; `brings`: bytes that
+    were read belong to one."""
 
+    given: Sequence[Operation]
     steps: list[tuple[Operation, ...]]
     brings: bool = False
 
@@ -123,6 +124,14 @@ class _TruncatePlan:
                 return place
             left -= len(steps)
         return -1
+
+    def length_of(self, place: int) -> int:
+        """Return the length to which an operation truncates. Of its steps the first may be refused,
+        too: a snapshot that was taken meanwhile shows the block that it cuts. What the others were
+        to append is no longer all that is to stay."""
+        given = self.given[place]
+        assert isinstance(given, Truncate), "nothing else is inside a chunk"
+        return given.size
 
     def may_be_old(self, error: PaxosBlockError) -> bool:
         """True if what was read, and was to be appended, may be of another state of the file."""
@@ -144,19 +153,18 @@ def _inside_chunk(error: InvalidRequestError) -> _InsideChunk | None:
     details = error.details
     if "boundary" not in details:
         return None
-    file, length, boundary = (int(details[name]) for name in ("file", "length", "boundary"))
-    return _InsideChunk(str(details["path"]), file, length, boundary)
+    return _InsideChunk(str(details["path"]), int(details["file"]), int(details["boundary"]))
 
 
 async def _in_two(
-    session: SharedSession, inside: _InsideChunk, hidden: contextlib.AsyncExitStack
+    session: SharedSession, inside: _InsideChunk, length: int, hidden: contextlib.AsyncExitStack
 ) -> tuple[Operation, ...]:
-    """Return what does the same as a Truncate, with the file as it is now."""
+    """Return what does the same as a Truncate to a length, with the file as it is now."""
     path, boundary = inside.path, inside.boundary
     found = await readable_file(session, path, Consistency.QUORUM, file_id=inside.file_id)
     status = found.status
     async with AsyncFileReader(session, path, found, Consistency.QUORUM) as file:
-        kept = range(boundary, inside.length)
+        kept = range(boundary, length)
         source = await _written(session, file, kept, status, hidden)
     return (
         AssertFile(path, status.file_id, status.size, status.truncations),
