@@ -168,7 +168,7 @@ def test_nothing_below_a_snapshot_is_changed(fs: Client) -> None:
 async def test_a_snapshot_that_is_taken_in_the_middle_of_a_truncate_costs_no_byte(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is to stay of a chunk was written already when the rest of its block was shown, too."""
+    """Bytes of one chunk were written already when the rest of its block came to be shown."""
     config = ClientConfig(block_size=BLOCK_BYTES, chunk_size=CHUNK_BYTES)
     data, length = os.urandom(BLOCK_BYTES), BLOCK_BYTES - CHUNK_BYTES // 2
     prepare, taken = truncating._in_two, list[str]()
