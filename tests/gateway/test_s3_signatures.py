@@ -181,11 +181,20 @@ def test_a_link_is_good_for_as_long_as_it_says() -> None:
     assert code(EXAMPLES["link"], THEN_S - 901) is S3Code.ACCESS_DENIED
 
 
-def test_every_amz_header_is_signed() -> None:
-    """One that was added on the way would otherwise count."""
-    right = EXAMPLES["put"]
+@pytest.mark.parametrize("name", ["put", "link"])
+def test_every_amz_header_is_signed(name: str) -> None:
+    """One that was added on the way, or to a link, would otherwise count."""
+    right = EXAMPLES[name]
     more = dict(right.headers) | {"x-amz-copy-source": "/other/key"}
-    assert code(SentRequest("PUT", right.raw_path, right.query, more)) is S3Code.ACCESS_DENIED
+    added = SentRequest(right.method, right.raw_path, right.query, more)
+    assert code(added) is S3Code.ACCESS_DENIED
+
+
+def test_a_link_may_leave_the_sum_of_the_body_to_the_request() -> None:
+    right = EXAMPLES["link"]
+    more = dict(right.headers) | {"x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
+    link = SentRequest(right.method, right.raw_path, right.query, more)
+    assert check(link).key.id == KEY_ID
 
 
 async def chunked(data: bytes, piece: int = 1000) -> AsyncIterator[bytes]:

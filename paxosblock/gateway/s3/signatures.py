@@ -202,15 +202,7 @@ def _check_header(
         )
     if not sent.values(CONTENT_SHA256):
         raise S3Error(S3Code.INVALID_REQUEST, f"Missing required header: {CONTENT_SHA256}")
-    unsigned = {name.lower() for name in sent.headers if name.lower().startswith("x-amz-")} - {
-        *claim.signed_headers
-    }
-    if unsigned:
-        raise S3Error(
-            S3Code.ACCESS_DENIED,
-            f"There were headers present in the request which were not signed: "
-            f"{', '.join(sorted(unsigned))}",
-        )
+    _check_covered(sent, claim.signed_headers)
     kind, digest = _payload(sent, "")
     said = sent.values(CONTENT_SHA256)[0]
     return _proven(sent, claim, sent.query, said, now_s, (kind, digest))
@@ -237,10 +229,24 @@ def _check_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> SignedReque
         raise S3Error(S3Code.ACCESS_DENIED, "Request is not valid yet")
     if now_s >= claim.made_s + int(lasts):
         raise _link_ended()
+    # It says what covers the body, which a link need not do.
+    _check_covered(sent, (*claim.signed_headers, CONTENT_SHA256))
     kind, digest = _payload(sent, sent.parameter("X-Amz-Content-Sha256") or UNSIGNED)
     said = digest or kind.value
     query = tuple(pair for pair in sent.query if pair[0] != "X-Amz-Signature")
     return _proven(sent, claim, query, said, now_s, (kind, digest))
+
+
+def _check_covered(sent: SentRequest, covered: Iterable[str]) -> None:
+    """Demand that no header of Amazon's was added to what was signed: `x-amz-copy-source` makes of
+    a link with which one may write an object one that reads any other."""
+    amz = {name.lower() for name in sent.headers if name.lower().startswith("x-amz-")}
+    if unsigned := amz.difference(covered):
+        raise S3Error(
+            S3Code.ACCESS_DENIED,
+            f"There were headers present in the request which were not signed: "
+            f"{', '.join(sorted(unsigned))}",
+        )
 
 
 def _claimed(  # noqa: PLR0917 - the words of a signature
