@@ -141,6 +141,27 @@ async def test_a_copy_that_is_the_first_to_come_to_a_namenode_that_started_is_no
     await scene.close()
 
 
+async def test_a_namenode_that_does_not_know_the_record_yet_ends_no_datanode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has taken in a copy, which lives: a refusal would end the process that is on record."""
+    scene = await started_again(await new_scene())
+    registrar, catalog = scene.node.registrar, scene.node.catalog
+    registrar.end()
+    scene.network.processes |= {THERE: "run-1", ELSEWHERE: "copy"}
+    with monkeypatch.context() as lagging:
+        lagging.setattr(catalog, "process_of", lambda _: None)
+        await scene.service.call(REGISTER, COPY)
+        with pytest.raises(NotReadyError, match="which of the two is a copy is not known yet"):
+            await scene.service.call(REGISTER, OWN)
+    await registrar.begin()
+    await scene.service.call(REGISTER, OWN)
+    assert address(scene) == THERE
+    with pytest.raises(InvalidRequestError, match="lives at dn-s1:9864; give each an --id"):
+        await scene.service.call(REGISTER, COPY)
+    await scene.close()
+
+
 async def test_the_process_on_record_is_taken_in_without_a_question_or_an_entry() -> None:
     scene = await started_again(await new_scene())
     scene.network.processes[THERE] = DeadlineError("late")

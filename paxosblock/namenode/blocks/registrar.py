@@ -45,6 +45,8 @@ class Registrar:
         self._acceptors = acceptors
         self._clock_s = clock_s
         self._leads = False
+        self._knows_all = False
+        """It leads, and goes by the records."""
         datanodes.listens_since_s = clock_s()
 
     async def begin(self) -> None:
@@ -61,13 +63,14 @@ class Registrar:
                 unrecorded.append(Entering(node.node, process, (node.follows,)))
             elif recorded.incarnation != node.incarnation:
                 self._datanodes.forget(node.node)
+        self._knows_all = True
         if unrecorded:
             with contextlib.suppress(NoSpaceError):  # reads go on
                 await self._catalog.enter_processes(unrecorded)
 
     def end(self) -> None:
         """Follow again."""
-        self._leads = False
+        self._leads = self._knows_all = False
 
     async def register(self, request: Register) -> None:
         """Take in a process, or the same one again.
@@ -80,7 +83,7 @@ class Registrar:
         datanodes.check_cluster(request, catalog.cluster_id)
         recorded = catalog.process_of(request.node)
         before = datanodes.before(request, recorded)
-        ended = {each.incarnation for each in before if await self._has_ended(request.node, each)}
+        ended = {each.incarnation for each in before if await self._has_ended(request, each)}
         # A copy of a volume writes nothing down, either, as long as it may be one.
         datanodes.check_place(request, self._clock_s(), ended, recorded)
         if request.timelines:
@@ -92,23 +95,28 @@ class Registrar:
             request, self._clock_s(), catalog.cluster_id, ended=ended, recorded=recorded
         )
 
-    async def _has_ended(self, node: str, before: ProcessRecord) -> bool:
+    async def _has_ended(self, request: Register, before: ProcessRecord) -> bool:
         """Ask the process whose place another one wants.
+
+        A refusal ends the process that asks. So only a NameNode refuses that leads and has gone by
+        the records: another one may have taken in a copy, and not know yet who is on record.
 
         Raises:
             InvalidRequestError: it lives.
+            NotReadyError: it lives, and this NameNode cannot tell which of the two is the copy.
         """
         try:
             found = await self._acceptors.process_at(before.address)
         except PaxosBlockError:
             return False  # there is no telling: it hangs, or cannot be reached
-        if found == before.incarnation:
-            raise InvalidRequestError(
-                f"DataNode {node}: another process of this name lives at {before.address}; "
-                "give each an --id and volumes of its own",
-                node=node,
-            )
-        return True
+        if found != before.incarnation:
+            return True
+        node = request.node
+        lives = f"DataNode {node}: another process of this name lives at {before.address}"
+        is_before = before in self._datanodes.before(request, self._catalog.process_of(node))
+        if not (self._knows_all and is_before):
+            raise NotReadyError(f"{lives}; which of the two is a copy is not known yet", node=node)
+        raise InvalidRequestError(f"{lives}; give each an --id and volumes of its own", node=node)
 
     async def _record(
         self,
