@@ -169,8 +169,15 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a process takes the place of one that says that it lives",
         "blocks/registrar.py",
-        "        if found == before.incarnation:\n",
-        "        if not before.incarnation:\n",
+        "        if found != before.incarnation:\n",
+        "        if before.incarnation:\n",
+        REGISTERING,
+    ),
+    _recovery(
+        "a NameNode that does not go by the records yet refuses for good",
+        "blocks/registrar.py",
+        "        if not (self._knows_all and is_before):\n",
+        "        if not is_before:\n",
         REGISTERING,
     ),
     _recovery(
