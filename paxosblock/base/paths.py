@@ -79,6 +79,11 @@ def join(names: tuple[str, ...]) -> str:
     return SEPARATOR + SEPARATOR.join(names)
 
 
+def is_below(path: str, top: str) -> bool:
+    """True if `path` is `top` or below it."""
+    return f"{path}/".startswith(f"{top.rstrip('/')}/")
+
+
 def shown(path: str) -> str:
     """Return a path as messages quote it: on one line, whatever is in it."""
     text = path if path.isprintable() else path.encode("unicode_escape").decode()

@@ -18,6 +18,7 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     RenamePath,
 )
+from paxosblock.base.paths import is_below
 from paxosblock.cli.fs_names import for_each_path, list_all, status_of
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError, reason_of
@@ -67,7 +68,7 @@ def rm(
             if not force:
                 raise
             return
-        if has_trash and not f"{path}/".startswith(f"{trash}/"):
+        if has_trash and not is_below(path, trash):
             moved = _moved(invocation, path, trash)
             text = f"Moved: '{path}' to trash at: {moved}"
             invocation.say(text, {"moved": path, "trash": moved})
@@ -90,7 +91,7 @@ def _moved(invocation: Invocation, path: str, trash: str) -> str:
     Raises:
         UserError: it cannot be moved, so it stays.
     """
-    if f"{trash}/".startswith(f"{path.rstrip('/')}/"):
+    if is_below(trash, path):
         raise UserError(path, "cannot be moved to the trash, as it contains the trash")
     try:
         return _moved_to(invocation, path, trash)

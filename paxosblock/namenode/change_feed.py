@@ -28,7 +28,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.name_changes import ChangeReader, TracedChange, is_below
+from paxosblock.namenode.catalog.name_changes import ChangeReader, TracedChange
 from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import decode_cluster
 from paxosblock.namenode.kv.interface import KeyValueStore, Recent, View
@@ -321,5 +321,5 @@ def _concerned(change: NameChange, watched: dict[str, set[_WatchPoll]]) -> Itera
     if paths.ROOT in watched:
         found.add(paths.ROOT)
     if change.is_directory and change.kind in (ChangeKind.RENAMED, ChangeKind.REMOVED):
-        found.update(path for path in watched if any(is_below(path, each) for each in ends))
+        found.update(path for path in watched if any(paths.is_below(path, each) for each in ends))
     yield from found

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from paxosblock.api.watching import ChangeKind, NameChange
-from paxosblock.namenode.catalog.name_changes import is_below
+from paxosblock.base.paths import is_below
 
 
 class Known(NamedTuple):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paxosblock.api.namenode import Kind
+from paxosblock.base.paths import is_below
 from paxosblock.client.copies.copy_steps import (
     CopyAction,
     CopyOptions,
@@ -97,7 +98,7 @@ class CopyRun:
         elif top.kind is Kind.FILE:
             self._tell(await self._copied(_CopyJob(top, target, present)))
         else:
-            if self._source is self._target and f"{target}/".startswith(f"{path.rstrip('/')}/"):
+            if self._source is self._target and is_below(target, path):
                 text = f"'{path}': to '{target}': is a subdirectory of itself"
                 raise InvalidRequestError(text, path=path)
             async with contextlib.aclosing(self._below(top, target, present)) as jobs:

@@ -7,7 +7,7 @@ import logging
 from http import HTTPStatus
 from typing import Final
 
-from paxosblock.base.paths import STAGING
+from paxosblock.base.paths import STAGING, is_below
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
@@ -115,7 +115,7 @@ def _check_shown(path: str) -> None:
     Raises:
         HadoopError: it is.
     """
-    if path == STAGING or path.startswith(f"{STAGING}/"):
+    if is_below(path, STAGING):
         words = f"{STAGING} is for files that are not complete yet"
         raise HadoopError(JavaError.ACCESS_CONTROL, words)
 

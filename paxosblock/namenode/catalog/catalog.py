@@ -530,12 +530,10 @@ class Catalog:
         what its counters lack."""
         view = await self._store.barrier()
         tree.find(view, path, ITSELF)
-        top = paths.split(path)
         wanted = [
             (where, each.number)
             for each in quotas.counting(view)
-            if (where := tree.path_of(view, each)) is not None
-            and paths.split(where)[: len(top)] == top
+            if (where := tree.path_of(view, each)) is not None and paths.is_below(where, path)
         ]
         checked: list[CheckedQuota] = []
         for where, number in sorted(wanted):

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from paxosblock.api.watching import ChangeKind, NameChange, Trait
+from paxosblock.base.paths import is_below
 from paxosblock.namenode.catalog import keys, permissions, tree
 from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import (
@@ -30,7 +31,9 @@ SLICE: Final = 200
 """Keys of an entry that are looked at before others get a turn."""
 WAYS_KEPT: Final = 10_000
 
-_ENTRY, _INODE, _ATTRIBUTE = b"eiy"
+_TELLING: Final = b"eiy"
+"""The first bytes of the keys that tell of names."""
+_ENTRY, _INODE, _ATTRIBUTE = _TELLING
 
 _TRAITS: Final = (
     (Trait.PERMISSION, "permission"),
@@ -80,11 +83,6 @@ class TracedChange(msgspec.Struct, frozen=True, gc=False):
 def _concerns(changed: str, path: str, *, whole: bool) -> bool:
     """True if what changed is at `path`, below it, or (`whole`) a directory above it."""
     return is_below(changed, path) or (whole and is_below(path, changed))
-
-
-def is_below(path: str, top: str) -> bool:
-    """True if `path` is `top` or below it."""
-    return path == top or path.startswith(f"{top.rstrip('/')}/")
 
 
 def _seen(way: Way | None, actor: Actor) -> bool:
@@ -260,9 +258,9 @@ def _touched(payload: bytes) -> dict[bytes, bytes | None]:
     """Return the keys that an entry writes of those that tell of names, with what it writes."""
     edit = decode_edit(payload)
     touched: dict[bytes, bytes | None] = {
-        key: None for key in edit.deletes if key and key[0] in b"eiy"
+        key: None for key in edit.deletes if key and key[0] in _TELLING
     }
-    touched.update((key, value) for key, value in edit.puts if key and key[0] in b"eiy")
+    touched.update((key, value) for key, value in edit.puts if key and key[0] in _TELLING)
     return touched
 
 
