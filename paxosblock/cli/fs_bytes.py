@@ -13,6 +13,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
@@ -169,9 +170,7 @@ def put_all(
             copied = _put_stream(invocation, source, wanted, how, force=force, directly=directly)
             tell_copied(invocation, copied, done)
             return
-        shown = shows_bar(wanted=not invocation.json)
-        total = local_bytes(source) if shown else None
-        with copying(invocation, base_name(wanted), total) as progress:
+        with copying(invocation, base_name(wanted), partial(local_bytes, source)) as progress:
             invocation.client.upload(
                 source,
                 wanted,
@@ -214,12 +213,12 @@ def tell_failed(invocation: Invocation, error: PaxosBlockError | OSError, path: 
 
 
 @contextlib.contextmanager
-def copying(
-    invocation: Invocation, what: str, total: int | None, *, wanted: bool = True
-) -> Iterator[Advance]:
-    """Yield what shows the progress of a copy, which waits for the cluster while nothing goes on.
-    Its errors are told one by one."""
-    with progress_bar(what, total, wanted=wanted and not invocation.json) as advance:
+def copying(invocation: Invocation, what: str, measure: Callable[[], int]) -> Iterator[Advance]:
+    """Yield what shows the progress of a copy, which waits for the cluster while nothing goes on;
+    `measure` is asked for its bytes if that is shown. Its errors are told one by one."""
+    wanted = not invocation.json
+    total = measure() if shows_bar(wanted=wanted) else None
+    with progress_bar(what, total, wanted=wanted) as advance:
         went_on = time.monotonic()
 
         def progress(count: int) -> None:
@@ -267,6 +266,11 @@ def _put_stream(
 def _size_of(source: str) -> int | None:
     """Return the size of a local file; None for standard input."""
     return None if source == STREAM else os.stat(source).st_size
+
+
+def bytes_at(invocation: Invocation, path: str) -> int:
+    """Return the size of a file of the cluster, or of all files of a directory."""
+    return invocation.client.content_summary(path).size
 
 
 def local_bytes(source: str) -> int:
@@ -513,9 +517,7 @@ def get(
                 _copy(file, out)
             return
         local = os.path.join(destination, base_name(path)) if inside else destination
-        shown = shows_bar(wanted=not invocation.json)
-        total = invocation.client.content_summary(path).size if shown else None
-        with copying(invocation, base_name(path), total) as progress:
+        with copying(invocation, base_name(path), partial(bytes_at, invocation, path)) as progress:
             invocation.client.download(
                 path,
                 local,

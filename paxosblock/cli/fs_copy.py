@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Final
 
 import click
 import msgspec
 
-from paxosblock.cli.fs_bytes import QUEUE, THREADS, copying, tell_copied
+from paxosblock.cli.fs_bytes import PRESERVED, QUEUE, THREADS, bytes_at, copying, tell_copied
 from paxosblock.cli.fs_names import (
     for_each_path,
     matching,
@@ -17,11 +18,9 @@ from paxosblock.cli.fs_names import (
 )
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation
-from paxosblock.cli.progress_bar import shows_bar
 from paxosblock.client.names.walk import base_name, join
 
 _PRESERVE: Final = re.compile(r"-p([topax]*)")
-_ALL: Final = "top"
 
 
 class _CopyVerb(Verb):
@@ -33,7 +32,7 @@ class _CopyVerb(Verb):
         return super().parse_args(
             ctx,
             [
-                f"--preserve={match[1] or _ALL}" if match else word
+                f"--preserve={match[1] or PRESERVED}" if match else word
                 for word, match in zip(args, found, strict=True)
             ],
         )
@@ -77,12 +76,11 @@ def cp(
     target = invocation.path(destination)
     found = [path for source in sources for path in matching(invocation, source)]
     inside = target_is_directory(invocation, target, destination, len(found))
-    shown = shows_bar(wanted=not invocation.json)
 
     def copy(source: str) -> None:
         wanted = join(target, base_name(source)) if inside else target
-        total = invocation.client.content_summary(source).size if shown else None
-        with copying(invocation, base_name(wanted), total) as progress:
+        measure = partial(bytes_at, invocation, source)
+        with copying(invocation, base_name(wanted), measure) as progress:
             invocation.client.copy(
                 source,
                 wanted,

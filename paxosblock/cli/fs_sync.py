@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Final
 
 import click
 import msgspec
 
 from paxosblock.api.namenode import Kind
-from paxosblock.cli.fs_bytes import PRESERVE, PRESERVED, THREADS, copying, local_bytes, tell_failed
+from paxosblock.base.wording import counted
+from paxosblock.cli.fs_bytes import (
+    PRESERVE,
+    PRESERVED,
+    THREADS,
+    bytes_at,
+    copying,
+    local_bytes,
+    tell_failed,
+)
 from paxosblock.cli.fs_names import status_of
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
-from paxosblock.cli.progress_bar import shows_bar
 from paxosblock.cli.text import human_size
 from paxosblock.client.copies.copy_steps import CopyAction, CopyStep, CopySummary, Sync
 from paxosblock.client.names.url import SCHEME
@@ -71,7 +80,6 @@ def sync(
     here, there = _local(source), _local(destination)
     how = Sync(delete, dry_run, by_time)
     keeps = PRESERVED if preserve else ""
-    shown = shows_bar(wanted=not invocation.json)
 
     def tell(step: CopyStep) -> None:
         _tell(invocation, step, dry_run=dry_run)
@@ -79,15 +87,14 @@ def sync(
     if here is not None and there is None:
         path = invocation.path(destination)
         _check_directory(source, os.path.isdir(here) or not os.path.exists(here), "put")
-        with copying(invocation, base_name(path), local_bytes(here) if shown else None) as go_on:
+        with copying(invocation, base_name(path), partial(local_bytes, here)) as go_on:
             done = invocation.client.upload(
                 here, path, preserve=keeps, sync=how, at_once=at_once, told=tell, progress=go_on
             )
     elif there is not None and here is None:
         path = invocation.path(source)
         _check_directory(source, status_of(invocation, path).kind is Kind.DIRECTORY, "get")
-        total = invocation.client.content_summary(path).size if shown else None
-        with copying(invocation, base_name(path), total) as go_on:
+        with copying(invocation, base_name(path), partial(bytes_at, invocation, path)) as go_on:
             done = invocation.client.download(
                 path, there, preserve=keeps, sync=how, at_once=at_once, told=tell, progress=go_on
             )
@@ -124,7 +131,7 @@ def _check_directory(written: str, is_one: bool, verb: str) -> None:
 
 
 def _summed(done: CopySummary, dry_run: bool) -> str:
-    files = "1 file" if done.copied == 1 else f"{done.copied} files"
+    files = counted(done.copied, "file")
     parts = [f"{files} {'to copy' if dry_run else 'copied'} ({human_size(done.size)})"]
     parts += [f"{done.same} the same"]
     parts += [f"{done.deleted} {'to delete' if dry_run else 'deleted'}"] if done.deleted else []
