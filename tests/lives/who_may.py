@@ -523,7 +523,7 @@ def _below(view: View, path: str, inode: Inode) -> Iterator[tuple[str, Node]]:
     yield path, Node(kind, inode.owner, inode.group, inode.permission, acl, inode.number)
     if directory:
         for key, value in view.scan(*keys.entries(inode.number)):
-            below = f"{path.rstrip('/')}/{keys.entry_name(key)}"
+            below = f"{path.rstrip('/')}/{keys.name_in(key)}"
             child = inode_of(view, tree.unpack_target(value.value).number)
             if child is not None and _is_in(below, TOP):
                 yield from _below(view, below, child)

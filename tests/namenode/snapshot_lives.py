@@ -390,7 +390,7 @@ class Life:
         self, reads: Reads, directory: int, stem: str
     ) -> Iterator[tuple[str, list[int] | None]]:
         for key, found in list(reads.scan(*keys.entries(directory))):
-            path, target = f"{stem}/{keys.entry_name(key)}", tree.unpack_target(found.value)
+            path, target = f"{stem}/{keys.name_in(key)}", tree.unpack_target(found.value)
             assert reads.get(key) == found, "a range and a key show the same"
             if target.is_directory:
                 yield path, None

@@ -172,7 +172,7 @@ class NamespaceMachine(RuleBasedStateMachine):
 
     def named_by(self, key: bytes) -> int:
         """The id that an entry names."""
-        target = tree.child(self.store.machine, keys.number_of(key), keys.entry_name(key))
+        target = tree.child(self.store.machine, keys.number_of(key), keys.name_in(key))
         assert target is not None
         return target.number
 

@@ -96,7 +96,7 @@ def counted(view: View, directory: int) -> Found:
     names, space = 1, 0
     for key, found in list(view.scan(*keys.entries(directory))):
         target = tree.unpack_target(found.value)
-        assert keys.entry_name(key)
+        assert keys.name_in(key)
         if target.is_directory:
             below = counted(view, target.number)
             names, space = names + below.names, space + below.space
@@ -157,7 +157,7 @@ def tree_of(view: View) -> dict[str, tuple[int, ...]]:
             file = inode_of(view, target.number)
             if isinstance(file, FileInode):
                 blocks = [place.block for place in tree.last_places(view, file.number, 1000)]
-                path = f"{above.rstrip('/')}/{keys.entry_name(key)}"
+                path = f"{above.rstrip('/')}/{keys.name_in(key)}"
                 found[path] = (file.number, file.length, file.replication, file.open, *blocks)
     return found
 

@@ -88,7 +88,7 @@ def _all_of(reads: Reads, inode: Inode) -> Attributes:
     if not inode.attributes:
         return {}
     found = reads.scan(*keys.attributes(inode.number))
-    held = {keys.attribute_name(key): each.value for key, each in found}
+    held = {keys.name_in(key): each.value for key, each in found}
     assert len(held) == inode.attributes, "an inode counts its attributes"
     return held
 

@@ -74,10 +74,10 @@ def sweep(draft: Draft) -> Swept | None:
 def _sweep_directory(draft: Draft, number: int) -> None:
     entries = list(draft.scan(*keys.entries(number), STEP_COUNT))
     for key, _ in entries:
-        target = tree.child(draft, number, keys.entry_name(key))
+        target = tree.child(draft, number, keys.name_in(key))
         assert target is not None, "an entry that was scanned is there"
         found = draft.get(keys.inode(target.number))
-        discard(draft, tree.load(found, keys.entry_name(key)))
+        discard(draft, tree.load(found, keys.name_in(key)))
         draft.delete(key)
     if not entries:
         draft.expect_empty(keys.entries(number))

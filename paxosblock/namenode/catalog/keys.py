@@ -126,8 +126,8 @@ def entries_of_prefix(directory: int, start: str) -> Range:
     return prefix_range(entry(directory, start))
 
 
-def entry_name(key: bytes) -> str:
-    """Name in the key of an entry."""
+def name_in(key: bytes) -> str:
+    """Name in the key of an entry, an attribute or a snapshot."""
     return key[_KEY.size :].decode()
 
 
@@ -144,11 +144,6 @@ def attribute(number: int, name: str) -> bytes:
 def attributes(number: int) -> Range:
     """Range of the attributes of a file or directory."""
     return prefix_range(_key(b"y", number))
-
-
-def attribute_name(key: bytes) -> str:
-    """Name in the key of an attribute."""
-    return key[_KEY.size :].decode()
 
 
 def touched(directory: int) -> bytes:
@@ -265,11 +260,6 @@ def snapshot(directory: int, name: str) -> bytes:
 def snapshots(directory: int) -> Range:
     """Range of the snapshots of a directory."""
     return prefix_range(_key(HOLD, directory))
-
-
-def snapshot_name(key: bytes) -> str:
-    """Name in the key of a snapshot."""
-    return key[_KEY.size :].decode()
 
 
 def ended_snapshot(number: int) -> bytes:

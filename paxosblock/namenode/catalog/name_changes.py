@@ -271,7 +271,7 @@ def _note_entry(entries: dict[int, tuple[bytes, bool]], key: bytes, value: bytes
 
 
 def _path(way: Way | None, key: bytes) -> str:
-    return "" if way is None else f"{way.stem}/{keys.entry_name(key)}"
+    return "" if way is None else f"{way.stem}/{keys.name_in(key)}"
 
 
 def _size(inode: Inode | None) -> int | None:

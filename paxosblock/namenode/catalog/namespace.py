@@ -353,14 +353,14 @@ def _check_below(
                 permissions.check(directory, Action.ALL, above, actor)
             draft.work += len(page)
             for key, found in page:
-                name = keys.entry_name(key)
+                name = keys.name_in(key)
                 if tree.names_file(found.value) and not directory.permission & stat.S_ISVTX:
                     continue
                 inode = inode_in(draft.get(keys.inode(tree.unpack_target(found.value).number)))
                 permissions.check_sticky(directory, inode, (*above, name), actor)
                 if isinstance(inode, DirectoryInode):
                     left.append((inode, (*above, name)))
-            after = keys.entry_name(page[-1][0]) if len(page) == CHECKED_TOGETHER else None
+            after = keys.name_in(page[-1][0]) if len(page) == CHECKED_TOGETHER else None
             yield
 
 

@@ -113,7 +113,7 @@ def listed(view: View, request: ListDirectory, limit_max: int, actor: Actor) -> 
     page = tuple(
         tree.stat(at(view, where, actor), where, actor)
         for key, _ in found[: min(request.limit, limit_max)]
-        for where in (f"{path}/{keys.snapshot_name(key)}",)
+        for where in (f"{path}/{keys.name_in(key)}",)
     )
     linked = tuple(hold.revision for _, hold in found[: len(page)])
     changed = view.get(keys.SNAPSHOT_COUNT).revision
@@ -131,7 +131,7 @@ def show_all(view: View, request: ListSnapshots, actor: Actor) -> SnapshotList:
     directory = tree.find_directory(view, names, actor)
     permissions.check_at(view, directory, Action.READ_EXECUTE, names, actor)
     found = [
-        status(request.path, keys.snapshot_name(key), record(hold))
+        status(request.path, keys.name_in(key), record(hold))
         for key, hold in view.scan(*keys.snapshots(directory))
     ]
     return SnapshotList(tuple(sorted(found, key=lambda each: each.number)))

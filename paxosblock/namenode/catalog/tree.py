@@ -188,15 +188,15 @@ def entries(
     while more and (first := max(first, keys.entries(directory, behind)[0])) < end:
         page = list(reads.scan(first, end, at_once))
         for key, found in page:
-            yield keys.entry_name(key), unpack_target(found.value)
+            yield keys.name_in(key), unpack_target(found.value)
         if more := len(page) == at_once:
-            behind = keys.entry_name(page[-1][0])
+            behind = keys.name_in(page[-1][0])
 
 
 def next_entry(reads: Reads, directory: int, after: str) -> tuple[str, Target] | None:
     """Return the first entry of a directory after the name `after`; None if there is none."""
     found = next(reads.scan(*keys.entries(directory, after), 1), None)
-    return None if found is None else (keys.entry_name(found[0]), unpack_target(found[1].value))
+    return None if found is None else (keys.name_in(found[0]), unpack_target(found[1].value))
 
 
 def load(found: Versioned, what: str) -> Inode:
@@ -372,7 +372,7 @@ def list_directory(
     found = list(view.scan(*span, limit + 1))
     stem = "" if request.path == paths.ROOT else request.path
     page = tuple(
-        _entry_status(view, f"{stem}/{keys.entry_name(key)}", value) for key, value in found[:limit]
+        _entry_status(view, f"{stem}/{keys.name_in(key)}", value) for key, value in found[:limit]
     )
     linked = tuple(value.revision for _, value in found[:limit])
     changed = view.get(keys.touched(target.number)).revision
