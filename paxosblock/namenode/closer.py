@@ -70,9 +70,7 @@ class Closer:
                 already if that block was ended here; otherwise it stays open.
         """
         await self.prepare(wanted)
-        closed = await self._catalog.close_file(
-            wanted.file_id, wanted.writer, wanted.last, wanted.size
-        )
+        closed = await self._catalog.close_file(wanted)
         await self.finish(wanted, closed)
         return closed.inode
 

@@ -12,6 +12,7 @@ from paxosblock.api.namenode import (
     NO_BLOCK,
     AddBlock,
     BlockView,
+    CloseFile,
     ConcatFiles,
     CreateFile,
     DeletePath,
@@ -196,7 +197,7 @@ async def blocks_of(catalog: Catalog, number: int) -> list[BlockEntry]:
 async def closed_file(catalog: NamedCatalog, path: str, *lengths: int) -> int:
     """A file that `ANN` wrote and closed; returns its id."""
     file = await file_with_blocks(catalog, path, *lengths)
-    await catalog.close_file(file.number, ANN)
+    await catalog.close_file(CloseFile(file.number, ANN))
     return file.number
 
 

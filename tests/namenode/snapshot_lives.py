@@ -15,6 +15,7 @@ from random import Random
 from paxosblock.api.namenode import (
     NO_BLOCK,
     AppendFile,
+    CloseFile,
     DeletePath,
     MakeDirectories,
     RenamePath,
@@ -177,7 +178,7 @@ class Life:
             await finalize(self.catalog, entry, length, writer)
             file.blocks.append(block)
         file.chunks += new
-        await self.catalog.close_file(number, writer)
+        await self.catalog.close_file(CloseFile(number, writer))
         self.events.append(f"append {path} {new}")
         return True
 
@@ -343,7 +344,7 @@ class Life:
         length = self.random.randint(0, 2)
         file.chunks += self._fill(last.record.block, length)
         await finalize(self.catalog, last, length, inode.writer)
-        await self.catalog.close_file(number, inode.writer)
+        await self.catalog.close_file(CloseFile(number, inode.writer))
         file.open = False
         await self._note_blocks(path)
         self.events.append(f"close {path}")
@@ -452,7 +453,7 @@ class Life:
             await finalize(self.catalog, entry, length, writer)
         file.open = unended
         if not unended:
-            await self.catalog.close_file(inode.number, writer)
+            await self.catalog.close_file(CloseFile(inode.number, writer))
         if path in self.tree:
             self.done.add("overwrite")
             self._remove(path)

@@ -60,7 +60,7 @@ async def append_block(catalog: NamedCatalog, opened: Appendable, chunks: int) -
     """Bob adds one block and closes the file."""
     entry = await add_block(catalog, opened.status.file_id, opened.last, BOB)
     await finalize(catalog, entry, chunks, BOB)
-    await catalog.close_file(opened.status.file_id, BOB)
+    await catalog.close_file(CloseFile(opened.status.file_id, BOB))
 
 
 async def test_an_appended_block_comes_behind_those_that_were_there() -> None:
@@ -84,7 +84,7 @@ async def test_a_file_is_appended_to_again_and_again() -> None:
         opened = await catalog.append(AppendFile("/f", writer))
         entry = await add_block(catalog, file, opened.last, writer)
         await finalize(catalog, entry, 1, writer)
-        await catalog.close_file(file, writer)
+        await catalog.close_file(CloseFile(file, writer))
     assert (await catalog.status("/f")).size == 30
 
 
@@ -93,7 +93,7 @@ async def test_an_append_that_adds_nothing_leaves_the_file_as_it_was() -> None:
     file = await closed_file(catalog, "/f", 2)
     before = await ids_of(catalog, file)
     await catalog.append(REQUEST)
-    await catalog.close_file(file, BOB)
+    await catalog.close_file(CloseFile(file, BOB))
     assert await ids_of(catalog, file) == before
     assert (await catalog.status("/f")).size == 20
 
@@ -128,7 +128,7 @@ async def test_a_copy_of_an_append_that_comes_after_the_close_does_not_open_the_
     catalog = await new_catalog()
     file = await closed_file(catalog, "/f", 2)
     await catalog.append(REQUEST)
-    await catalog.close_file(file, BOB)
+    await catalog.close_file(CloseFile(file, BOB))
     with pytest.raises(FencedError):
         await catalog.append(REQUEST)
     assert not (await catalog.status("/f")).open
@@ -159,7 +159,7 @@ async def test_a_file_that_is_being_recovered_can_be_appended_to_later() -> None
     await catalog.fence("/f")
     with pytest.raises(NotReadyError):
         await catalog.append(REQUEST)
-    await catalog.close_file(file, RECOVERY_WRITER)
+    await catalog.close_file(CloseFile(file, RECOVERY_WRITER))
     assert (await catalog.append(REQUEST)).status.open
 
 

@@ -12,6 +12,7 @@ from paxosblock.api.namenode import (
     NO_BLOCK,
     NO_FILE,
     AddBlock,
+    CloseFile,
     DeletePath,
     FinalizeBlock,
     MakeDirectories,
@@ -231,7 +232,7 @@ async def test_k13_nobody_leaves_a_block_whose_file_was_deleted() -> None:
     catalog = await new_catalog()
     file = await file_with_blocks(catalog, "/f", 1)
     record = (await blocks_of(catalog, file.number))[0].record
-    await catalog.close_file(file.number, ANN)
+    await catalog.close_file(CloseFile(file.number, ANN))
     await catalog.delete(DeletePath("/f"))
     with pytest.raises(NotFoundError):
         await catalog.remove_replica(
@@ -242,7 +243,7 @@ async def test_k13_nobody_leaves_a_block_whose_file_was_deleted() -> None:
 async def test_a_closed_file_has_the_length_of_its_blocks() -> None:
     catalog = await new_catalog()
     file = await file_with_blocks(catalog, "/f", 3, 2)
-    closed = await catalog.close_file(file.number, ANN)
+    closed = await catalog.close_file(CloseFile(file.number, ANN))
     assert (closed.inode.open, closed.inode.length, closed.dropped) == (False, 50, ())
     assert (await catalog.status("/f")).size == 50
     assert await catalog.open_files() == ()
@@ -265,7 +266,7 @@ async def test_closing_drops_a_last_block_of_length_zero_and_those_before_go_fir
     assert await catalog.drop_empty(file.number, ANN, blocks) == ()
     with pytest.raises(FencedError):
         await catalog.drop_empty(file.number, BOB, blocks)
-    closed = await catalog.close_file(file.number, ANN)
+    closed = await catalog.close_file(CloseFile(file.number, ANN))
     assert [entry.record.block for entry in closed.dropped] == [blocks[2]]
     (left,) = await blocks_of(catalog, file.number)
     assert left.record.length == 2
@@ -279,7 +280,7 @@ async def test_an_empty_block_stays_when_it_is_not_its_own_writer_who_closes() -
     catalog = await new_catalog()
     file = await file_with_blocks(catalog, "/f", 2, 0)
     await catalog.fence("/f")
-    closed = await catalog.close_file(file.number, RECOVERY_WRITER)
+    closed = await catalog.close_file(CloseFile(file.number, RECOVERY_WRITER))
     assert (closed.inode.length, closed.dropped) == (20, ())
     assert [entry.record.length for entry in await blocks_of(catalog, file.number)] == [2, 0]
 
@@ -288,7 +289,7 @@ async def test_a_file_with_an_open_block_is_not_closed() -> None:
     catalog = await new_catalog()
     entry = await open_block(catalog)
     with pytest.raises(InvalidRequestError) as caught:
-        await catalog.close_file(entry.file, ANN)
+        await catalog.close_file(CloseFile(entry.file, ANN))
     block = entry.record.block
     assert str(caught.value) == f"'/f': block {block} is not finalized (under construction)"
 
@@ -296,10 +297,10 @@ async def test_a_file_with_an_open_block_is_not_closed() -> None:
 async def test_a_repeated_close_succeeds_and_another_writer_is_fenced() -> None:
     catalog = await new_catalog()
     file = await file_with_blocks(catalog, "/f", 1)
-    first = await catalog.close_file(file.number, ANN)
-    assert (await catalog.close_file(file.number, ANN)).inode == first.inode
+    first = await catalog.close_file(CloseFile(file.number, ANN))
+    assert (await catalog.close_file(CloseFile(file.number, ANN))).inode == first.inode
     with pytest.raises(FencedError, match="'/f': was closed by ann"):
-        await catalog.close_file(file.number, BOB)
+        await catalog.close_file(CloseFile(file.number, BOB))
 
 
 async def test_a_block_added_at_the_same_time_never_ends_up_in_a_closed_file() -> None:
@@ -314,7 +315,7 @@ async def test_a_block_added_at_the_same_time_never_ends_up_in_a_closed_file() -
         async def close_later(catalog: NamedCatalog, number: int, turns: int) -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await catalog.close_file(number, ANN)
+            await catalog.close_file(CloseFile(number, ANN))
 
         await asyncio.gather(
             add_block(catalog, file.number, last),
@@ -335,8 +336,8 @@ async def test_a_fenced_file_is_recoverys_until_it_is_closed() -> None:
     assert (fenced.writer, fenced.open) == (RECOVERY_WRITER, True)
     assert await catalog.fence("/f") == fenced
     with pytest.raises(FencedError):
-        await catalog.close_file(file.number, ANN)
-    closed = (await catalog.close_file(file.number, RECOVERY_WRITER)).inode
+        await catalog.close_file(CloseFile(file.number, ANN))
+    closed = (await catalog.close_file(CloseFile(file.number, RECOVERY_WRITER))).inode
     assert await catalog.fence("/f") == closed
 
 
@@ -368,7 +369,7 @@ async def test_after_an_unknown_outcome_the_same_requests_finish_the_work(when: 
     number = (await twice(lambda: catalog.create(create_request("/f")))).number
     entry = await twice(lambda: add_block(catalog, number))
     await twice(lambda: catalog.finalize_by_writer(finalize_request(entry, 2)))
-    await twice(lambda: catalog.close_file(number, ANN))
+    await twice(lambda: catalog.close_file(CloseFile(number, ANN)))
     status = await catalog.status("/f")
     assert (status.open, status.size) == (False, 20)
     assert len(await blocks_of(catalog, number)) == 1

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from paxosblock.api.namenode import (
+    CloseFile,
     DeletePath,
     Kind,
     ListDirectory,
@@ -75,7 +76,7 @@ async def test_a_late_copy_of_a_create_does_not_replace_what_its_writer_wrote_si
     block = (await finalize(catalog, await add_block(catalog, file), 2)).record.block
     with pytest.raises(ExistsError):
         await catalog.create(request)
-    await catalog.close_file(file, ANN)
+    await catalog.close_file(CloseFile(file, ANN))
     with pytest.raises(ExistsError):
         await catalog.create(request)
     assert [entry.record.block for entry in await blocks_of(catalog, file)] == [block]
@@ -293,7 +294,7 @@ async def test_a_listing_of_a_file_is_the_file_itself(catalog: NamedCatalog) -> 
 async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: NamedCatalog) -> None:
     file = await catalog.create(create_request("/d/a"))
     before = await catalog.list(ListDirectory("/d"))
-    await catalog.close_file(file.number, ANN)
+    await catalog.close_file(CloseFile(file.number, ANN))
     closed = await catalog.list(ListDirectory("/d"))
     assert closed.linked == before.linked
     await catalog.rename(RenamePath("/file", "/d/moved"))
@@ -382,7 +383,7 @@ async def test_a_delete_of_one_file_leaves_another_that_has_its_name_by_now(
     catalog: NamedCatalog,
 ) -> None:
     before = (await catalog.status("/file")).file_id
-    await catalog.close_file(before, ANN)
+    await catalog.close_file(CloseFile(before, ANN))
     await catalog.create(create_request("/file", BOB, overwrite=True))
     assert not (await catalog.delete(DeletePath("/file", file_id=before))).existed
     now = (await catalog.status("/file")).file_id

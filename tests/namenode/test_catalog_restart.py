@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from paxosblock.api.namenode import DeletePath, ListDirectory
+from paxosblock.api.namenode import CloseFile, DeletePath, ListDirectory
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.catalog import ids, keys
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -57,7 +57,7 @@ async def catalog_in(
 async def test_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
     async with catalog_in(tmp_path) as catalog:
         file = await file_with_blocks(catalog, "/logs/a", 2)
-        await catalog.close_file(file.number, ANN)
+        await catalog.close_file(CloseFile(file.number, ANN))
         half = await file_with_blocks(catalog, "/logs/b", 1)
         listing, blocks = (
             await catalog.list(ListDirectory("/logs")),
@@ -79,7 +79,7 @@ async def test_a_writer_goes_on_where_the_old_namenode_stopped(tmp_path: Path) -
         assert await add_block(catalog, file.number) == entry
         await finalize(catalog, entry, 3)
     async with catalog_in(tmp_path) as catalog:
-        assert (await catalog.close_file(file.number, ANN)).inode.length == 30
+        assert (await catalog.close_file(CloseFile(file.number, ANN))).inode.length == 30
 
 
 async def test_ids_and_the_clusters_tag_survive_and_ids_are_not_reused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from paxosblock.api.namenode import (
     MKDIRS,
     AppendFile,
+    CloseFile,
     ConcatFiles,
     DeletePath,
     MakeDirectories,
@@ -142,7 +143,7 @@ class History:
                 writer = WriterId(f"writer-{self.chance.random()}")
                 opened = await catalog.append(AppendFile(path, writer))
                 if self.chance.random() < 0.5:
-                    await catalog.close_file(opened.status.file_id, writer)
+                    await catalog.close_file(CloseFile(opened.status.file_id, writer))
             case 5 | 6:
                 overwrite = self.chance.random() < 0.5
                 await catalog.rename(RenamePath(path, self.path(), overwrite))
@@ -326,7 +327,7 @@ async def test_the_life_of_a_file_is_told_change_by_change() -> None:
     begin = store.machine.revision
     number = await closed_file(catalog, "/d/f", 2)
     await catalog.append(AppendFile("/d/f", BOB))
-    await catalog.close_file(number, BOB)
+    await catalog.close_file(CloseFile(number, BOB))
     await catalog.rename(RenamePath("/d/f", "/d/g"))
     await transact(catalog, Truncate("/d/g", 0))
     await catalog.delete(DeletePath("/d", recursive=True))

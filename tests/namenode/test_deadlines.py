@@ -125,7 +125,7 @@ async def test_a_directory_waits_for_the_writer_below_it(timed: Timed) -> None:
     timed.clock.now += TTL_S
     assert await timed.end_all(live=True) == [Ended.HELD]
     assert await timed.end_all(live=True) == [Ended.HELD]
-    await timed.catalog.close_file(file, ANN)
+    await timed.catalog.close_file(CloseFile(file, ANN))
     assert await timed.end_all(live=True) == [Ended.DELETED]
 
 
@@ -184,7 +184,7 @@ async def test_who_wrote_below_a_directory_that_ended_is_refused(timed: Timed) -
     with pytest.raises(NotFoundError):
         await add_block(timed.catalog, file)
     with pytest.raises(NotFoundError):
-        await timed.catalog.close_file(file, ANN)
+        await timed.catalog.close_file(CloseFile(file, ANN))
 
 
 async def test_a_directory_that_is_moved_to_its_place_stays_for_ever(timed: Timed) -> None:

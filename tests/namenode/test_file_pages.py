@@ -16,6 +16,7 @@ from paxosblock.api.file_pages import GET_FILE, PAGE_BLOCKS, GetFile
 from paxosblock.api.namenode import (
     NO_BLOCK,
     AppendFile,
+    CloseFile,
     ConcatFiles,
     DeletePath,
     ListDirectory,
@@ -167,7 +168,7 @@ async def test_the_length_of_an_open_file_is_the_sum_of_its_decided_blocks() -> 
         last, size_bytes = entry.record.block, size_bytes + length * CHUNK_BYTES
         (listed,) = (await catalog.list(ListDirectory("/f"))).entries
         assert (await catalog.status("/f")).size == listed.size == size_bytes
-    closed = await catalog.close_file(file, WriterId("bob"))
+    closed = await catalog.close_file(CloseFile(file, WriterId("bob")))
     assert closed.inode.length == size_bytes == 60
 
 
@@ -211,7 +212,7 @@ async def reads_of(steps: int) -> dict[str, int]:
     note("unfinished")
     await finalize(catalog, entry, 1)
     note("finalize")
-    await catalog.close_file(file.number, ANN)
+    await catalog.close_file(CloseFile(file.number, ANN))
     note("close")
     await catalog.append(AppendFile("/d/f", WriterId("bob")))
     note("append")
@@ -334,7 +335,7 @@ class PagesMachine(RuleBasedStateMachine):
         run = self.loop.run_until_complete
         gone = [
             *run(self.catalog.drop_empty(file.number, file.writer, ids)),
-            *run(self.catalog.close_file(file.number, file.writer)).dropped,
+            *run(self.catalog.close_file(CloseFile(file.number, file.writer))).dropped,
         ]
         left = {entry.record.block for entry in gone}
         assert all(not length for block, length in file.blocks if block in left)

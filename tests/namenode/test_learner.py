@@ -19,6 +19,7 @@ from paxosblock.api.namenode import (
     AddBlock,
     AppendFile,
     BlockRequest,
+    CloseFile,
 )
 from paxosblock.api.status import (
     CLUSTER_STATUS,
@@ -92,7 +93,7 @@ class Cluster:
         scene.write(view, *[chunks] * len(view.record.members))
         request = finalize_request(BlockEntry(view.record), chunks)
         record = (await scene.service.call(FINALIZE_BLOCK, request)).record
-        await scene.node.catalog.close_file(file_of(scene, record), record.writer)
+        await scene.node.catalog.close_file(CloseFile(file_of(scene, record), record.writer))
         await self.all_hold(record)
         return record
 

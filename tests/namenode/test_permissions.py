@@ -21,6 +21,7 @@ from paxosblock.api.care import SetReplication
 from paxosblock.api.file_pages import GetFile
 from paxosblock.api.namenode import (
     AppendFile,
+    CloseFile,
     ConcatFiles,
     CreateFile,
     DeletePath,
@@ -138,12 +139,12 @@ def transacted(*operations: Any) -> Callable[[NamedCatalog], Any]:
 
 async def appended(catalog: NamedCatalog, path: str) -> None:
     opened = await catalog.append(AppendFile(path, WRITER))
-    await catalog.close_file(opened.status.file_id, WRITER)
+    await catalog.close_file(CloseFile(opened.status.file_id, WRITER))
 
 
 async def created(catalog: NamedCatalog, request: CreateFile) -> None:
     inode = await catalog.create(request)
-    await catalog.close_file(inode.number, request.writer)
+    await catalog.close_file(CloseFile(inode.number, request.writer))
 
 
 async def set_replication(catalog: NamedCatalog, path: str) -> None:

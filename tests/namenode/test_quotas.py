@@ -15,6 +15,7 @@ from paxosblock.api.namenode import (
     STAT,
     AddBlock,
     AppendFile,
+    CloseFile,
     ConcatFiles,
     CreateFile,
     DeletePath,
@@ -198,7 +199,7 @@ async def test_a_block_that_is_written_counts_as_a_whole_one_until_its_file_is_c
         f"consumed = {6 * BLOCK + 12 * CHUNK_BYTES} B = 6.00 MB"
     )
     await finalize(catalog, second, 1)
-    await catalog.close_file(file, ANN)
+    await catalog.close_file(CloseFile(file, ANN))
     assert await used(catalog, "/d") == (2, 3 * 5 * CHUNK_BYTES)
 
 
@@ -211,7 +212,7 @@ async def test_no_room_lets_empty_files_be_made_as_in_hdfs(scene: Scene) -> None
     assert created.first is None
     with pytest.raises(SpaceQuotaError, match=r"quota = 0 B = 0 B but .* = 3145728 B = 3 MB"):
         await scene.add_block(created.status.file_id, writer=BOB)
-    await catalog.close_file(created.status.file_id, BOB)
+    await catalog.close_file(CloseFile(created.status.file_id, BOB))
     assert await used(catalog, "/d") == (3, 0)
 
 
@@ -238,7 +239,7 @@ async def test_appends_replicas_and_joins_are_counted() -> None:
     opened = await catalog.append(AppendFile("/d/f", BOB))
     with pytest.raises(SpaceQuotaError):
         await add_block(catalog, opened.status.file_id, opened.last, BOB)
-    await catalog.close_file(opened.status.file_id, BOB)
+    await catalog.close_file(CloseFile(opened.status.file_id, BOB))
     assert await used(catalog, "/d") == (2, 20 * CHUNK_BYTES)
 
 
@@ -496,5 +497,5 @@ async def test_a_quota_keeps_no_file_from_its_close() -> None:
     another = (await catalog.create(create_request("/d/g"))).number
     with pytest.raises(QuotaExceededError):
         await add_block(catalog, another)
-    await catalog.close_file(file, ANN, finalize_request(block, 3))
+    await catalog.close_file(CloseFile(file, ANN, finalize_request(block, 3)))
     assert await used(catalog, "/d") == (3, 9 * CHUNK_BYTES)

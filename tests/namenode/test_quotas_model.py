@@ -17,6 +17,7 @@ from paxosblock.api.namenode import (
     NO_BLOCK,
     AddBlock,
     AppendFile,
+    CloseFile,
     CreateFile,
     DeletePath,
     FileStatus,
@@ -263,9 +264,9 @@ class Life:
         match random.randrange(4):
             case 0 if file.reserved and not places:
                 ends = self.ends(file.reserved, length, NO_BLOCK)
-                await catalog.close_file(file.number, ANN, ends)
+                await catalog.close_file(CloseFile(file.number, ANN, ends))
             case 1:
-                await catalog.close_file(file.number, ANN)
+                await catalog.close_file(CloseFile(file.number, ANN))
             case _:
                 ahead = random.random() < 0.4
                 request = AddBlock(file.number, ANN, previous, window=2, ahead=ahead)
@@ -308,7 +309,7 @@ class Life:
                 length,
                 length * CHUNK_BYTES,
             )
-        await self.catalog.close_file(number, (fenced or file).writer)
+        await self.catalog.close_file(CloseFile(number, (fenced or file).writer))
 
     async def take_over(self) -> None:
         await self.recover(self.inode_at(self.there(files=True)).number)

@@ -170,7 +170,7 @@ async def test_a_file_goes_down_and_up_again_by_concat_and_append() -> None:
     assert opened.last == found[-1][0]
     entry = await add_block(catalog, status.file_id, opened.last, BOB)
     await finalize(catalog, entry, 1, BOB)
-    await catalog.close_file(status.file_id, BOB)
+    await catalog.close_file(CloseFile(status.file_id, BOB))
     await apply(catalog, Truncate("/f", 0))
     assert await state(catalog, "/f") == (0, [])
     assert (await catalog.status("/f")).truncations == 2
@@ -194,7 +194,7 @@ async def test_an_empty_block_of_a_fenced_writer_stays_at_the_new_end() -> None:
     inode = await file_with_blocks(catalog, "/f", 2, 0, 1, 0)
     empty = [entry.record.block for entry in await blocks_of(catalog, inode.number)][1::2]
     await catalog.fence("/f")
-    await catalog.close_file(inode.number, RECOVERY_WRITER)
+    await catalog.close_file(CloseFile(inode.number, RECOVERY_WRITER))
     await apply(catalog, Truncate("/f", CHUNK_BYTES))
     length, found = await state(catalog, "/f")
     assert (length, [block for block, count in found if not count]) == (CHUNK_BYTES, empty)

@@ -34,6 +34,7 @@ from paxosblock.api.namenode import (
     AppendFile,
     BlockRequest,
     BlockView,
+    CloseFile,
     FinalizeBlock,
     FirstBlock,
     MakeDirectories,
@@ -105,7 +106,7 @@ async def written(scene: Scene, path: str, *, zone_of: str = "") -> BlockView:
     size = 2 * (10 + view.added_bytes)
     ends = FinalizeBlock(view.record.block, ANN, FIRST_GENERATION, 2, size)
     await scene.service.call(FINALIZE_BLOCK, ends)
-    await scene.node.catalog.close_file(status.file_id, ANN)
+    await scene.node.catalog.close_file(CloseFile(status.file_id, ANN))
     return view
 
 
@@ -363,7 +364,7 @@ async def test_without_the_master_key_there_is_one_line_and_nothing_is_lost(
     # What is open is ended all the same, and names and lengths are there.
     ends = FinalizeBlock(last.record.block, ANN, FIRST_GENERATION, 1, 1 + ADDED_BYTES)
     assert (await other.service.call(FINALIZE_BLOCK, ends)).key is None
-    await other.node.catalog.close_file(status.file_id, ANN)
+    await other.node.catalog.close_file(CloseFile(status.file_id, ANN))
     assert (await other.service.call(STAT, PathRequest("/z/open"))).size == 1
     write(file, NEW, OLD)
     await other.node.zone_keys.turn()

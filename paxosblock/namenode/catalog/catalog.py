@@ -256,15 +256,9 @@ class Catalog:
         """Take a file from a writer whose lease is over; None if the writer no longer holds it."""
         return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
 
-    async def close_file(
-        self,
-        number: int,
-        writer: WriterId,
-        last: FinalizeBlock | None = None,
-        size: int | None = None,
-    ) -> Closed:
-        """Close a file whose last block is decided, or is decided by `last` (K6)."""
-        wanted, now_ms = CloseFile(number, writer, last, size=size), self._clock_ms()
+    async def close_file(self, wanted: CloseFile) -> Closed:
+        """Close a file whose last block is decided, or is decided by `wanted.last` (K6)."""
+        now_ms = self._clock_ms()
         return await self._change(lambda draft: blocks.close(draft, wanted, now_ms))
 
     async def open_files(self) -> tuple[FileInode, ...]:
@@ -327,13 +321,8 @@ class Catalog:
         self, request: ReopenBlock, decided: Proposer, grounds: Grounds = ()
     ) -> BlockEntry | Refused:
         """K7: the writer goes on in the block that it asked for."""
-
-        def decide(draft: Draft) -> BlockEntry | Refused:
-            installed = reopening.install(draft, request, decided)
-            kept_votes.keep(draft, request.block, grounds)
-            return installed
-
-        return await self._change(decide)
+        install = partial(reopening.install, request=request, decided=decided)
+        return await self._change_with(request.block, install, grounds)
 
     async def allocate_seal(
         self, block: BlockId, *, forced: bool = False, above: Generation = NO_GENERATION
@@ -596,14 +585,9 @@ class Catalog:
         async for _, page in self._slices(keys.KEPT_VOTES):
             times_ms |= {key: decode_kept_votes(found.value).time_ms for key, found in page}
         old = kept_votes.old_ones(times_ms, self._clock_ms() - round(kept_s * 1000))
-
-        def forget(draft: Draft) -> None:
-            for key in some:
-                draft.delete(key)
-
         for start in range(0, len(old), SLICE_KEYS // 2):
             some = old[start : start + SLICE_KEYS // 2]
-            await self._change(forget)
+            await self._change(partial(kept_votes.forget, some=some))
 
     def now_ms(self) -> int:
         """Return the time by which deadlines end, in milliseconds since the epoch."""
@@ -658,9 +642,19 @@ class Catalog:
     ) -> BlockEntry | Refused:
         """Apply one of the K rules of `protocol.finalize` to a block's record, and keep the steps
         that led to it, if it has any."""
+        change = partial(blocks.change, block=block, rule=rule)
+        return await self._change_with(block, change, grounds)
+
+    async def _change_with(
+        self,
+        block: BlockId,
+        change: Callable[[Draft], BlockEntry | Refused],
+        grounds: Grounds,
+    ) -> BlockEntry | Refused:
+        """Decide about a block, and keep the steps that led to it."""
 
         def decide(draft: Draft) -> BlockEntry | Refused:
-            changed = blocks.change(draft, block, rule)
+            changed = change(draft)
             kept_votes.keep(draft, block, grounds)
             return changed
 

@@ -6,6 +6,7 @@ exactly if the decision is, after a restart and at the next leader too. Nothing 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -60,6 +61,12 @@ def of_block(reads: Reads, block: BlockId) -> tuple[VoteLine, ...]:
             lines.append(msgspec.structs.replace(since, detail=f"{times} before the next line"))
         lines += (VoteLine(*line) for line in kept.lines)
     return tuple(lines)
+
+
+def forget(draft: Draft, some: Iterable[bytes]) -> None:
+    """Forget decisions, by their keys."""
+    for key in some:
+        draft.delete(key)
 
 
 def old_ones(times_ms: dict[bytes, int], before_ms: int) -> list[bytes]:
