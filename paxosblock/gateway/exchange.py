@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -79,3 +79,15 @@ class Answer:
     status: int
     body: bytes | StreamedBody = b""
     headers: dict[str, str] = field(default_factory=dict)
+
+
+async def held(run: Callable[[contextlib.AsyncExitStack], Awaitable[Answer]]) -> Answer:
+    """Return what `run` answers. What it puts on the stack is given back when the answer was sent.
+
+    Raises: as `run`.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        answer = await run(stack)
+        if isinstance(answer.body, StreamedBody):
+            answer.body.release = stack.pop_all()
+        return answer

@@ -9,6 +9,7 @@ from functools import partial
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import AssertFile, Delete
+from paxosblock.base.checksum import Buffer
 from paxosblock.client.append_mode import Addition
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.publishing import Publish
@@ -78,7 +79,7 @@ class Upload:
         self, fs: AsyncClient, writer: AsyncFileWriter, body: AsyncIterator[bytes]
     ) -> None:
         try:
-            await _fill(writer, body)
+            await fill(writer, body)
             await writer.close()
         except BaseException:
             await writer.abort()
@@ -95,7 +96,7 @@ class Upload:
             permission=self.permission,
             umask=self.umask,
         )
-        await staged.complete(partial(_fill, staged.writer, body), publishes=True)
+        await staged.complete(partial(fill, staged.writer, body), publishes=True)
 
     def _chunk_size(self, fs: AsyncClient) -> int | None:
         """Return the bytes of a chunk, which has no more than a block; None: the usual ones."""
@@ -113,13 +114,14 @@ async def append(user: UserClient, path: str, body: AsyncIterator[bytes]) -> Non
     """
     async with user.fs.append(path) as writer:
         try:
-            await _fill(writer, body)
+            await fill(writer, body)
         except BaseException:
             await _kept(writer)
             raise
 
 
-async def _fill(writer: AsyncFileWriter | Addition, body: AsyncIterator[bytes]) -> None:
+async def fill(writer: AsyncFileWriter | Addition, body: AsyncIterator[Buffer]) -> None:
+    """Write all bytes that come. Raises as the writer's `write`, and what `body` raises."""
     async for piece in body:
         await writer.write(piece)
 

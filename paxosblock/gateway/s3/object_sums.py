@@ -141,6 +141,12 @@ def joined_crc(kind: SumKind, first: bytes, second: bytes, size: int) -> bytes:
     return (moved ^ int.from_bytes(second, "big")).to_bytes(kind.size, "big")
 
 
+def wrong_sum(kind: SumKind) -> S3Error:
+    """Return the refusal of bytes that have another checksum than the program says."""
+    words = f"The {kind.word} you specified did not match the calculated checksum."
+    return S3Error(S3Code.BAD_DIGEST, words)
+
+
 class BodySums:
     """The checksums of one body, and those that its sender says it has."""
 
@@ -225,8 +231,7 @@ class BodySums:
             raise S3Error(S3Code.BAD_DIGEST, words)
         for kind, said in self._said.items():
             if base64_bytes(said, kind.size) != self._running[kind].digest():
-                words = f"The {kind.word} you specified did not match the calculated checksum."
-                raise S3Error(S3Code.BAD_DIGEST, words)
+                raise wrong_sum(kind)
 
     @property
     def known(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -44,7 +45,7 @@ from paxosblock.gateway.s3.object_facts import (
     sum_headers,
     xml_time,
 )
-from paxosblock.gateway.s3.object_reads import check_version, found_object
+from paxosblock.gateway.s3.object_reads import ByteRange, check_version, found_object
 from paxosblock.gateway.s3.object_sums import BodySums
 from paxosblock.gateway.s3.request_documents import (
     announced_length,
@@ -63,6 +64,7 @@ from paxosblock.gateway.s3.s3_errors import (
 )
 from paxosblock.gateway.s3.s3_operation_table import COPY_SOURCE, Level, s3_operation
 from paxosblock.gateway.s3.s3_xml import Field, text_in
+from paxosblock.gateway.upload import fill
 
 KEYS_DELETED_MAX: Final = 1000
 DELETED_AT_ONCE: Final = 16
@@ -103,12 +105,10 @@ class Making:
     def operations(self, hidden: str, facts: ObjectFacts) -> list[Operation]:
         """Return the change that makes the object of a hidden file, with its condition."""
         path = self.call.path
-        parent = path.rpartition("/")[0]
-        made = [MakeDirectory(parent, implicit=True)] if parent != self.bucket.path else []
         return [
             AssertDirectory(self.bucket.path, self.bucket.file_id),
             *([] if self.condition is None else [self.condition]),
-            *made,
+            *_directory_above(path, self.bucket),
             SetAttributes(hidden, {ATTRIBUTE: encoded(facts)}),
             Rename(hidden, path, overwrite=True, as_new=True),
         ]
@@ -123,6 +123,12 @@ class Making:
             name = "If-Match" if isinstance(self.condition, AssertFile) else "If-None-Match"
             return precondition_failed(name)
         return as_s3_error(error)
+
+
+def _directory_above(path: str, bucket: FileStatus) -> list[MakeDirectory]:
+    """Return what makes the directory that a key is in; it goes with the last key below it."""
+    parent = path.rpartition("/")[0]
+    return [MakeDirectory(parent, implicit=True)] if parent != bucket.path else []
 
 
 def _parent_is_object() -> S3Error:
@@ -170,8 +176,7 @@ async def store(
     made: list[StoredObject] = []
 
     async def finish() -> None:
-        async for piece in body:
-            await writer.write(piece)
+        await fill(writer, body)
         status = replaced(writer.status, size=length)
         facts = replaced(facts_at_end(), file_id=status.file_id, size=length)
         await writer.close(then=making.operations(status.path, facts))
@@ -192,11 +197,10 @@ async def _put_marker(call: S3Call, sums: BodySums, length: int) -> Answer:
     bucket = await call.bucket_status()
     if asserted(call.headers, call.path, None) is not None:
         raise invalid_argument("A directory is made without conditions")
-    parent = call.path.rpartition("/")[0]
-    made: list[Operation] = [MakeDirectory(parent, implicit=True)] if parent != bucket.path else []
     state = AssertDirectory(bucket.path, bucket.file_id)
+    made = [*_directory_above(call.path, bucket), MakeDirectory(call.path)]
     try:
-        await call.fs.transact([state, *made, MakeDirectory(call.path)])
+        await call.fs.transact([state, *made])
     except PaxosBlockError as error:
         if error.details.get("operation") == 1:
             raise no_such_bucket() from None
@@ -228,6 +232,27 @@ def source_of(call: S3Call) -> S3Call:
     return source
 
 
+async def found_source(call: S3Call, source: S3Call) -> StoredObject:
+    """Return the object that is copied. Raises S3Error if there is none, or it is not as it should
+    be."""
+    found = await found_object(source)
+    if is_unchanged(call.headers, found.status, OF_SOURCE):
+        raise precondition_failed(f"{OF_SOURCE}if-none-match")
+    return found
+
+
+@contextlib.asynccontextmanager
+async def bytes_of_source(
+    call: S3Call, found: StoredObject, wanted: ByteRange
+) -> AsyncIterator[AsyncIterator[Buffer]]:
+    """Read bytes of the object that is copied. Raises S3Error if it is another one by now."""
+    await call.hold(call.reader_bytes(wanted.length))
+    async with call.fs.open(found.status.path) as reader:
+        if etag_of(reader.status) != found.etag:
+            raise precondition_failed(f"{OF_SOURCE}if-match")
+        yield pieces_of(reader, wanted.start, wanted.length)
+
+
 @s3_operation("CopyObject", "PUT", Level.OBJECT, copies=True, changes=True)
 async def copy_object(call: S3Call) -> Answer:
     """Make an object of the bytes of another one, which the gateway reads and writes. One that is
@@ -238,9 +263,7 @@ async def copy_object(call: S3Call) -> Answer:
     directive = call.headers.get(DIRECTIVE, "COPY").upper()
     if directive not in ("COPY", "REPLACE"):
         raise invalid_argument(f"Unknown metadata directive: {directive[:20]}")
-    found = await found_object(source)
-    if is_unchanged(call.headers, found.status, OF_SOURCE):
-        raise precondition_failed(f"{OF_SOURCE}if-none-match")
+    found = await found_source(call, source)
     facts = found.facts
     if directive == "REPLACE":
         facts = facts_of_headers(call.headers)
@@ -258,12 +281,9 @@ async def copy_object(call: S3Call) -> Answer:
 
 
 async def _copied_bytes(making: Making, found: StoredObject, facts: ObjectFacts) -> StoredObject:
-    call, size = making.call, found.status.size
-    await call.hold(call.reader_bytes(size))
-    async with call.fs.open(found.status.path) as reader:
-        if etag_of(reader.status) != found.etag:
-            raise precondition_failed(f"{OF_SOURCE}if-match")
-        return await store(making, pieces_of(reader, 0, size), size, lambda: facts)
+    size = found.status.size
+    async with bytes_of_source(making.call, found, ByteRange(0, size)) as body:
+        return await store(making, body, size, lambda: facts)
 
 
 async def _with_other_facts(

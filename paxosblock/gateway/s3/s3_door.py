@@ -13,7 +13,7 @@ from typing import Final
 from paxosblock.config import GatewayConfig
 from paxosblock.errors import NotDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
-from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
+from paxosblock.gateway.exchange import Answer, Exchange, held
 from paxosblock.gateway.s3 import (
     bucket_operations,
     key_lists,
@@ -106,7 +106,8 @@ class S3Door:
         level = Level.OBJECT if key else Level.BUCKET if bucket else Level.SERVICE
         wanted = operation_of(level, exchange.method, sent.query, exchange.headers)
         _check_key(signed.key, wanted, bucket)
-        async with contextlib.AsyncExitStack() as stack:
+
+        async def run(stack: contextlib.AsyncExitStack) -> Answer:
             user = Principal(signed.key.user)
             client = await stack.enter_async_context(self._clients.lent(user))
             await self._check_not_revoked(client, signed)
@@ -122,10 +123,9 @@ class S3Door:
                 root=self._root,
                 request_id=request_id,
             )
-            answer = await wanted.run(call)
-            if isinstance(answer.body, StreamedBody):
-                answer.body.release = stack.pop_all()
-            return answer
+            return await wanted.run(call)
+
+        return await held(run)
 
     def _sent(self, exchange: Exchange) -> tuple[SentRequest, str, str]:
         """Return the request as it is signed, its bucket and its key; each "" without one."""

@@ -40,9 +40,8 @@ from paxosblock.errors import (
     PaxosBlockError,
     PermissionDeniedError,
 )
-from paxosblock.gateway.download import pieces_of
 from paxosblock.gateway.exchange import Answer
-from paxosblock.gateway.s3.object_conditions import OF_SOURCE, is_unchanged
+from paxosblock.gateway.s3.object_conditions import OF_SOURCE
 from paxosblock.gateway.s3.object_facts import (
     ATTRIBUTE,
     ObjectFacts,
@@ -61,8 +60,9 @@ from paxosblock.gateway.s3.object_sums import (
     joined_crc,
     new_sum,
     sum_kind,
+    wrong_sum,
 )
-from paxosblock.gateway.s3.object_writes import Making, source_of
+from paxosblock.gateway.s3.object_writes import Making, bytes_of_source, found_source, source_of
 from paxosblock.gateway.s3.request_documents import (
     announced_length,
     body_of,
@@ -76,10 +76,10 @@ from paxosblock.gateway.s3.s3_errors import (
     S3Error,
     invalid_argument,
     not_implemented,
-    precondition_failed,
 )
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
 from paxosblock.gateway.s3.s3_xml import Field, text_in
+from paxosblock.gateway.upload import fill
 
 UPLOAD_TTL_S: Final = 7 * 24 * 3600.0
 """Seconds after its last part at which an upload that was not completed is deleted."""
@@ -246,8 +246,7 @@ async def _store_part(  # noqa: PLR0917 - the parts of a part
     except NotFoundError:
         raise _no_such_upload() from None
     try:
-        async for piece in body:
-            await writer.write(piece)
+        await fill(writer, body)
         status = replaced(writer.status, size=length)
         facts = ObjectFacts(file_id=status.file_id, sums=sums.known, size=length)
         named: list[Operation] = [
@@ -271,20 +270,14 @@ async def upload_part_copy(call: S3Call) -> Answer:
     source, number = source_of(call), _part_number(call)
     if source.is_marker:
         raise invalid_argument("A directory is not copied")
-    upload, found = await upload_of(call), await found_object(source)
-    if is_unchanged(call.headers, found.status, OF_SOURCE):
-        raise precondition_failed(f"{OF_SOURCE}if-none-match")
+    upload, found = await upload_of(call), await found_source(call, source)
     size = found.status.size
     asked = call.headers.get(f"{OF_SOURCE}range", "")
     wanted = range_of(asked, size)
     if asked and (wanted is None or wanted.start + wanted.length > size):
         raise invalid_argument("The x-amz-copy-source-range value must be bytes=first-last")
     piece = wanted or ByteRange(0, size)
-    await call.hold(call.reader_bytes(piece.length))
-    async with call.fs.open(found.status.path) as reader:
-        if etag_of(reader.status) != found.etag:
-            raise precondition_failed(f"{OF_SOURCE}if-match")
-        body = pieces_of(reader, piece.start, piece.length)
+    async with bytes_of_source(call, found, piece) as body:
         status = await _store_part(call, upload, number, body, piece.length, BodySums())
     fields = [Field("LastModified", xml_time(status.modified_s)), Field("ETag", etag_of(status))]
     return answered("CopyPartResult", fields)
@@ -411,8 +404,7 @@ async def _joined_sums(
         running.update(b"".join(sums))
         text = f"{base64.b64encode(running.digest()).decode()}-{len(sums)}"
     if (said := call.headers.get(kind.header)) is not None and said != text:
-        words = f"The {kind.word} you specified did not match the calculated checksum."
-        raise S3Error(S3Code.BAD_DIGEST, words)
+        raise wrong_sum(kind)
     return {kind.word: text}
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from paxosblock.base.paths import STAGING, is_below
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
-from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
+from paxosblock.gateway.exchange import Answer, Exchange, held
 from paxosblock.gateway.user_clients import Principal, UserClients
 from paxosblock.gateway.webhdfs import (
     attribute_operations,
@@ -79,7 +79,8 @@ class WebHdfsDoor:
         parameters = Parameters(query)
         wanted = operation_of(parameters.text("op"), exchange.method)
         principal = self._principal(exchange, parameters)
-        async with contextlib.AsyncExitStack() as stack:
+
+        async def run(stack: contextlib.AsyncExitStack) -> Answer:
             client = await stack.enter_async_context(self._clients.lent(principal))
             _check_shown(path)
             call = HadoopCall(
@@ -93,10 +94,9 @@ class WebHdfsDoor:
                 budget=self._budget,
                 stack=stack,
             )
-            answer = await wanted.run(call)
-            if isinstance(answer.body, StreamedBody):
-                answer.body.release = stack.pop_all()
-            return answer
+            return await wanted.run(call)
+
+        return await held(run)
 
     def _principal(self, exchange: Exchange, parameters: Parameters) -> Principal:
         principal = self._identification.principal(
