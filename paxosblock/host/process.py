@@ -63,7 +63,9 @@ def identify(pid: int) -> ProcessId | None:
         return None
     # The name in parentheses may contain anything; what follows it is plain: proc(5).
     state, *fields = stat[stat.rindex(")") + 2 :].split()
-    if state in "ZX":
+    # The first thread of a process may be gone while another still holds its files and their locks.
+    threads = int(fields[16])
+    if state in "ZX" and threads <= 1:
         return None
     return ProcessId(pid, int(fields[18]), boot_id())
 

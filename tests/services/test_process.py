@@ -21,6 +21,17 @@ from tests.children import killed_at_the_end
 from tests.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()")
+WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, threading, time
+def go_on():
+    with open("/proc/self/stat") as stat:
+        while stat.read().rpartition(") ")[2][0] != "Z":
+            stat.seek(0)
+    print("up", flush=True)
+    threading.Event().wait()
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 DYING_SLEEPER = """
 import os, signal, sys
 from paxosblock.host.process import die_with
@@ -70,6 +81,15 @@ def test_a_process_that_only_waits_to_be_reaped_has_ended(sleeper: ProcessId) ->
     assert Path(f"/proc/{sleeper.pid}/stat").exists()
     assert not sleeper.alive
     assert not sleeper.send(signal.SIGTERM)
+
+
+def test_a_process_has_not_ended_while_one_of_its_threads_holds_its_files() -> None:
+    with running(sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        found = identify(process.pid)
+        assert found is not None
+        assert not found.wait(0)
 
 
 def test_waiting_for_a_process_that_goes_on_ends_in_time(sleeper: ProcessId) -> None:
