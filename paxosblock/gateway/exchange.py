@@ -81,7 +81,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-async def held(run: Callable[[contextlib.AsyncExitStack], Awaitable[Answer]]) -> Answer:
+async def answered_with(run: Callable[[contextlib.AsyncExitStack], Awaitable[Answer]]) -> Answer:
     """Return what `run` answers. What it puts on the stack is given back when the answer was sent.
 
     Raises: as `run`.

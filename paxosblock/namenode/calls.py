@@ -421,6 +421,7 @@ CALLS: Final = (
     ),
     shown(
         api.STAT,
+        # The way of nearly all goes straight to the tree: it is pinned (tests/ways).
         lambda view, request, actor: (
             snapshots.stat if _OF_SNAPSHOTS in request.path else tree.stat
         )(view, request.path, actor),

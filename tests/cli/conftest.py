@@ -48,6 +48,15 @@ def paxosblock(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a cluster, which is stopped at the end."""
+    path = tmp_path / "cluster"
+    yield path
+    if (path / "cluster.json").exists():
+        LocalCluster.at(path).close()
+
+
+@pytest.fixture
 def ctrl_c() -> Iterator[CtrlC]:
     """Press Ctrl-C for a process that the test has started: `ctrl_c(process)`, or send another
     signal: `ctrl_c(process, signal.SIGTERM)`.

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,6 @@ from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
 from tests.fork_server import Program, ended
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    """A folder for a cluster, which is stopped at the end."""
-    path = tmp_path / "cluster"
-    yield path
-    if (path / "cluster.json").exists():
-        LocalCluster.at(path).close()
 
 
 @pytest.mark.plain("a secure cluster prints other lines: test_setup_tls.py")

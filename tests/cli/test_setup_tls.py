@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -71,14 +70,6 @@ def test_what_makes_no_certificate_is_refused_in_one_line(
     assert refused.code == 1
     assert refused.err.startswith(said.replace("DIR", str(tmp_path)))
     assert refused.err.count("\n") == 1
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "cluster"
-    yield path
-    if (path / "cluster.json").exists():
-        LocalCluster.at(path).close()
 
 
 @pytest.mark.plain("it begins with a plain cluster or client")

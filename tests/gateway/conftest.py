@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from paxosblock import Client, LocalCluster
-from tests.gateway.gateways import RunningGateway, quiet_gateway_of
+from tests.gateway.gateways import S3, RunningGateway, quiet_gateway_of
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,19 @@ def gateway(
     """A gateway of it."""
     with quiet_gateway_of(cluster, tmp_path_factory.mktemp("gateway")) as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="module")
+def gateways(
+    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningGateway, RunningGateway]]:
+    """Two gateways of it, with the door of S3."""
+    folders = [tmp_path_factory.mktemp("s3") for _ in range(2)]
+    with (
+        quiet_gateway_of(cluster, folders[0], *S3) as one,
+        quiet_gateway_of(cluster, folders[1], *S3) as other,
+    ):
+        yield one, other
 
 
 @pytest.fixture(scope="module")

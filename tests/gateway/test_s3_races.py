@@ -4,7 +4,6 @@ killed leaves no half of an object."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,25 +11,12 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, LocalCluster
-from tests.gateway.gateways import S3, RunningGateway, content, gateway_of, quiet_gateway_of
+from tests.gateway.gateways import S3, RunningGateway, content, gateway_of
 from tests.gateway.s3_clients import refused, s3_client, signed_head
 from tests.waiting import wait_until
 
 DATA = os.urandom(3_000_000)
 WRITERS = 12
-
-
-@pytest.fixture(scope="module")
-def gateways(
-    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RunningGateway, RunningGateway]]:
-    """Two gateways of one cluster."""
-    folders = [tmp_path_factory.mktemp("s3") for _ in range(2)]
-    with (
-        quiet_gateway_of(cluster, folders[0], *S3) as one,
-        quiet_gateway_of(cluster, folders[1], *S3) as other,
-    ):
-        yield one, other
 
 
 @pytest.fixture(scope="module")

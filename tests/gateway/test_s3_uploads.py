@@ -9,7 +9,6 @@ import io
 import os
 import uuid
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,26 +24,13 @@ from paxosblock import Client, LocalCluster
 from paxosblock.gateway.s3.access_keys import OPEN_SECRET
 from paxosblock.gateway.s3.object_sums import SumKind, joined_crc, new_sum
 from paxosblock.host.user import current_user
-from tests.gateway.gateways import S3, RunningGateway, content, gateway_of, quiet_gateway_of
+from tests.gateway.gateways import S3, RunningGateway, content, gateway_of
 from tests.gateway.s3_clients import refused, s3_client, signed_head
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024
 DATA = os.urandom(5 * MIB)
 TAIL = os.urandom(1000)
-
-
-@pytest.fixture(scope="module")
-def gateways(
-    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RunningGateway, RunningGateway]]:
-    """Two gateways of one cluster."""
-    folders = [tmp_path_factory.mktemp("s3") for _ in range(2)]
-    with (
-        quiet_gateway_of(cluster, folders[0], *S3) as one,
-        quiet_gateway_of(cluster, folders[1], *S3) as other,
-    ):
-        yield one, other
 
 
 @pytest.fixture(scope="module")

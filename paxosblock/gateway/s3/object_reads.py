@@ -105,14 +105,12 @@ async def _opened(call: S3Call) -> AsyncFileReader:
 
 async def _sent(call: S3Call, reader: AsyncFileReader, facts: ObjectFacts) -> Answer:
     stored = StoredObject(reader.status, facts)
-    answer = _answer(call, stored)
+    answer, start = _answer(call, stored)
     if answer.status == HTTPStatus.NOT_MODIFIED:
         return answer
     length = int(answer.headers.pop("Content-Length"))
     if length:
         await call.hold(call.reader_bytes(length))
-        wanted = wanted_range(call, stored.status.size)
-        start = 0 if wanted is None else wanted.start
         answer.body = StreamedBody(pieces_of(reader, start, length), length)
     return answer
 
@@ -123,7 +121,8 @@ async def head_object(call: S3Call) -> Answer:
     check_version(call)
     if call.is_marker:
         return _of_directory(call, await stat_of(call))
-    return _answer(call, await found_object(call))
+    answer, _ = _answer(call, await found_object(call))
+    return answer
 
 
 async def found_object(call: S3Call) -> StoredObject:
@@ -164,13 +163,13 @@ def _of_directory(call: S3Call, status: FileStatus) -> Answer:
     return Answer(HTTPStatus.OK, b"", headers)
 
 
-def _answer(call: S3Call, stored: StoredObject) -> Answer:
-    """Return the head of an answer."""
+def _answer(call: S3Call, stored: StoredObject) -> tuple[Answer, int]:
+    """Return the head of an answer, and the byte of the object with which its body begins."""
     headers = stored.headers()
     if is_unchanged(call.headers, stored.status):
         kept = ("ETag", "Last-Modified", "Cache-Control", "Expires")
         told = {name: headers[name] for name in kept if name in headers}
-        return Answer(HTTPStatus.NOT_MODIFIED, b"", told)
+        return Answer(HTTPStatus.NOT_MODIFIED, b"", told), 0
     size = stored.status.size
     wanted = wanted_range(call, size)
     if wanted is None and call.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
@@ -178,11 +177,11 @@ def _answer(call: S3Call, stored: StoredObject) -> Answer:
     headers |= _overridden(call, headers)
     if wanted is None:
         headers["Content-Length"] = str(size)
-        return Answer(HTTPStatus.OK, b"", headers)
+        return Answer(HTTPStatus.OK, b"", headers), 0
     last = wanted.start + wanted.length - 1
     headers["Content-Range"] = f"bytes {wanted.start}-{last}/{size}"
     headers["Content-Length"] = str(wanted.length)
-    return Answer(HTTPStatus.PARTIAL_CONTENT, b"", headers)
+    return Answer(HTTPStatus.PARTIAL_CONTENT, b"", headers), wanted.start
 
 
 def _overridden(call: S3Call, headers: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Final
 from paxosblock.config import GatewayConfig
 from paxosblock.errors import NotDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
-from paxosblock.gateway.exchange import Answer, Exchange, held
+from paxosblock.gateway.exchange import Answer, Exchange, answered_with
 from paxosblock.gateway.s3 import (
     bucket_operations,
     key_lists,
@@ -125,7 +125,7 @@ class S3Door:
             )
             return await wanted.run(call)
 
-        return await held(run)
+        return await answered_with(run)
 
     def _sent(self, exchange: Exchange) -> tuple[SentRequest, str, str]:
         """Return the request as it is signed, its bucket and its key; each "" without one."""

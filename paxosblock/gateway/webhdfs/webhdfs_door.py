@@ -10,7 +10,7 @@ from typing import Final
 from paxosblock.base.paths import STAGING, is_below
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
-from paxosblock.gateway.exchange import Answer, Exchange, held
+from paxosblock.gateway.exchange import Answer, Exchange, answered_with
 from paxosblock.gateway.user_clients import Principal, UserClients
 from paxosblock.gateway.webhdfs import (
     attribute_operations,
@@ -96,7 +96,7 @@ class WebHdfsDoor:
             )
             return await wanted.run(call)
 
-        return await held(run)
+        return await answered_with(run)
 
     def _principal(self, exchange: Exchange, parameters: Parameters) -> Principal:
         principal = self._identification.principal(

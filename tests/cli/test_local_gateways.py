@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -14,17 +13,8 @@ from paxosblock import Client, LocalCluster
 from paxosblock.errors import ConfigError
 from paxosblock.host.user import current_user
 from paxosblock.net.calls.control import healthy
-from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.cli.conftest import Paxosblock
 from tests.gateway.gateways import content, put
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    """A folder for a cluster, which is stopped at the end."""
-    path = tmp_path / "cluster"
-    yield path
-    if (path / "cluster.json").exists():
-        LocalCluster.at(path).close()
 
 
 def url(gateway: str, path: str, op: str) -> str:
@@ -40,7 +30,7 @@ def write(gateway: str, path: str, data: bytes) -> None:
 
 @pytest.mark.plain("a secure cluster wants tokens of those who come in by a gateway")
 def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_written(
-    paxosblock: Paxosblock,  # noqa: F811 - it is the fixture
+    paxosblock: Paxosblock,
     home: Path,
 ) -> None:
     up = paxosblock(
