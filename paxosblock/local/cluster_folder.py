@@ -360,7 +360,10 @@ def last_words(log: Path, since: LogPlace = ITS_BEGINNING) -> str:
 
 
 def why_ended(last_line: str) -> str:
-    """Return why a node has ended whose log ends with this line."""
+    """Return why a node has ended whose log ends with this line; "" if it wrote none."""
+    without_a_word = "ended without a word, as by SIGKILL or for want of memory"
+    if not last_line:
+        return without_a_word
     logged = _LOGGED.match(last_line) or _LOGGED_JSON.match(last_line)
     if logged is None:  # nodes say the reason for their end on standard error, as commands do
         return last_line
@@ -368,7 +371,7 @@ def why_ended(last_line: str) -> str:
         return "was stopped"
     if logged["level"] == "error":
         return last_line
-    return f"ended without a word, as by SIGKILL or for want of memory, after {logged['time']}"
+    return f"{without_a_word}, after {logged['time']}"
 
 
 def _toml(settings: Settings) -> str:

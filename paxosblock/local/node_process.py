@@ -161,9 +161,11 @@ class Node:
 
     @property
     def why_down(self) -> str:
-        """The reason for which its latest process has ended, as its log tells; "" while it runs."""
-        lines = [] if self.alive else self.log_tail().splitlines()
-        return why_ended(lines[-1]) if lines else ""
+        """The reason for which its latest process has ended, as its log tells; "" while it runs,
+        and before it was started for the first time."""
+        if self.alive or not self.log.exists():
+            return ""
+        return why_ended(self.log_tail().rpartition("\n")[2])
 
     @property
     def _address_file(self) -> Path:

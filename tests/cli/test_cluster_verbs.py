@@ -63,7 +63,9 @@ def test_a_cluster_comes_up_again_where_it_was(paxosblock: Paxosblock, home: Pat
 
 def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) -> None:
     paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
-    LocalCluster.at(home).datanodes[1].kill()
+    datanode = LocalCluster.at(home).datanodes[1]
+    wait_until(datanode.log_tail)  # it writes its lines a moment after it answers
+    datanode.kill()
     status = paxosblock("cluster", "status", "--path", home)
     assert status.code == 1
     line = status.out.splitlines()[2]
@@ -78,6 +80,7 @@ def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) ->
 @pytest.mark.parametrize(
     ("last_line", "why"),
     [
+        ("", "ended without a word, as by SIGKILL or for want of memory"),
         ("2026-11-27T10:52:20.453Z info datanode-0 DataNode closes", "was stopped"),
         ("datanode: /disk1: no space left on device", None),
         ("MemoryError", None),
