@@ -87,6 +87,7 @@ def test_a_line_tells_who_asked_from_the_call_to_the_last_datanode() -> None:
         assert len({told["request"] for told in asked}) == len(asked)
         assert did["transact"]["did"] == '"mkdirs /made; rename /f /made/g"'
         for node in cluster.datanodes:
+            wait_until(lambda: 'step="NextGS' in node.log.read_text())  # noqa: B023 - called here
             told = next(facts_of(line) for line in lines(node) if 'step="NextGS' in line)
             assert told["request"] == did["take_over"]["request"]
 
