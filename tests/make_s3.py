@@ -84,6 +84,11 @@ speak TLS.
   in the answer, a program that asks again may get 412 although it won, as with S3 itself.
 * The ETag names one state of one file, and no other state ever has it. It is no MD5, and ends with
   `-1` so that programs know that. A file that came through another door has one, too.
+* `GetObject` answers when the first bytes came: of an object that is replaced until then it sends
+  the new one. A longer one that is replaced or deleted while it is sent may lose its blocks before
+  they are read: the connection is cut then, short of the `Content-Length`, which programs report as
+  an error. They ask again, with `If-Match` where the bytes must be of the object that they began
+  with. No answer has bytes of two objects.
 * A file that another door is writing is no object until it is closed.
 * Keys are paths: no part between slashes is empty, `.`, `..` or longer than 255 bytes
   (`InvalidArgument`), and a key has no keys below it (`ObjectParentIsObject`).

@@ -71,8 +71,9 @@ What comes and goes is not encrypted, so a gateway listens beyond its machine on
 * A CREATE that replaces a file does so when its last byte came, in one step. Until then, and if it
   breaks off, the old file is there.
 * An APPEND that breaks off leaves the bytes that came.
-* No answer is longer or shorter than its `Content-Length` says: where a reader cannot go on, the
-  connection is cut.
+* OPEN is answered when the first bytes came: of a file that is replaced until then the new one is
+  sent. No answer is longer or shorter than its `Content-Length` says: where a reader cannot go on,
+  as when the file is deleted or replaced under it, the connection is cut.
 * Bytes on their way take room of `request_memory`; a request for which there is none is asked to
   try again.
 """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import IsDirectoryError, NotDirectoryError, NotFoundError
-from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.download import TRIES, ReplacedError, asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
 from paxosblock.gateway.s3.bucket_operations import acl_of_owner
 from paxosblock.gateway.s3.key_lists import MARKER_TAG
@@ -29,8 +29,6 @@ from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
 
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(?:([0-9]{1,19})-([0-9]{0,19})|-([0-9]{1,19}))\s*")
-_TRIES: Final = 5
-"""Times that an object may be replaced while its attributes are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +81,20 @@ async def get_object(call: S3Call) -> Answer:
     if call.is_marker:
         return await head_object(call)
     check_version(call)
-    for _ in range(_TRIES):
-        reader = await _opened(call)
+    return await asked_again_if_replaced(
+        call.stack, lambda stack: _opened_and_sent(replace(call, stack=stack))
+    )
+
+
+async def _opened_and_sent(call: S3Call) -> Answer:
+    reader = await _opened(call)
+    try:
         found = await facts_of(call.fs, reader.status)
-        if found is not None:
-            return await _sent(call, reader, found)
-        await reader.close()
-    raise S3Error(S3Code.OPERATION_ABORTED, "The object is being replaced all the time")
+    except (NotFoundError, NotDirectoryError):
+        raise ReplacedError from None
+    if found is None:
+        raise ReplacedError
+    return await _sent(call, reader, found)
 
 
 async def _opened(call: S3Call) -> AsyncFileReader:
@@ -111,7 +116,7 @@ async def _sent(call: S3Call, reader: AsyncFileReader, facts: ObjectFacts) -> An
     length = int(answer.headers.pop("Content-Length"))
     if length:
         await call.hold(call.reader_bytes(length))
-        answer.body = StreamedBody(pieces_of(reader, start, length), length)
+        answer.body = StreamedBody(await begun(reader, start, length), length)
     return answer
 
 
@@ -127,7 +132,7 @@ async def head_object(call: S3Call) -> Answer:
 
 async def found_object(call: S3Call) -> StoredObject:
     """Return the object that is at the key. Raises S3Error if there is none."""
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         status = await stat_of(call)
         try:
             facts = await facts_of(call.fs, status)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from paxosblock.api.namenode import Listing
 from paxosblock.errors import NotDirectoryError, NotFoundError
-from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.download import asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
 from paxosblock.gateway.webhdfs.hadoop_json import (
     FileChecksumJson,
@@ -167,6 +168,12 @@ async def open_file(call: HadoopCall) -> Answer:
     if call.parameters.flag("noredirect"):
         await call.fs.stat(call.path)
         return redirected(call)
+    return await asked_again_if_replaced(
+        call.stack, lambda stack: _opened_and_sent(replace(call, stack=stack))
+    )
+
+
+async def _opened_and_sent(call: HadoopCall) -> Answer:
     offset = call.parameters.number("offset", least=-(1 << 63)) or 0
     length = call.parameters.number("length")
     await call.hold(_reader_bytes(call))
@@ -177,8 +184,10 @@ async def open_file(call: HadoopCall) -> Answer:
         raise HadoopError(JavaError.IO, words)
     left = size - offset
     sent = left if length is None else min(length, left)
-    body = StreamedBody(pieces_of(reader, offset, sent), sent)
-    return Answer(200, body, {"Content-Type": "application/octet-stream"})
+    typed = {"Content-Type": "application/octet-stream"}
+    if not sent:
+        return Answer(200, b"", typed)
+    return Answer(200, StreamedBody(await begun(reader, offset, sent), sent), typed)
 
 
 @operation("GETFILECHECKSUM", "GET")
