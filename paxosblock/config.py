@@ -502,6 +502,9 @@ class GatewayConfig(ServerConfig):
     """Seconds for which a program that writes or reads a file may send or take nothing of it."""
     users_kept: Count = 64
     """Users whose connections to the cluster are kept open between their requests."""
+    page: Annotated[PageFor, choice(PageFor)] = PageFor.LOOPBACK
+    """The callers that get the gateway's status page at `/`, which names no file and no user:
+    "loopback" those on this machine, "all" every caller. "none": there is no page."""
     s3_root: Text = "/"
     """The directory whose directories are the buckets of S3."""
     s3_domain: Text = ""

@@ -38,9 +38,9 @@ df.write.parquet("webhdfs://127.0.0.1:9874/table")
 ```
 
 A gateway keeps nothing: start as many as you like, on any machine that reaches the NameNodes and
-DataNodes. One that is killed loses what was on its way through it. `GET /healthz` and `/metrics`
-are those of every node; its settings are `[gateway]` in [settings.md](settings.md), and those by
-which it calls the cluster `[client]`.
+DataNodes. One that is killed loses what was on its way through it. `GET /healthz`, `/metrics` and
+the status page at `/` are those of every node; its settings are `[gateway]` in
+[settings.md](settings.md), and those by which it calls the cluster `[client]`.
 
 ## Who asks
 

@@ -1,5 +1,5 @@
 """Calls that show people what no other caller needs: writers, blocks that are not whole, copies
-under way, settings, a DataNode as it sees itself."""
+under way, settings, a DataNode and a gateway as they see themselves."""
 
 from __future__ import annotations
 
@@ -174,8 +174,44 @@ class DataNodeStatus(msgspec.Struct, frozen=True):
     copied_out_bytes: int
 
 
+class GatewayStatusRequest(msgspec.Struct, frozen=True):
+    """Ask a gateway for its own state. Only its page asks: it serves no calls."""
+
+
+class DoorStatus(msgspec.Struct, frozen=True):
+    """A door of a gateway: where it listens, and the requests that it answered since the start.
+
+    `refused` are those whose status was 4xx, `failed` those with 5xx. 99 of 100 were answered
+    within `within_s`, None if that is longer than any bound or there was none. Bytes are those of
+    files and lists, as they came and went.
+    """
+
+    door: str
+    address: str
+    requests: int
+    refused: int
+    failed: int
+    within_s: float | None
+    received_bytes: int
+    sent_bytes: int
+
+
+class GatewayStatus(msgspec.Struct, frozen=True):
+    """One gateway as it sees itself. It keeps connections for `users`; `under_way_bytes` of at most
+    `room_bytes` are on their way through it. Callers `prove` who they are, or claim it."""
+
+    doors: tuple[DoorStatus, ...]
+    namenodes: tuple[str, ...]
+    connections: int
+    users: int
+    under_way_bytes: int
+    room_bytes: int
+    proves: bool
+
+
 LIST_WRITERS = Method("writers", ListWriters, Writers)
 LIST_UNWHOLE = Method("unwhole_blocks", ListUnwhole, UnwholeBlocks)
 SHOW_SETTINGS = Method("settings", ShowSettings, NodeSettings)
 SHOW_WORK = Method("work", ShowWork, Work)
 DATANODE_STATUS = Method("datanode_status", DataNodeStatusRequest, DataNodeStatus)
+GATEWAY_STATUS = Method("gateway_status", GatewayStatusRequest, GatewayStatus)

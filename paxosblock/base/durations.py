@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import accumulate
 from typing import Final
 
 BOUNDS_S: Final = (
@@ -27,3 +28,15 @@ class Durations:
         """Count one."""
         self.counts[bisect_left(BOUNDS_S, took_s)] += 1
         self.sum_s += took_s
+
+    @property
+    def count(self) -> int:
+        """Return how many were counted."""
+        return sum(self.counts)
+
+    def within_s(self, share: float) -> float | None:
+        """Return the least bound in seconds within which so large a `share` of them was, None if
+        that is longer than any bound, or none was counted."""
+        wanted = share * self.count
+        reached = zip(BOUNDS_S, accumulate(self.counts), strict=False)
+        return next((bound for bound, count in reached if count >= wanted and count), None)

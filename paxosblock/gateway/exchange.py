@@ -10,8 +10,19 @@ from typing import Protocol
 from paxosblock.base.checksum import Buffer
 
 
+@dataclass(slots=True)
+class Traffic:
+    """The bytes that came and went with requests."""
+
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+
 class Exchange(Protocol):
     """A request that waits for its answer."""
+
+    traffic: Traffic
+    """It counts the bytes of the body as they come."""
 
     @property
     def method(self) -> str:
@@ -61,6 +72,8 @@ class StreamedBody:
         self.pieces = pieces
         self.length = length
         self.release = release or contextlib.AsyncExitStack()
+        self.traffic = Traffic()
+        """It counts the bytes as they go."""
 
     async def aclose(self) -> None:
         """Give back what it holds, sent or not."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,11 @@ from aiohttp import web
 
 from paxosblock.config import ClientConfig, GatewayConfig
 from paxosblock.errors import ConfigError, PaxosBlockError
+from paxosblock.gateway import door_figures
 from paxosblock.gateway.budget import Budget
+from paxosblock.gateway.door_figures import DoorFigures
 from paxosblock.gateway.exchange import Answer, Exchange
+from paxosblock.gateway.gateway_pages import GatewayCalls, GatewayPages, status_of
 from paxosblock.gateway.http_engine import HttpEngine
 from paxosblock.gateway.s3.access_keys import KeyMaker
 from paxosblock.gateway.s3.s3_door import S3Door
@@ -31,6 +34,7 @@ from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.net.calls.call_server import SHUTDOWN_S
+from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.request_bodies import BodyLimits
@@ -41,11 +45,17 @@ from paxosblock.net.serving import (
     stop_signal,
     until_stopped,
 )
+from paxosblock.page.site import Site
 
 READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
 """Bytes that are fetched ahead for one reader: many read at a time, and each over one socket."""
 
 S3_ADDRESS_FILE: Final = "s3-address"
+WEBHDFS: Final = "webhdfs"
+S3: Final = "s3"
+OWN: Final = "own"
+"""The door for what a gateway tells of itself: its page, health and metrics."""
+DOORS: Final = WEBHDFS, S3, OWN
 
 _log = logging.getLogger(__name__)
 
@@ -117,15 +127,33 @@ async def running(
         who = Identification.at(client, guard.names)
         guard.add_to(metrics, proves=who.proves)
         budget = Budget(config.request_memory_bytes)
-        doors = Doors(clients, who, budget, metrics)
+        figures = {door: DoorFigures(door) for door in DOORS}
+        door_figures.add_to(metrics, figures.values())
+        rpc = await stack.enter_async_context(RpcClient(Access.of_client(client)))
+        status = partial(
+            status_of,
+            doors=tuple(figures.values()),
+            namenodes=namenodes,
+            clients=clients,
+            budget=budget,
+            guard=guard,
+            who=who,
+        )
+        site = Site.of_gateway(
+            advertise or client.host, GatewayCalls(status, config, rpc), rpc.access.scheme
+        )
+        pages = GatewayPages(site, config.page, who)
+        doors = Doors(clients, who, budget, metrics=metrics, figures=figures, pages=pages)
         guard.names.add([advertise] if advertise else [])
         engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
         address = await _open(stack, engine, listen, guard)
+        figures[WEBHDFS].address = figures[OWN].address = address
         if s3_listen is not None:
             s3 = S3Door(clients, who, budget, config, _key_maker(client, who))
-            s3_answers = doors.counting("s3", s3.answer)
+            s3_answers = figures[S3].counting(s3.answer)
             s3_engine = HttpEngine(s3_answers, s3_failure, config.idle_stream_s)
             s3_address = await _open(stack, s3_engine, s3_listen, guard)
+            figures[S3].address = s3_address
             if path is not None:
                 publish_address(stack, path, s3_address, S3_ADDRESS_FILE)
             _log.info("Gateway serves S3", extra=facts(address=s3_address))
@@ -171,49 +199,34 @@ class Doors:
         clients: UserClients,
         identification: Identification,
         budget: Budget,
+        *,
         metrics: NodeMetrics,
+        figures: Mapping[str, DoorFigures],
+        pages: GatewayPages,
     ) -> None:
         self._webhdfs = WebHdfsDoor(clients, identification, budget)
         self._metrics = metrics
-        self._answered: Counter[tuple[str, str]] = Counter()
-        metrics.tally(
-            "requests",
-            "Requests answered, by door and status.",
-            ("door", "status"),
-            self._answered.items,
-        )
+        self._pages = pages
+        self._by_webhdfs = figures[WEBHDFS].counting(self._webhdfs.answer)
+        self._by_own = figures[OWN].counting(self._own)
         metrics.observe("clients", "Users for whom there are connections.", lambda: len(clients))
         metrics.observe(
             "bytes_under_way", "Room held for bytes of files.", lambda: budget.held_bytes
         )
 
-    def counting(
-        self, door: str, answer: Callable[[Exchange], Awaitable[Answer]]
-    ) -> Callable[[Exchange], Awaitable[Answer]]:
-        """Return what answers the same, and counts that as answers of this door."""
-
-        async def counted(exchange: Exchange) -> Answer:
-            made = await answer(exchange)
-            self._answered[door, str(int(made.status))] += 1
-            return made
-
-        return counted
-
     async def answer(self, exchange: Exchange) -> Answer:
         """Return the answer to a request."""
-        target = exchange.target
-        if self._webhdfs.has(target):
-            door, answer = "webhdfs", await self._webhdfs.answer(exchange)
-        else:
-            door, answer = "own", self._own(exchange.method, target.partition("?")[0])
-        self._answered[door, str(int(answer.status))] += 1
-        return answer
+        is_webhdfs = self._webhdfs.has(exchange.target)
+        return await (self._by_webhdfs if is_webhdfs else self._by_own)(exchange)
 
-    def _own(self, method: str, path: str) -> Answer:
+    async def _own(self, exchange: Exchange) -> Answer:
+        method, path = exchange.method, exchange.target.partition("?")[0]
         if method == "GET" and path == "/healthz":
             state = {"role": "gateway", "status": "ok"}
             typed = {"Content-Type": "application/json"}
             return Answer(HTTPStatus.OK, msgspec.json.encode(state), typed)
         if method == "GET" and path == "/metrics":
             return Answer(HTTPStatus.OK, self._metrics.page(), {"Content-Type": CONTENT_TYPE})
+        if self._pages.has(path):
+            return await self._pages.answer(exchange)
         return failure(HTTPStatus.NOT_FOUND, "there is no door: ask for /webhdfs/v1/PATH?op=...")

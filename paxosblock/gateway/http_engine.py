@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from paxosblock.base.units import KIB
 from paxosblock.errors import DeadlineError, InvalidRequestError, PaxosBlockError, UnavailableError
-from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
+from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody, Traffic
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.http_server import HeadWatch, HttpConnection, slot_of
 
@@ -78,6 +78,7 @@ class HttpEngine:
             await response.prepare(request)
             async for piece in body.pieces:
                 await response.write(piece)
+                body.traffic.sent_bytes += len(piece)
             await response.write_eof()
         except PaxosBlockError as error:
             # What was said of the length would be a lie, were it ended: the caller must notice.
@@ -102,6 +103,7 @@ class _HttpExchange:
     def __init__(self, request: web.BaseRequest, idle_s: float) -> None:
         self._request, self._idle_s = request, idle_s
         self._asked = False
+        self.traffic = Traffic()
 
     @property
     def method(self) -> str:
@@ -144,6 +146,7 @@ class _HttpExchange:
                 raise InvalidRequestError("the request ended before its end") from error
             if not piece:
                 return
+            self.traffic.received_bytes += len(piece)
             yield piece
 
     async def _ask(self) -> None:

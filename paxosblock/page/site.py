@@ -67,6 +67,8 @@ _OF_NAMENODE: Final = {
 }
 _OF_DATANODE: Final = {"/": _View(views.datanode, "datanode.html", "DataNode")}
 
+_OF_GATEWAY: Final = {"/": _View(views.gateway, "gateway.html", "Gateway")}
+
 
 class Site:
     """The pages of one node: each as HTML, and the same struct as JSON (`/` as `/page.json`)."""
@@ -80,15 +82,17 @@ class Site:
         scheme: str,
         *,
         contents: Contents | None = None,
+        login: str = LOGIN,
     ) -> None:
-        """Use `of_namenode` or `of_datanode`. Other nodes have their pages at `scheme`://. Without
-        `contents` no page shows bytes of files."""
+        """Use `of_namenode` and so on. Other nodes have their pages at `scheme`://. Without
+        `contents` no page shows bytes of files, without `login` there is no form to log in with."""
         self._common = {
             "role": role,
             "node": name,
             "scheme": scheme,
             "version": __version__,
             "shows_bytes": contents is not None,
+            "login": login,
         }
         self._calls = calls
         self._contents = contents
@@ -110,6 +114,11 @@ class Site:
     def of_datanode(cls, name: str, calls: Calls, scheme: str) -> Site:
         """Return that of a DataNode."""
         return cls("DataNode", name, calls, _OF_DATANODE, scheme)
+
+    @classmethod
+    def of_gateway(cls, name: str, calls: Calls, scheme: str) -> Site:
+        """Return that of a gateway."""
+        return cls("gateway", name, calls, _OF_GATEWAY, scheme, login="")
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -176,7 +185,7 @@ class Site:
         return PageAnswer(status, HTML, body)
 
     async def _html(self, template: str, title: str, user: str, **values: Any) -> bytes:
-        common = self._common | {"title": title, "user": user, "login": LOGIN}
+        common = self._common | {"title": title, "user": user}
         return await rendering.html(template, common | values)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -13,12 +13,15 @@ from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
 from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
 from paxosblock.api.insight import (
     DATANODE_STATUS,
+    GATEWAY_STATUS,
     LIST_UNWHOLE,
     LIST_WRITERS,
     SHOW_SETTINGS,
     SHOW_WORK,
     DataNodeStatus,
     DataNodeStatusRequest,
+    GatewayStatus,
+    GatewayStatusRequest,
     ListUnwhole,
     ListWriters,
     NodeSettings,
@@ -53,7 +56,12 @@ from paxosblock.api.status import (
     NodeStatus,
 )
 from paxosblock.base.paths import join, split
-from paxosblock.errors import InvalidRequestError, PaxosBlockError
+from paxosblock.errors import (
+    AccessDeniedError,
+    InvalidRequestError,
+    PaxosBlockError,
+    PermissionDeniedError,
+)
 from paxosblock.page.health import Health, HealthLevel, health_of
 from paxosblock.page.life import Life, life_of
 from paxosblock.protocol.types import BlockId, WriterId
@@ -187,6 +195,25 @@ class DataNodePage(msgspec.Struct, frozen=True):
 
     health: Health
     status: DataNodeStatus
+    settings: NodeSettings
+
+
+class AskedNameNode(msgspec.Struct, frozen=True):
+    """A NameNode as a gateway finds it: its `role`, "" if it tells this gateway nothing, and why it
+    does not answer, "" if it does."""
+
+    address: str
+    role: str
+    serves: bool
+    problem: str
+
+
+class GatewayPage(msgspec.Struct, frozen=True):
+    """The page of a gateway."""
+
+    health: Health
+    status: GatewayStatus
+    namenodes: tuple[AskedNameNode, ...]
     settings: NodeSettings
 
 
@@ -367,6 +394,43 @@ async def datanode(calls: Calls, _: Query) -> DataNodePage:
         text = "All volumes of this DataNode are in use. How the cluster is, NameNodes tell."
         health = Health(HealthLevel.HEALTHY, text)
     return DataNodePage(health, status, await calls.call(SHOW_SETTINGS, ShowSettings()))
+
+
+async def gateway(calls: Calls, _: Query) -> GatewayPage:
+    """Return the page of a gateway."""
+    status = await calls.call(GATEWAY_STATUS, GatewayStatusRequest())
+    found = await asyncio.gather(*(_asked(calls, each) for each in status.namenodes))
+    settings = await calls.call(SHOW_SETTINGS, ShowSettings())
+    return GatewayPage(_health_of_gateway(status, found), status, tuple(found), settings)
+
+
+async def _asked(calls: Calls, address: str) -> AskedNameNode:
+    try:
+        status = await calls.ask(address, NAMENODE_STATUS, NameNodeStatusRequest())
+    except (AccessDeniedError, PermissionDeniedError):  # it answers, but not to a gateway
+        return AskedNameNode(address, "", serves=False, problem="")
+    except PaxosBlockError as error:
+        return AskedNameNode(address, "", serves=False, problem=str(error))
+    return AskedNameNode(address, status.role, status.serves, "")
+
+
+def _health_of_gateway(status: GatewayStatus, namenodes: Sequence[AskedNameNode]) -> Health:
+    silent = [each for each in namenodes if each.problem]
+    unknown = any(not each.role and not each.problem for each in namenodes)
+    if len(silent) == len(namenodes):
+        text = "No NameNode answers this gateway: through it nothing is read or written."
+        return Health(HealthLevel.NO_CHANGES, text)
+    if not unknown and not any(each.serves for each in namenodes):
+        text = "No NameNode that answers leads: names cannot be changed now."
+        return Health(HealthLevel.NO_CHANGES, text)
+    if silent:
+        text = f"{len(silent)} of {len(namenodes)} NameNodes do not answer; the others do."
+        return Health(HealthLevel.DEAD_NODE, text)
+    if status.under_way_bytes >= status.room_bytes:
+        text = "All room for bytes is taken: requests that bring or fetch some wait for others."
+        return Health(HealthLevel.WAITING, text)
+    text = "This gateway serves. How the cluster is, the NameNode that leads tells."
+    return Health(HealthLevel.HEALTHY, text)
 
 
 def _number(query: Query, name: str) -> int:

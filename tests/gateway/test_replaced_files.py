@@ -16,7 +16,7 @@ from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import NotFoundError, UnavailableError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.download import TRIES
-from paxosblock.gateway.exchange import Answer, StreamedBody, answered_with
+from paxosblock.gateway.exchange import Answer, StreamedBody, Traffic, answered_with
 from paxosblock.gateway.s3.access_keys import ANONYMOUS
 from paxosblock.gateway.s3.object_reads import get_object
 from paxosblock.gateway.s3.s3_call import S3Call
@@ -82,6 +82,9 @@ class Request:
     method, target, address, origin = "GET", "/", "127.0.0.1", "http://127.0.0.1"
     has_body = False
     headers: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
 
     async def body(self) -> Any:
         yield b""

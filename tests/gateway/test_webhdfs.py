@@ -560,6 +560,8 @@ def test_a_gateway_without_a_cluster_sends_programs_to_another_one(tmp_path: Pat
             reply = gateway.ask("GET", "/", "LISTSTATUS")
             assert (reply.status, reply.exception) == (403, "StandbyException")
             assert gateway.send("GET", "/healthz").json["role"] == "gateway"
+            told = gateway.send("GET", "/page.json").json["health"]["text"]
+            assert told.startswith("No NameNode answers this gateway")
             cluster.namenode.start()
             assert gateway.ask("GET", "/", "LISTSTATUS").status == 200
             assert gateway.stop() == 0

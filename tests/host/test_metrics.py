@@ -37,6 +37,7 @@ def test_durations_are_a_histogram_whose_counts_include_the_shorter_ones() -> No
     durations = Durations()
     for took_s in (0.0001, BOUNDS_S[0], 0.003, 100.0):
         durations.note(took_s)
+    assert [durations.within_s(share) for share in (0.5, 0.75, 0.99)] == [BOUNDS_S[0], 0.005, None]
     metrics = NodeMetrics("datanode")
     metrics.histogram("vote", "Votes.", ("storage",), lambda: [(("a",), durations)])
     found = samples(metrics)

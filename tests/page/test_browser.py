@@ -41,6 +41,7 @@ class Seen:
 
     namenode: str
     datanode: str
+    gateway: str
     browser: Any
     axe: str
     trouble: dict[str, PageAnswer]
@@ -59,6 +60,7 @@ class Seen:
             "login": f"{self.namenode}/login",
             "error": f"{self.namenode}/files?path=/nope",
             "datanode": f"{self.datanode}/",
+            "gateway": f"{self.gateway}/",
         }
 
     def draw_trouble(self, page: Any) -> None:
@@ -74,15 +76,16 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Seen]:
     trouble = asyncio.run(pages_of_trouble())
-    with LocalCluster(datanodes=2) as cluster, Client(cluster.url, replication=2) as fs:
+    with LocalCluster(datanodes=2, gateways=1) as cluster, Client(cluster.url, replication=2) as fs:
         for name in NAMES:
             with fs.create(f"/d/{name}") as file:
                 file.write(b"bytes")
         with fs.create("/d/open") as held, chromium() as browser:
             held.write(b"more")
             held.flush()
-            namenode, datanode = cluster.namenode.address, cluster.datanodes[0].address
-            yield Seen(f"http://{namenode}", f"http://{datanode}", browser, axe_core(), trouble)
+            shown = cluster.namenode, cluster.datanodes[0], cluster.gateways[0]
+            namenode, datanode, gateway = (f"http://{node.address}" for node in shown)
+            yield Seen(namenode, datanode, gateway, browser, axe_core(), trouble)
 
 
 ALL: dict[str, Any] = {"resultTypes": ["violations"]}

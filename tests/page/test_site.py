@@ -24,12 +24,15 @@ from paxosblock.api.file_pages import GET_FILE, FileView
 from paxosblock.api.fsck_call import Condition, Finding
 from paxosblock.api.insight import (
     DATANODE_STATUS,
+    GATEWAY_STATUS,
     LIST_UNWHOLE,
     LIST_WRITERS,
     SHOW_SETTINGS,
     SHOW_WORK,
     ChangedSetting,
     DataNodeStatus,
+    DoorStatus,
+    GatewayStatus,
     ListUnwhole,
     NodeSettings,
     UnwholeBlocks,
@@ -41,7 +44,12 @@ from paxosblock.api.insight import (
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import LIST, STAT, BlockMember, BlockView, Kind, Listing
 from paxosblock.api.status import CLUSTER_STATUS, NAMENODE_STATUS, ClusterStatus, ReplicationStatus
-from paxosblock.errors import NotFoundError, NotLeaderError, PermissionDeniedError
+from paxosblock.errors import (
+    AccessDeniedError,
+    NotFoundError,
+    NotLeaderError,
+    PermissionDeniedError,
+)
 from paxosblock.page.site import PageAnswer, Site
 from paxosblock.page.views import ROWS
 from paxosblock.protocol.finalize import BlockRecord
@@ -304,6 +312,28 @@ async def test_a_datanode_shows_its_volumes() -> None:
     assert "/disk1" in page
     assert '<a href="https://nn:1/">' in page
     assert site.paths == ("/", "/page.json")
+
+
+@pytest.mark.parametrize(
+    ("others", "under_way", "health"),
+    [
+        ({"a:1": namenode(), "b:1": namenode(serves=False)}, 1, "healthy"),
+        ({"a:1": namenode(), "b:1": namenode(serves=False)}, 8, "waiting"),
+        ({"a:1": namenode()}, 8, "dead node"),
+        ({"a:1": namenode(serves=False), "b:1": namenode(serves=False)}, 1, "cannot store changes"),
+        ({"a:1": AccessDeniedError("no token"), "b:1": namenode(serves=False)}, 1, "healthy"),
+        ({}, 1, "cannot store changes"),
+    ],
+)
+async def test_a_gateway_tells_whether_the_cluster_answers_it(
+    others: dict[str, object], under_way: int, health: str
+) -> None:
+    door = DoorStatus("webhdfs", "gw:9874", 7, 2, 1, 0.025, 100, 200)
+    status = GatewayStatus((door,), ("a:1", "b:1"), 3, 2, under_way, 8, proves=False)
+    given = {GATEWAY_STATUS.name: status, SHOW_SETTINGS.name: NodeSettings("gateway", ())}
+    page = await text_of(Site.of_gateway("gw", Answers(given, others), "http"), "/")
+    assert f"Health: {health}<" in page
+    assert "25 ms" in page
 
 
 async def test_rendering_lets_others_have_their_turns() -> None:

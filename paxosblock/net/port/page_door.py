@@ -32,7 +32,7 @@ from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.bearer import AUTHORIZATION, SCHEME, is_here
 from paxosblock.net.port.caller import CALLER, NOBODY, USER, Caller
 from paxosblock.net.port.doorkeeper import certified
-from paxosblock.net.port.own_names import OWN_NAMES
+from paxosblock.net.port.own_names import OWN_NAMES, OwnNames
 
 PURPOSE: Final = "page"
 """The purpose for which a proof would be shown; there is none for pages, only tokens."""
@@ -256,17 +256,8 @@ class _Door:
         or may be a page of another site."""
         if not self._access.is_open:
             return
-        if self._page_for is not PageFor.ALL and not is_here(request.remote):
-            raise AccessDeniedError(
-                "the page is for callers on this machine, as the node demands no proof of them; "
-                'the setting page = "all" shows it to others'
-            )
         host = request.headers.get("Host", "")
-        if not request.app[OWN_NAMES].have_host(host):
-            raise AccessDeniedError(
-                f"{host!r} is no name of this node: ask for an address, localhost, or the name in "
-                "its --listen or --advertise"
-            )
+        check_near(self._page_for, request.app[OWN_NAMES], request.remote or "", host)
 
     async def _caller(self, request: web.Request) -> Caller:
         """Return who asks.
@@ -294,6 +285,28 @@ class _Door:
         access.check_certified((), offered=bool(shown))
         access.check_request(shown, time.time(), PURPOSE, "")
         return Caller.claiming(user or NOBODY, request.remote or "")
+
+
+def check_near(page_for: PageFor, names: OwnNames, address: str, host: str) -> None:
+    """Check that one who need prove nothing may have the page of a node with these names.
+
+    Args:
+        address: the host at which the connection begins.
+        host: the header `Host`.
+
+    Raises:
+        AccessDeniedError: they are not on this machine, or may be a page of another site.
+    """
+    if page_for is not PageFor.ALL and not is_here(address):
+        raise AccessDeniedError(
+            "the page is for callers on this machine, as the node demands no proof of them; "
+            'the setting page = "all" shows it to others'
+        )
+    if not names.have_host(host):
+        raise AccessDeniedError(
+            f"{host!r} is no name of this node: ask for an address, localhost, or the name in "
+            "its --listen or --advertise"
+        )
 
 
 def _offers_nothing(request: web.Request) -> bool:
