@@ -85,6 +85,13 @@ class StreamedBody:
             await self.release.aclose()
 
 
+class Sent(Protocol):
+    """What is to be told, once, when an answer was sent."""
+
+    async def __call__(self, *, came: bool) -> None:
+        """Hear if all of it arrived: where `came` is False it never will."""
+
+
 @dataclass(slots=True)
 class Answer:
     """The answer to a request. It has no `Content-Type` unless `headers` say so."""
@@ -92,6 +99,8 @@ class Answer:
     status: int
     body: bytes | StreamedBody = b""
     headers: dict[str, str] = field(default_factory=dict)
+    sent: Sent | None = None
+    """Asks to be told if the answer arrived; only of one that is there, as bytes."""
 
 
 async def answered_with(run: Callable[[contextlib.AsyncExitStack], Awaitable[Answer]]) -> Answer:

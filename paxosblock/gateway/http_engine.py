@@ -18,7 +18,8 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from paxosblock.base.units import KIB
 from paxosblock.errors import DeadlineError, InvalidRequestError, PaxosBlockError, UnavailableError
-from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody, Traffic
+from paxosblock.gateway.arrival import arrived, left_bytes
+from paxosblock.gateway.exchange import Answer, Exchange, Sent, StreamedBody, Traffic
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.http_server import HeadWatch, HttpConnection, slot_of
 
@@ -41,6 +42,7 @@ class HttpEngine:
         """`answer` raises nothing. `refusal` is the answer of this status to what is no request;
         no byte of a body may come or go for `idle_s`."""
         self._answer, self._refusal, self._idle_s = answer, refusal, idle_s
+        self._watched: set[asyncio.Task[None]] = set()
 
     @property
     def server(self) -> web.Server:
@@ -59,7 +61,33 @@ class HttpEngine:
                 return await self._stream(request, answer, body)
         response = _Whole(status=answer.status, headers=answer.headers, body=body)
         _close_if_unread(request, response)
+        if answer.sent is not None:
+            await self._send_watched(request, response, answer.sent)
         return response
+
+    async def _send_watched(
+        self, request: web.BaseRequest, response: web.StreamResponse, sent: Sent
+    ) -> None:
+        """Send an answer, and find out beside what follows if it arrived."""
+        connection = request.protocol
+        assert isinstance(connection, DoorConnection), "it is made by `connect`"
+        transport, requests = connection.transport, connection.requests
+        try:
+            await response.prepare(request)
+            await response.write_eof()
+        except ConnectionError:
+            transport = None
+
+        def goes_on() -> bool:
+            written = transport is not None
+            return written and (connection.requests > requests or connection.took_all)
+
+        async def tell() -> None:
+            await sent(came=await arrived(transport, goes_on))
+
+        task = asyncio.create_task(tell())
+        self._watched.add(task)
+        task.add_done_callback(self._watched.discard)
 
     async def _answered(self, request: web.BaseRequest) -> Answer:
         try:
@@ -191,7 +219,7 @@ class DoorConnection(HttpConnection):
         "max_headers": 64,
     }
 
-    __slots__ = ("_last_body", "_line_came", "_refusal")
+    __slots__ = ("_last_body", "_line_came", "_refusal", "took_all")
 
     def __init__(
         self,
@@ -205,6 +233,19 @@ class DoorConnection(HttpConnection):
         self._refusal = refusal
         self._line_came = False
         self._last_body: StreamReader | None = None
+        self.took_all = False
+        """The caller has closed its side, and had all that was sent until then."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests came so far."""
+        return self._request_count
+
+    def eof_received(self) -> None:
+        """Note if the caller, who sends no more, has acknowledged all that was sent."""
+        if self.transport is not None:
+            self.took_all = not left_bytes(self.transport)
+        super().eof_received()
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; those of a request line that are not ASCII as the parser wants them."""

@@ -41,7 +41,7 @@ async def list_attributes(call: HadoopCall) -> Answer:
     return answered({"XAttrNames": msgspec.json.encode(names).decode()})
 
 
-@operation("SETXATTR", "PUT")
+@operation("SETXATTR", "PUT", lambda _: done())
 async def set_attribute(call: HadoopCall) -> Answer:
     """Set an attribute. Whether it is there, which `flag` asks for, is looked at just before."""
     name = _name(call)
@@ -63,7 +63,7 @@ async def set_attribute(call: HadoopCall) -> Answer:
     return done()
 
 
-@operation("REMOVEXATTR", "PUT")
+@operation("REMOVEXATTR", "PUT", lambda _: done())
 async def remove_attribute(call: HadoopCall) -> Answer:
     """Remove an attribute."""
     name = _name(call)

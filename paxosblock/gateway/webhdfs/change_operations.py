@@ -105,7 +105,7 @@ def _append_to_directory(path: str) -> HadoopError:
     return HadoopError(JavaError.FILE_EXISTS, words)
 
 
-@operation("CONCAT", "POST")
+@operation("CONCAT", "POST", lambda _: done())
 async def concat(call: HadoopCall) -> Answer:
     """Move the blocks of the files `sources`, whose names have commas between them, to the end of
     a file, in one step. The sources are gone then."""
@@ -157,7 +157,7 @@ async def mkdirs(call: HadoopCall) -> Answer:
     return truth(True)
 
 
-@operation("DELETE", "DELETE")
+@operation("DELETE", "DELETE", lambda _: truth(True))
 async def delete(call: HadoopCall) -> Answer:
     """Delete a file, or a directory with all that is in it where `recursive` says so."""
     if call.path == "/":
@@ -169,7 +169,11 @@ async def delete(call: HadoopCall) -> Answer:
         return truth(False)
 
 
-@operation("RENAME", "PUT")
+def _renamed_well(call: HadoopCall) -> Answer:
+    return done() if call.parameters.has("renameoptions") else truth(True)
+
+
+@operation("RENAME", "PUT", _renamed_well)
 async def rename(call: HadoopCall) -> Answer:
     """Move a file or directory; with `renameoptions` as Hadoop's `FileContext` does."""
     destination = call.parameters.absolute_path("destination")
@@ -324,7 +328,7 @@ async def create_snapshot(call: HadoopCall) -> Answer:
     return answered({"Path": await call.fs.create_snapshot(call.path, name)})
 
 
-@operation("RENAMESNAPSHOT", "PUT")
+@operation("RENAMESNAPSHOT", "PUT", lambda _: done())
 async def rename_snapshot(call: HadoopCall) -> Answer:
     """Give a snapshot (`oldsnapshotname`) another name (`snapshotname`)."""
     before, name = call.parameters.text("oldsnapshotname"), call.parameters.text("snapshotname")
@@ -332,7 +336,7 @@ async def rename_snapshot(call: HadoopCall) -> Answer:
     return done()
 
 
-@operation("DELETESNAPSHOT", "DELETE")
+@operation("DELETESNAPSHOT", "DELETE", lambda _: done())
 async def delete_snapshot(call: HadoopCall) -> Answer:
     """Delete a snapshot (`snapshotname`)."""
     await call.fs.delete_snapshot(call.path, call.parameters.text("snapshotname"))

@@ -52,6 +52,8 @@ class HadoopOperation:
     name: str
     verb: str
     run: Run
+    success: Callable[[HadoopCall], Answer] | None = None
+    """The answer to one that was done; None if one that is sent again hears the same as before."""
 
 
 OPERATIONS: Final[dict[str, HadoopOperation]] = {}
@@ -84,11 +86,13 @@ LACKING: Final[dict[str, str]] = {
 """Hadoop's operations that a gateway lacks: they are refused by name, and nothing is done."""
 
 
-def operation(name: str, verb: str) -> Callable[[Run], Run]:
+def operation(
+    name: str, verb: str, success: Callable[[HadoopCall], Answer] | None = None
+) -> Callable[[Run], Run]:
     """Let a function be the operation of this name and method of HTTP."""
 
     def note(run: Run) -> Run:
-        OPERATIONS[name] = HadoopOperation(name, verb, run)
+        OPERATIONS[name] = HadoopOperation(name, verb, run, success)
         return run
 
     return note

@@ -27,6 +27,7 @@ from paxosblock.gateway.webhdfs.remote_exceptions import (
     as_hadoop_error,
     refusal_of,
 )
+from paxosblock.gateway.webhdfs.repeats import Repeats
 from paxosblock.gateway.who_asks import Identification, NoProofError
 
 OPERATIONS: Final = operation_table.OPERATIONS
@@ -48,6 +49,7 @@ class WebHdfsDoor:
         self._clients = clients
         self._identification = identification
         self._budget = budget
+        self._repeats = Repeats(clients)
 
     @staticmethod
     def has(target: str) -> bool:
@@ -94,7 +96,9 @@ class WebHdfsDoor:
                 budget=self._budget,
                 stack=stack,
             )
-            return await wanted.run(call)
+            if wanted.success is None:
+                return await wanted.run(call)
+            return await self._repeats.answer(call, principal, wanted.run, wanted.success(call))
 
         return await answered_with(run)
 
