@@ -23,11 +23,15 @@ Attributes = dict[str, bytes]
 
 
 class SetPathAttributes(msgspec.Struct, frozen=True):
-    """Give a file or directory these attributes, beside those that it has; None removes one."""
+    """Give a file or directory these attributes, beside those that it has; None removes one.
+
+    With `exist` it is done only if each of them is there already (True), or none is (False).
+    """
 
     path: str
     attributes: dict[str, bytes | None]
     once: Once | None = None
+    exist: bool | None = None
 
 
 class GetAttributes(msgspec.Struct, frozen=True):

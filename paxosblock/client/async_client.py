@@ -622,7 +622,7 @@ class AsyncClient(AsyncCopies):
         return await self._session.namenodes.call_once(ownership.SET_OWNER, request)
 
     async def set_attributes(
-        self, path: AnyPath, attributes: Mapping[str, bytes | None]
+        self, path: AnyPath, attributes: Mapping[str, bytes | None], *, exist: bool | None = None
     ) -> FileStatus:
         """Give a file or directory attributes, beside those that it has; return what it is then.
 
@@ -632,13 +632,15 @@ class AsyncClient(AsyncCopies):
         Args:
             attributes: values by names that begin with `user.`, or `trusted.` for a superuser;
                 None removes one.
+            exist: True: change nothing unless each of them is there already; False: unless none is.
 
         Raises:
-            NotFoundError: there is nothing at `path`.
+            NotFoundError: there is nothing at `path`, or an attribute is not that was to `exist`.
+            ExistsError: an attribute is there that was not to `exist`.
             InvalidRequestError: other names; more than 32, 16 KiB in one, or 64 KiB in all.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
-        request = SetPathAttributes(text_of(path), dict(attributes))
+        request = SetPathAttributes(text_of(path), dict(attributes), exist=exist)
         return await self._session.namenodes.call_once(SET_ATTRIBUTES, request)
 
     async def get_attributes(self, path: AnyPath, *names: str) -> dict[str, bytes]:

@@ -62,6 +62,26 @@ async def test_they_are_set_replaced_and_removed_one_by_one(scene: Scene, path: 
     assert found.status == before == await scene.service.call(STAT, PathRequest(path))
 
 
+async def test_they_change_only_if_they_exist_or_do_not_as_asked(scene: Scene) -> None:
+    await scene.create("/f")
+    await give(scene, "/f", {COLOUR: b"red"})
+
+    async def change(exist: bool, **attributes: bytes | None) -> None:
+        wanted = {f"user.{name}": value for name, value in attributes.items()}
+        await scene.service.call(SET_ATTRIBUTES, SetPathAttributes("/f", wanted, exist=exist))
+
+    with pytest.raises(ExistsError, match=r"^'/f' has an attribute 'user.colour' already$"):
+        await change(False, size=b"1", colour=b"blue")
+    with pytest.raises(NotFoundError, match=r"^'/f' has no attribute 'user.size'$"):
+        await change(True, colour=b"blue", size=b"1")
+    with pytest.raises(NotFoundError):
+        await change(True, size=None)
+    assert await attributes_of(scene, "/f") == {COLOUR: b"red"}
+    await change(False, size=b"1")
+    await change(True, colour=None, size=b"2")
+    assert await attributes_of(scene, "/f") == {"user.size": b"2"}
+
+
 async def test_what_changes_nothing_writes_nothing_to_the_log(scene: Scene) -> None:
     await scene.create("/f")
     before = scene.store.view().revision

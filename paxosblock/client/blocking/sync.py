@@ -479,7 +479,9 @@ class Client(ClientBase):
         """
         return self._run(self._async.set_owner, path, owner, group)
 
-    def set_attributes(self, path: AnyPath, attributes: Mapping[str, bytes | None]) -> FileStatus:
+    def set_attributes(
+        self, path: AnyPath, attributes: Mapping[str, bytes | None], *, exist: bool | None = None
+    ) -> FileStatus:
         """Give a file or directory attributes, beside those that it has; return what it is then.
 
         Attributes are named values that stay with a file through renames, appends and truncates,
@@ -488,13 +490,15 @@ class Client(ClientBase):
         Args:
             attributes: values by names that begin with `user.`, or `trusted.` for a superuser;
                 None removes one.
+            exist: True: change nothing unless each of them is there already; False: unless none is.
 
         Raises:
-            NotFoundError: there is nothing at `path`.
+            NotFoundError: there is nothing at `path`, or an attribute is not that was to `exist`.
+            ExistsError: an attribute is there that was not to `exist`.
             InvalidRequestError: other names; more than 32, 16 KiB in one, or 64 KiB in all.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """
-        return self._run(self._async.set_attributes, path, attributes)
+        return self._run(self._async.set_attributes, path, attributes, exist=exist)
 
     def get_attributes(self, path: AnyPath, *names: str) -> dict[str, bytes]:
         """Return attributes of a file or directory: those of these names that it has, or all.

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from paxosblock.base.attribute_values import Encoding, decoded, encoded
+from paxosblock.errors import ExistsError, NotFoundError
 from paxosblock.gateway.exchange import Answer
 from paxosblock.gateway.webhdfs.hadoop_json import AclStatusJson, AttributeJson, answered, done
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation
@@ -43,7 +44,7 @@ async def list_attributes(call: HadoopCall) -> Answer:
 
 @operation("SETXATTR", "PUT", lambda _: done())
 async def set_attribute(call: HadoopCall) -> Answer:
-    """Set an attribute. Whether it is there, which `flag` asks for, is looked at just before."""
+    """Set an attribute, if it is there or not as `flag` says (CREATE, REPLACE or both)."""
     name = _name(call)
     flags = {flag.strip().upper() for flag in call.parameters.text("flag").split(",")}
     if not flags <= _SET_FLAGS:
@@ -52,14 +53,18 @@ async def set_attribute(call: HadoopCall) -> Answer:
         value = decoded(call.parameters.text("xattr.value"))
     except ValueError:
         raise invalid("xattr.value", "it is not in the encoding that it begins with") from None
-    there = name in await call.fs.get_attributes(call.path, name)
-    if there and "REPLACE" not in flags:
+    # One flag alone decides whether it may be there; with both, either is fine.
+    exist = None if flags == _SET_FLAGS else flags == {"REPLACE"}
+    try:
+        await call.fs.set_attributes(call.path, {name: value}, exist=exist)
+    except ExistsError:
         words = f"XAttr: {name} already exists. The REPLACE flag must be specified."
-        raise HadoopError(JavaError.IO, words)
-    if not there and "CREATE" not in flags:
+        raise HadoopError(JavaError.IO, words) from None
+    except NotFoundError as error:
+        if "attribute" not in error.details:
+            raise
         words = f"XAttr: {name} does not exist. The CREATE flag must be specified."
-        raise HadoopError(JavaError.IO, words)
-    await call.fs.set_attributes(call.path, {name: value})
+        raise HadoopError(JavaError.IO, words) from None
     return done()
 
 
@@ -67,10 +72,13 @@ async def set_attribute(call: HadoopCall) -> Answer:
 async def remove_attribute(call: HadoopCall) -> Answer:
     """Remove an attribute."""
     name = _name(call)
-    if name not in await call.fs.get_attributes(call.path, name):
+    try:
+        await call.fs.set_attributes(call.path, {name: None}, exist=True)
+    except NotFoundError as error:
+        if "attribute" not in error.details:
+            raise
         words = "No matching attributes found for remove operation"
-        raise HadoopError(JavaError.IO, words)
-    await call.fs.set_attributes(call.path, {name: None})
+        raise HadoopError(JavaError.IO, words) from None
     return done()
 
 

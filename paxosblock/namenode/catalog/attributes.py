@@ -22,7 +22,7 @@ from paxosblock.api.path_attributes import (
 )
 from paxosblock.api.transaction import SetAttributes
 from paxosblock.base import paths
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError
 from paxosblock.namenode.catalog import keys, permissions, snapshots, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.namespace import Context
@@ -45,13 +45,16 @@ def set_attributes(draft: Draft, wanted: SetPathAttributes | SetAttributes, acto
     To remove what is not there changes nothing.
 
     Raises:
-        NotFoundError: nothing is there.
+        NotFoundError: nothing is there, or an attribute is not that was to `exist`.
+        ExistsError: an attribute is there that was not to `exist`.
         InvalidRequestError: it would have too many of them, or too many bytes.
         PermissionDeniedError: the actor may not write it; or a name is for superusers.
     """
     inode = tree.find_inode(draft, wanted.path, actor, Action.WRITE)
     _check_names(wanted.attributes, actor)
     before = _all_of(draft, inode)
+    if isinstance(wanted, SetPathAttributes):
+        _check_exist(wanted, before)
     changed = {
         name: value for name, value in wanted.attributes.items() if before.get(name) != value
     }
@@ -64,6 +67,16 @@ def set_attributes(draft: Draft, wanted: SetPathAttributes | SetAttributes, acto
     inode = asked_for(msgspec.structs.replace(inode, attributes=len(after)))
     draft.put_inode(inode)
     return inode
+
+
+def _check_exist(wanted: SetPathAttributes, before: Attributes) -> None:
+    for name in wanted.attributes:
+        if wanted.exist is True and name not in before:
+            words = f"'{wanted.path}' has no attribute '{name}'"
+            raise NotFoundError(words, path=wanted.path, attribute=name)
+        if wanted.exist is False and name in before:
+            words = f"'{wanted.path}' has an attribute '{name}' already"
+            raise ExistsError(words, path=wanted.path, attribute=name)
 
 
 def show(view: View, request: GetAttributes, actor: Actor) -> PathAttributes:
