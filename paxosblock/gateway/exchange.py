@@ -86,7 +86,7 @@ class StreamedBody:
 
 
 class Sent(Protocol):
-    """What is to be told, once, when an answer was sent."""
+    """Hears, once, what became of an answer that was sent."""
 
     async def __call__(self, *, came: bool) -> None:
         """Hear if all of it arrived: where `came` is False it never will."""

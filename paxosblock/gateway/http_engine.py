@@ -238,7 +238,7 @@ class DoorConnection(HttpConnection):
 
     @property
     def requests(self) -> int:
-        """How many requests came so far."""
+        """The number of requests that came so far."""
         return self._request_count
 
     def eof_received(self) -> None:

@@ -488,13 +488,11 @@ class Client(ClientBase):
         and go with it: HDFS's XAttrs.
 
         Args:
-            attributes: values by names that begin with `user.`, or `trusted.` for a superuser;
-                None removes one.
-            exist: True: change nothing unless each of them is there already; False: unless none is.
+            attributes: by names that begin `user.`, or `trusted.` (superusers); None removes one.
+            exist: True: nothing is done unless each is there already; False: unless none is.
 
         Raises:
-            NotFoundError: there is nothing at `path`, or an attribute is not that was to `exist`.
-            ExistsError: an attribute is there that was not to `exist`.
+            NotFoundError, ExistsError: nothing is at `path`; `exist` is not so.
             InvalidRequestError: other names; more than 32, 16 KiB in one, or 64 KiB in all.
             OutcomeUnknownError: no NameNode answered for `retry_for_s`; it may have been done.
         """

@@ -3,9 +3,10 @@
 Hadoop's client sends a RENAME or DELETE again when the connection broke, at the same or another
 gateway, and nothing in the request says so. The first one took effect, so the second finds nothing
 to do and would hear `false`. So a gateway that sees an answer not arrive puts a *ticket* into the
-cluster: a directory of the user whose name is made of the request. Whoever asks the same from the
-same host, and would be refused, takes the ticket, which only one can, and hears what was lost. No
-ticket is made of an answer that arrived: of two programs that rename the same file, one hears true.
+cluster: a directory of the user whose name is made of the request. A program that asks the same
+from the same host, and would be refused, takes the ticket, which only one can, and hears what was
+lost. No ticket is made of an answer that arrived: of two programs that rename one file, one hears
+true.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Repeats:
-    """The changes of a gateway of which it is not known yet if their answers arrived."""
+    """The changes of a gateway whose answers may not have arrived yet."""
 
     def __init__(self, clients: UserClients) -> None:
         self._clients = clients
