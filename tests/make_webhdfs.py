@@ -71,13 +71,13 @@ What comes and goes is not encrypted, so a gateway listens beyond its machine on
 * A CREATE that replaces a file does so when its last byte came, in one step. Until then, and if it
   breaks off, the old file is there.
 * An APPEND that breaks off leaves the bytes that came.
-* A RENAME, DELETE, CONCAT, SETXATTR or REMOVEXATTR, or another name or the end of a snapshot, of
-  which the answer did not arrive is told as done to who asks the same again, at this or another
-  gateway, once: the gateway saw that the system of the program did not acknowledge all of the
-  answer, and kept that in the cluster for five minutes, for the same user at the same host. Of
-  several programs that rename or delete one file, one hears that it did. What HDFS answers, that
-  nothing was there to rename, is heard only where the gateway itself was killed between the change
-  and its answer, or where a proxy before it lost the answer.
+* If the answer to a RENAME, DELETE, CONCAT, SETXATTR, REMOVEXATTR, RENAMESNAPSHOT or DELETESNAPSHOT
+  did not arrive, the next one who asks the same hears that it was done, at this or another gateway:
+  Hadoop's client sends it again. The gateway sees that the system of the program did not
+  acknowledge all of the answer, and keeps that in the cluster for five minutes, for the same user
+  at the same host. Of several programs that rename or delete one file, one hears that it did. That
+  there was nothing to rename, as HDFS answers then, is heard only if the gateway was killed between
+  the change and its answer, or if a proxy lost the answer.
 * OPEN is answered when the first bytes came: of a file that is replaced until then the new one is
   sent. No answer is longer or shorter than its `Content-Length` says: where a reader cannot go on,
   as when the file is deleted or replaced under it, the connection is cut.
