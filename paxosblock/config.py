@@ -357,6 +357,9 @@ class DataNodeConfig(NodeConfig):
     delete_bandwidth_bytes_per_s: BytesPerSecond = 256 * MIB
     """Bytes per second of deleted replicas that are given back to the file system of each volume;
     without limit while less than a tenth of it is free."""
+    short_circuit: Flag = True
+    """True: clients on this machine get the descriptors of finalized replicas and read these
+    themselves (HDFS: `dfs.client.read.shortcircuit`)."""
     scrub_period_s: SecondsOrZero = 3 * 7 * 24 * 3600.0
     """Seconds within which every replica is read and compared with its checksums; 0 never does."""
     scrub_bandwidth_bytes_per_s: BytesPerSecond = 16 * MIB
@@ -419,6 +422,9 @@ class ClientConfig(Config):
     """Seconds between renewals of the leases of files being written; far below the soft limit."""
     prefetch_size: BytesOrZero = 16 * MIB
     """Bytes a sequential reader fetches ahead."""
+    short_circuit: Flag = True
+    """True: the client reads finalized replicas on this machine from their files, if the DataNode
+    lends these; otherwise all by the DataNode."""
     host: Host = field(default_factory=socket.gethostname)
     """This machine's name: its DataNodes, those with the same one, are near."""
     access_file: File = ""

@@ -149,6 +149,47 @@ class ReadBytes(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     added_bytes: int = 0
 
 
+class BorrowReplica(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
+    """Stream call of a client on the DataNode's machine: the file of the replica, to read chunks of
+    `version` from it. The answer is `LentReplica` or `NotLent`, or a Nack as for `ReadBytes`.
+    """
+
+    block: BlockId
+    storage: StorageId
+    version: Version
+    capability: bytes = b""
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """A descriptor that waits at the `socket` of a process of `user`, a number, for the `ticket`
+    (`net/lending.py`). `device` and `inode` are those of its file, as `fstat` tells them.
+    """
+
+    socket: str
+    user: int
+    ticket: bytes
+    device: int
+    inode: int
+
+    def __repr__(self) -> str:
+        return f"Offer(inode={self.inode})"  # errors and logs tell no ticket
+
+
+class LentReplica(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The descriptor of a block file is offered, which has the records of chunks one after the
+    other (FORMAT.md, 4). `names` has 12 bytes for each chunk of the version, as in `Run`.
+    """
+
+    offer: Offer
+    names: bytes
+
+
+class NotLent(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The replica is to be read by the stream. If `never`, so are all replicas of this DataNode."""
+
+    never: bool = False
+
+
 class FetchChunks(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
     `generations`, to complete a recovery or a finalization. The answer is `Chunks`, followed by the
@@ -259,7 +300,7 @@ FIND_REPLICA = Method("replica", FindReplica, ReplicaList)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
 PROCESS = Method("process", AskProcess, Process)
 
-StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks | Admit
+StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks | Admit | BorrowReplica
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
 """Requests that travel on the data stream as CALL frames."""
 STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (
@@ -268,4 +309,6 @@ STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (
     Chunks,
     Run,
     BlockAdmitted,
+    LentReplica,
+    NotLent,
 )

@@ -36,11 +36,19 @@ class DataNodeCounters:
         were `left_out` at the start."""
         self.metrics = NodeMetrics("datanode")
         self.streams = 0
+        self.lent = 0
+        """Offers of files of replicas to clients on this machine."""
         self.votes = 0
         self.vote_times = Durations()
         self.nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
         observe = self.metrics.observe
         observe("streams", "Open data streams.", lambda: self.streams)
+        self.metrics.tally(
+            "lent_replicas",
+            "Files of finalized replicas that were offered to clients on this machine.",
+            (),
+            lambda: [((), self.lent)],
+        )
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe(

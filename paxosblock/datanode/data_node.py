@@ -35,6 +35,7 @@ from paxosblock.config import DataNodeConfig, changed_settings
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import CopiedBytes, DataNodeCounters
+from paxosblock.datanode.lender import Lender
 from paxosblock.datanode.own_keys import OwnKeys, OwnTokens
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
@@ -110,6 +111,7 @@ class DataNode:
             max_read_bytes=config.max_read_bytes,
             copies=Throttle(config.copy_bandwidth_bytes_per_s, self._serves_clients),
         )
+        self.lender = Lender(self.acceptor)
         self.counters = DataNodeCounters(
             self.acceptor,
             self.volumes,
@@ -158,7 +160,10 @@ class DataNode:
         self._reporter.look_again()
 
     async def close(self) -> None:
-        """Stop scrubbing and reporting, let steps under way end, release the volumes."""
+        """Stop lending, scrubbing and reporting, let steps under way end, release the volumes."""
+        if self.lender.door is not None:
+            self.lender.door.close()
+            self.lender.door = None
         for task in self._upkeep:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
@@ -371,6 +376,7 @@ class DataNode:
             self.reader,
             self.counters,
             rights,
+            lender=self.lender,
             check_role=check_role,
             check_token=allow,
         )

@@ -39,6 +39,7 @@ from paxosblock.host.startup import collect_seldom, refuse_optimized_python
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.own_calls import OwnCalls
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.lending import LendingDoor
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.caller import CALLER, CallerRole
 from paxosblock.net.port.guard import Guard
@@ -144,6 +145,9 @@ async def running(
         address = await listen_at(stack, app, router, listen, guard)
         publish_address(stack, node.volumes[0].folder, address)
         guard.names.add([advertise] if advertise else [])
+        if config.short_circuit:
+            with contextlib.suppress(OSError):  # without such sockets clients read by streams
+                node.lender.door = LendingDoor.open()
         node.start(advertise or address)
         _log.info(
             "DataNode serves",

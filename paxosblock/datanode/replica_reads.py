@@ -14,7 +14,7 @@ from array import array
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
+from paxosblock.api.datanode import BorrowReplica, Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.base.chunk_cipher import user_bytes
@@ -172,7 +172,7 @@ class Reader:
             block = self._acceptor.find(request.block, request.storage)
             state = block.state() if block is not None else None
             if block is None or state is None:
-                return self._refusal(block, request, NO_GENERATION)
+                return refusal(block, request, NO_GENERATION)
             if not holds(request.version, state):
                 return block.nack(request.version.epoch, Reason.STALE)
             block.volume.serve()
@@ -236,7 +236,7 @@ class Reader:
             block = self._acceptor.find(request.block, request.storage)
             wanted = max(request.generations, default=NO_GENERATION)
             if block is None or block.replica is None or block.corrupt:
-                return self._refusal(block, request, wanted)
+                return refusal(block, request, wanted)
             replica = block.replica
             if replica.registers.accepted_generation not in request.generations:
                 return block.nack(wanted, Reason.STALE)
@@ -256,13 +256,6 @@ class Reader:
         """Return where a piece ends that takes no more than a second at the pace of copies."""
         end = min(log.start_of(request.start) + self._copies.bytes_per_s, log.size_bytes)
         return max(request.start + 1, min(request.stop, log.index_at(int(end))))
-
-    def _refusal(
-        self, block: Block | None, request: ReadBytes | FetchChunks, generation: Generation
-    ) -> Nack:
-        if block is not None and block.corrupt:
-            return block.nack(generation, Reason.CORRUPT)
-        return nack(request.storage, request.block, generation)
 
     async def _load(
         self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int
@@ -321,6 +314,17 @@ class Reader:
             if len(self._open) > MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].close_for_readers()
         return opened
+
+
+def refusal(
+    block: Block | None,
+    request: ReadBytes | FetchChunks | BorrowReplica,
+    generation: Generation,
+) -> Nack:
+    """Return the answer to a request for a replica that is not here, or dead."""
+    if block is not None and block.corrupt:
+        return block.nack(generation, Reason.CORRUPT)
+    return nack(request.storage, request.block, generation)
 
 
 def _run(

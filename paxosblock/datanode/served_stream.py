@@ -22,9 +22,12 @@ from paxosblock.api.datanode import (
     STREAM_REPLIES,
     Admit,
     BlockAdmitted,
+    BorrowReplica,
     CreateAndWrite,
     Envelope,
     FetchChunks,
+    LentReplica,
+    NotLent,
     ReadBytes,
     StreamCall,
     Watch,
@@ -33,6 +36,7 @@ from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.durations import BOUNDS_S
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import DataNodeCounters
+from paxosblock.datanode.lender import Lender
 from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.stream_rights import StreamRights
 from paxosblock.errors import PaxosBlockError, ProtocolError
@@ -62,19 +66,22 @@ class ServedStream:
         counters: DataNodeCounters,
         rights: StreamRights | None = None,
         *,
+        lender: Lender | None = None,
         check_role: Callable[[CallerRole, str], None] | None = None,
         check_token: Callable[[TokenRight, str], None] | None = None,
     ) -> None:
         """Serve one connection; all connections share the arguments, but for the `rights` of its
         client: None, it may do everything. `check_role` raises AccessDeniedError for what is of
         nodes alone; None: the client may be one. `check_token` raises it for what the token with
-        which the stream began does not allow; None: it began without one."""
+        which the stream began does not allow; None: it began without one. `lender` lends files
+        of replicas; None: nobody does."""
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
         self._rights = rights
         self._check_role = check_role
         self._check_token = check_token
+        self._lender = lender
         self._calls = CallServer(_CALLS, _REPLIES, self._answer, self._at_once)
         self._beats = BeatSender(
             lambda: self._waiting_votes + self._running_calls, acceptor.stands_s
@@ -240,10 +247,19 @@ class ServedStream:
                 async with self._bulk:
                     await self._drained()
                     return await self._reader.fetch_chunks(request)
+            case BorrowReplica():
+                return await self._lend(request)
             case Admit():
                 return BlockAdmitted(request.block)
             case _ as never:
                 assert_never(never)
+
+    async def _lend(self, request: BorrowReplica) -> LentReplica | NotLent | Nack:
+        if self._lender is None:
+            return NotLent(never=True)
+        answer = await self._lender.lend(request)
+        self._counters.lent += isinstance(answer, LentReplica)
+        return answer
 
     async def _drained(self) -> None:
         """Wait until a slow reader has received most of the replies before."""
@@ -253,7 +269,7 @@ class ServedStream:
 
 def _token_right(request: StreamCall) -> TokenRight:
     """Return the right that a call takes; some of nodes alone are refused for that."""
-    reads = isinstance(request, ReadBytes | Watch | FetchChunks)
+    reads = isinstance(request, ReadBytes | Watch | FetchChunks | BorrowReplica)
     if isinstance(request, Envelope):
         reads = isinstance(request.message, Read)
     return TokenRight.READ if reads else TokenRight.WRITE

@@ -68,6 +68,9 @@ class Disk(Protocol):
     def open(self, path: Path) -> FileHandle:
         """Open an existing file to read and write."""
 
+    def open_to_read(self, path: Path) -> FileHandle:
+        """Open an existing file, so that nobody can write with this handle."""
+
     def close(self, file: FileHandle) -> None:
         """Release the handle (a lock with it); does not sync."""
 
@@ -167,6 +170,10 @@ class OsDisk:
     def open(self, path: Path) -> FileHandle:
         with _translated("cannot open", path):
             return FileHandle(opening(os.open, path, os.O_RDWR | os.O_CLOEXEC))
+
+    def open_to_read(self, path: Path) -> FileHandle:
+        with _translated("cannot open", path):
+            return FileHandle(opening(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
 
     def close(self, file: FileHandle) -> None:
         with _translated("cannot close a file"):

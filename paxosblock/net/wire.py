@@ -40,6 +40,7 @@ from paxosblock.base.checksum import Buffer, crc32c
 from paxosblock.base.encoding import MALFORMED, encode, msgpack_decoder
 from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
+from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
 
 MAGIC: Final = b"PXB1"
@@ -176,6 +177,12 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     def frame_length(self) -> int:
         """Bytes of header and payload together."""
         return HEADER_BYTES + self.payload_length
+
+
+def record_start(log: ChunkLog, index: int) -> int:
+    """Return the offset of the frame of chunk `index`, also for `len(log)`, where all those of a
+    log follow each other, as in a block file (FORMAT.md, 4)."""
+    return log.start_of(index) + index * HEADER_BYTES
 
 
 def verify_payload(header: Header, payload: Buffer) -> None:

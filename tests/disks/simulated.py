@@ -181,6 +181,9 @@ class SimulatedDisk:
         self._check()
         return self._handle(self._file(path))
 
+    def open_to_read(self, path: Path) -> FileHandle:
+        return self.open(path)
+
     def close(self, file: FileHandle) -> None:
         self._handles.pop(file, None)
         self._locks.pop(file, None)

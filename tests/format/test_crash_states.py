@@ -20,13 +20,14 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import CreateAndWrite
 from paxosblock.datanode.store import small_log, small_replicas
-from paxosblock.datanode.store.chunk_records import check_records, record_start
+from paxosblock.datanode.store.chunk_records import check_records
 from paxosblock.datanode.store.disk_format import Loaded, Stored
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.store.layout import ReplicaFiles
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.volumes.group_commit import GroupCommit
+from paxosblock.net.wire import record_start
 from paxosblock.protocol.messages import Create, Created, Delete, Nack, Read, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (

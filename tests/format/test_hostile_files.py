@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paxosblock.datanode.store.chunk_records import checked, record_start
+from paxosblock.datanode.store.chunk_records import checked
 from paxosblock.datanode.store.disk_format import Loaded
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import Identity, decode_identity
 from paxosblock.datanode.store.meta import decode_metadata, describe
 from paxosblock.errors import ConfigError, CorruptionError
-from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.net.wire import HEADER_BYTES, record_start
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import Durability, Generation, Registers, ReplicaState, StorageId

@@ -19,7 +19,6 @@ from typing import Any
 from paxosblock.api.reports import BLOCK_REPORT
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.store.chunk_records import record_start
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.layout import ReplicaFiles, meta_name
 from paxosblock.datanode.store.small_replicas import SmallPlace
@@ -29,6 +28,7 @@ from paxosblock.journal.segment import RECORD_BYTES
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.namenode.kv.interface import View
+from paxosblock.net.wire import record_start
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState, StorageId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.datanode.store.chunk_records import record_start
+from paxosblock.net.wire import record_start
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.types import ChunkIndex, ChunkName
 from tests.disks.power_cut import File, Wrote

@@ -28,7 +28,9 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.base.chunk_cipher import ADDED_BYTES, ChunkCipher, user_bytes
 from paxosblock.base.even_run import EvenRun
 from paxosblock.base.jitter import JITTER
+from paxosblock.base.units import MIB
 from paxosblock.client.session.backoff import Backoff
+from paxosblock.client.session.lent_files import LentFile
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.session.transport import FRESH_MAX
 from paxosblock.errors import (
@@ -40,7 +42,7 @@ from paxosblock.errors import (
     TruncatedError,
     UnavailableError,
 )
-from paxosblock.net.wire import FrameKind, Header
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, record_start
 from paxosblock.protocol.chunk_log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import (
@@ -50,15 +52,29 @@ from paxosblock.protocol.read import (
     unfinalized_version,
     version_now,
 )
-from paxosblock.protocol.types import BlockId, Reason, StorageId
+from paxosblock.protocol.types import BlockId, ChunkIndex, Reason, StorageId
 
 _log = logging.getLogger(__name__)
 
 REPORT_S: Final = 1.0
 """Seconds that a read waits for the NameNode to hear of a bad replica."""
 
+BORROW_BYTES: Final = MIB
+"""A block of which less is read, a whole chunk for each request, is not worth a file."""
+
+LENT_STEP_BYTES: Final = MIB
+"""About so much is read from a file before anything else has its turn: a fraction of a
+millisecond."""
+
+MOST_CHUNKS: Final = 500
+"""Chunks that are read from a file at once: the system takes 1,024 buffers."""
+
 SLOW_AFTER_S: Final = 2.0
 """A replica that has not served a request by then is left for another one."""
+
+
+_RECORD_HEADER: Final = memoryview(bytearray(HEADER_BYTES))
+"""The place of all headers of records, which nobody looks at: the name of a chunk tells more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +171,7 @@ class BlockReader:
         self.chunk_bytes = session.config.chunk_size
         """Size of the chunks, as far as it is known: requests that fit it fetch nothing twice."""
         self._session = session
+        self._asked_bytes = 0
         self._corrupt: dict[StorageId, CorruptionError] = {}
         self._gone: set[StorageId] = set()
         """Members that have no replica of this version any more, as they said themselves."""
@@ -234,12 +251,13 @@ class BlockReader:
 
     def _candidates(self) -> list[BlockMember]:
         """Return the sound members: those without a mark against them come first, then the nearer
-        ones, then those that have the least to send to this client at this moment.
+        ones, then one whose file is lent, then those that have the least to send to this client at
+        this moment.
 
         So requests that run side by side go to different replicas, their processors and disks; and
         those that come one after the other to the same, which has what it needs in memory.
         """
-        reading, gone = self._session.reading, self._gone
+        reading, lent, gone = self._session.reading, self._session.lent, self._gone
         sound = [member for member in self._order if member.storage not in self._corrupt]
         return sorted(
             sound,
@@ -248,20 +266,20 @@ class BlockReader:
                 reading.is_suspected(at.address),
                 not at.live,
                 at.distance,
+                lent.known((at.storage, self.extent.block, self.extent.version)) is None,
                 reading.fetching[at.address],
             ),
         )
 
     async def _fetch_from(self, member: BlockMember, target: _Target) -> None:
-        connection = await self._session.reading.get(member.address)
         timeout_s = min(SLOW_AFTER_S, self._session.config.rpc_timeout_s)
+        await self._fetch_lent(member, target, timeout_s)
+        if target.complete:
+            return
+        connection = await self._session.reading.get(member.address)
         while not target.complete:
-            cipher = self._cipher
-            exact = cipher is None and target.left < self.chunk_bytes
-            if cipher is None:
-                sink = _Sink(target, self.extent.version, exact=exact)
-            else:  # of an encrypted chunk all is needed to check any of it
-                sink = _DecryptingSink(target, self.extent.version, cipher)
+            exact = self._cipher is None and target.left < self.chunk_bytes
+            sink = self._sink(target, exact=exact)
             request = ReadBytes(
                 target.block,
                 member.storage,
@@ -277,6 +295,70 @@ class BlockReader:
                 raise ProtocolError(f"{member.address} serves no more of block {target.block}")
             if not exact:  # else these may be parts
                 self.chunk_bytes = sink.chunk_bytes or self.chunk_bytes
+
+    def _sink(self, target: _Target, *, exact: bool = False) -> _Sink:
+        cipher = self._cipher
+        if cipher is None:
+            return _Sink(target, self.extent.version, exact=exact)
+        # Of an encrypted chunk all is needed to check any of it.
+        return _DecryptingSink(target, self.extent.version, cipher)
+
+    async def _fetch_lent(self, member: BlockMember, target: _Target, timeout_s: float) -> None:
+        """Read as much as there is in the file of a replica on this machine, if that is lent and
+        its bytes are in the system's memory."""
+        lent, key = self._session.lent, (member.storage, target.block, self.extent.version)
+        file = lent.known(key)
+        if file is None:
+            self._asked_bytes += max(target.left, self.chunk_bytes)
+            if self._asked_bytes < BORROW_BYTES or not lent.may_borrow(member.address):
+                return
+            connection = await self._session.reading.get(member.address)
+            file = await lent.borrow(connection, member, key, timeout_s)
+        while file is not None:
+            try:
+                if not self._read_lent(file, target):
+                    return
+            except PaxosBlockError as error:
+                # It was cut and written again, or it is damaged: its DataNode knows which.
+                _log.info("block %d: the lent file of %s: %s", target.block, member.storage, error)
+                lent.forget(key)
+                return
+            if target.complete:
+                return
+            await asyncio.sleep(0)  # others have their turn
+            file = lent.known(key)
+
+    def _read_lent(self, file: LentFile, target: _Target) -> bool:
+        """Take the next chunks from a file; False if it does not give any at once."""
+        sink, log = self._sink(target), file.log
+        end = min(target.stop, target.position + LENT_STEP_BYTES)
+        first = log.index_at(target.position, sink.added_bytes)
+        stop = min(log.index_at(end - 1, sink.added_bytes), len(log) - 1, first + MOST_CHUNKS) + 1
+        if first >= stop:
+            return False
+        start = log.start_of(first)
+        size_bytes = log.start_of(stop) - start
+        header = Header(
+            FrameKind.RUN,
+            payload_length=size_bytes,
+            block=target.block,
+            index=ChunkIndex(first),
+        )
+        names = log.entries(first, stop)
+        sink.reply_received(Run(first, start, names), 1)
+        payload = sink.payload_buffer(header)
+        if payload is None:
+            payload = self._session.lent.buffers.take(size_bytes)
+        parts, begin = list[memoryview](), 0
+        for end, _ in read_entries(names):
+            parts += (_RECORD_HEADER, payload[begin : end - start])
+            begin = end - start
+        if not file.read(parts, record_start(log, first)):
+            return False
+        sink.chunk_received(header, payload)
+        if sink.chunk_bytes:
+            self.chunk_bytes = sink.chunk_bytes
+        return sink.advanced
 
     async def _report(self, member: BlockMember, error: CorruptionError) -> None:
         """Tell the NameNode, once for each replica; the read goes on whether it hears or not."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from paxosblock.api.namenode import ApplicationVersion, CloseFile, Transact
 from paxosblock.api.transaction import Operation
 from paxosblock.client.session.lease_keeper import LeaseKeeper
+from paxosblock.client.session.lent_files import LentFiles
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.client.session.retried_task import RunningTasks
 from paxosblock.client.session.transport import DataConnections
@@ -29,6 +30,7 @@ class SharedSession:
     leases: LeaseKeeper
     tending: RunningTasks
     rpc: RpcClient
+    lent: LentFiles
 
     @classmethod
     def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> SharedSession:
@@ -50,6 +52,7 @@ class SharedSession:
             LeaseKeeper(namenodes, config.lease_interval_s),
             RunningTasks(),
             rpc,
+            LentFiles(wanted=config.short_circuit),
         )
 
     def within(self, seconds: float) -> SharedSession:
@@ -78,5 +81,5 @@ class SharedSession:
     async def close(self) -> None:
         """Close all connections, and end all background work."""
         self.namenodes.close()
-        for part in (self.leases, self.tending, self.writing, self.reading, self.rpc):
+        for part in (self.leases, self.tending, self.writing, self.reading, self.lent, self.rpc):
             await part.close()

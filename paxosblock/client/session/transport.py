@@ -12,9 +12,12 @@ from paxosblock.api.datanode import (
     Admit,
     Answer,
     BlockAdmitted,
+    BorrowReplica,
     Chunks,
     CreateAndWrite,
     Envelope,
+    LentReplica,
+    NotLent,
     ReadBytes,
     Run,
     Watch,
@@ -108,7 +111,7 @@ class DataConnection:
         """
         answer = await self._call(question, timeout_s)
         if (
-            isinstance(answer, Vote | Chunks | Run | BlockAdmitted)
+            isinstance(answer, Vote | Chunks | Run | BlockAdmitted | LentReplica | NotLent)
             or answer.storage != question.storage
         ):
             raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
@@ -146,6 +149,19 @@ class DataConnection:
         if not isinstance(run, Run):
             raise ProtocolError(f"{self.address} answered {type(run).__name__}")
         return run
+
+    async def borrow(self, request: BorrowReplica, timeout_s: float) -> LentReplica | NotLent:
+        """Return where the file of a replica is offered, or that it is not.
+
+        Raises:
+            PaxosBlockError: no answer, or an error of the DataNode.
+        """
+        answer = await self._call(request, timeout_s)
+        if isinstance(answer, Nack):
+            return NotLent()
+        if not isinstance(answer, LentReplica | NotLent):
+            raise ProtocolError(f"{self.address} answered {type(answer).__name__}")
+        return answer
 
     async def _call(
         self,

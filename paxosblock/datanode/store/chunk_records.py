@@ -18,18 +18,13 @@ from paxosblock.datanode.store.disk_format import Records
 from paxosblock.datanode.store.meta import Metadata
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.host.disk import Disk, FileHandle
-from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
+from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header, record_start
 from paxosblock.protocol.chunk_log import ENTRY_BYTES, ChunkLog, acknowledged_before, read_entries
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 
 PIECE_BYTES: Final = 4 * MIB
 _ANY_HEADER: Final = crc32c(Header(FrameKind.CHUNK).pack())
 """The CRC32C of every header: it ends with the one of the bytes before."""
-
-
-def record_start(log: ChunkLog, index: int) -> int:
-    """Return the offset in the block file of the record of chunk `index`, also for `len(log)`."""
-    return log.start_of(index) + index * HEADER_BYTES
 
 
 def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Records:

@@ -15,7 +15,7 @@ from paxosblock.base.checksum import Buffer
 from paxosblock.base.even_run import EvenRun
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.removals import Removals
-from paxosblock.host.disk import Room
+from paxosblock.host.disk import FileHandle, Room
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog, Effect
@@ -229,6 +229,14 @@ class ReplicaStore(Protocol):
 
     def open(self, files: Stored) -> OpenFile:
         """Open a replica that takes no writes, for readers."""
+
+    def lend(self, files: Stored) -> FileHandle | None:
+        """Open the file of a replica that takes no writes, for a process that may only read it;
+        None if other replicas share the file.
+        """
+
+    def take_back(self, file: FileHandle) -> None:
+        """Close what `lend` opened."""
 
     def tidy(self) -> None:
         """Win back some of the room of deleted replicas. No request waits for it.

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.units import KIB, MIB
-from paxosblock.datanode.store.chunk_records import checked, record_start
+from paxosblock.datanode.store.chunk_records import checked
 from paxosblock.datanode.store.damaged_file import write_damaged
 from paxosblock.datanode.store.disk_format import (
     FetchedChunks,
@@ -61,7 +61,7 @@ from paxosblock.host.disk import (
     publish_open,
 )
 from paxosblock.host.kept_room import KeptRoom
-from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.net.wire import HEADER_BYTES, record_start
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.effects import AdoptLog, Effect
 from paxosblock.protocol.register import Replica
@@ -281,6 +281,14 @@ class FileStore:
         if isinstance(files, SmallPlace):
             return self.small.log
         return OpenFile(self.disk, self.disk.open(_ours(files).path))
+
+    def lend(self, files: Stored) -> FileHandle | None:
+        if isinstance(files, SmallPlace):
+            return None
+        return self.disk.open_to_read(_ours(files).path)
+
+    def take_back(self, file: FileHandle) -> None:
+        self.disk.close(file)
 
     def read(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from paxosblock.datanode.store.chunk_records import record_start, scan
+from paxosblock.datanode.store.chunk_records import scan
 from paxosblock.datanode.store.damaged_file import read_damaged, write_damaged
 from paxosblock.datanode.store.disk_format import Loaded, LoadedReplicas, Stored
 from paxosblock.datanode.store.identity import VERSION, forget, read_identity
@@ -43,6 +43,7 @@ from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, Storag
 from paxosblock.host.disk import Disk, is_shortage, open_alone, opened, read_file
 from paxosblock.host.kept_room import KeptRoom
 from paxosblock.host.logs import facts
+from paxosblock.net.wire import record_start
 from paxosblock.protocol.chunk_log import ChunkLog
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.register import Replica, restarted

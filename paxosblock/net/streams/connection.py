@@ -197,6 +197,15 @@ class FrameConnection(asyncio.BufferedProtocol):
         in_part = self._header is not None or self._start < self._end
         return in_part and not self._reading_paused
 
+    @property
+    def is_local(self) -> bool:
+        """True if the peer has an address of this machine, as far as this end can tell."""
+        transport = self._transport
+        if transport is None:
+            return False
+        here, there = (transport.get_extra_info(name) for name in ("sockname", "peername"))
+        return bool(here and there and here[0] == there[0])
+
     def pause_reading(self) -> None:
         """Stop reading from the socket; frames that were read already still come."""
         self._reading_paused = True
