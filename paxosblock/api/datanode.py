@@ -185,7 +185,7 @@ class LentReplica(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class NotLent(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The replica is to be read by the stream. If `never`, so are all replicas of this DataNode."""
+    """The client must read the replica by the stream; if `never`, all replicas of this DataNode."""
 
     never: bool = False
 

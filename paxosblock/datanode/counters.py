@@ -43,12 +43,6 @@ class DataNodeCounters:
         self.nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
         observe = self.metrics.observe
         observe("streams", "Open data streams.", lambda: self.streams)
-        self.metrics.tally(
-            "lent_replicas",
-            "Files of finalized replicas that were offered to clients on this machine.",
-            (),
-            lambda: [((), self.lent)],
-        )
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe(
@@ -81,6 +75,7 @@ class DataNodeCounters:
         )
         self._add_scrubbing(volumes)
         self._add_times(volumes)
+        self._add_lending()
         self._add_room(rooms)
         self.metrics.tally(
             "copied_bytes",
@@ -116,6 +111,14 @@ class DataNodeCounters:
             "Group commits: one sync of a file, for all votes that wait for it.",
             ("storage",),
             lambda: [((v.storage,), v.commit.times) for v in volumes],
+        )
+
+    def _add_lending(self) -> None:
+        self.metrics.tally(
+            "lent_replicas",
+            "Files of finalized replicas that were offered to clients on this machine.",
+            (),
+            lambda: [((), self.lent)],
         )
 
     def _add_room(self, rooms: Callable[[], Iterable[StorageReport]]) -> None:

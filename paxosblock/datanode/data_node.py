@@ -84,8 +84,7 @@ class DataNode:
     ) -> None:
         """Use `open_volumes` for `opened`. Closes the volumes, not `client`. `roles` tells which
         callers are nodes."""
-        self.roles = roles
-        self.name = node
+        self.name, self.roles = node, roles
         self._config = config
         volumes, self._lost = opened
         self.volumes = tuple(volumes)

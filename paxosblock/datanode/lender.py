@@ -62,7 +62,7 @@ class Lender:
             return NotLent()
         try:
             file = await volume.run_read(volume.store.lend, files)
-        except StorageError:  # whoever reads by the stream finds out what is wrong
+        except StorageError:  # a reader by the stream finds out what is wrong
             volume.check()
             return NotLent()
         if file is None:

@@ -74,7 +74,7 @@ class ServedStream:
         client: None, it may do everything. `check_role` raises AccessDeniedError for what is of
         nodes alone; None: the client may be one. `check_token` raises it for what the token with
         which the stream began does not allow; None: it began without one. `lender` lends files
-        of replicas; None: nobody does."""
+        of replicas; None: it lends none."""
         self._acceptor = acceptor
         self._reader = reader
         self._counters = counters

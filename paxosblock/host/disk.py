@@ -69,7 +69,7 @@ class Disk(Protocol):
         """Open an existing file to read and write."""
 
     def open_to_read(self, path: Path) -> FileHandle:
-        """Open an existing file, so that nobody can write with this handle."""
+        """Open an existing file to read; no caller can write with this handle."""
 
     def close(self, file: FileHandle) -> None:
         """Release the handle (a lock with it); does not sync."""

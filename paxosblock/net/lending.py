@@ -2,12 +2,12 @@
 
 A stream is where a client proves who it is and what it may do, and where the node proves itself. So
 there the node answers with an `Offer`, and the socket only brings what was offered: who shows the
-ticket gets the descriptor, once and within seconds. The client shows it to nobody but a process of
-the user that the offer names, and takes nothing but the file that the offer names. So a program
+ticket gets the descriptor, once and within seconds. The client shows it only to a process of the
+user that the offer names, and takes only the file that the offer names. So a program
 that finds the socket gets nothing from it, and one that stands in its place gives nothing.
 
-The name of the socket is in the abstract namespace of Linux: no file is left behind, nobody needs
-a right to a folder, and it is seen only where the network is the same.
+The name of the socket is in the abstract namespace of Linux: no file is left behind, no caller
+needs a right to a folder, and it is seen only where the network is the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LendingDoor:
 
     @classmethod
     def open(cls) -> LendingDoor:
-        """Listen at a name that nobody can guess.
+        """Listen at a name that no program can guess.
 
         Raises OSError where the system has no such sockets, or no descriptor for one.
         """
@@ -140,7 +140,7 @@ def take(offer: Offer) -> int:
     """Return the descriptor that was offered, of a file to read. Blocks, at most `TAKE_S`.
 
     Raises:
-        UnavailableError: nobody gives it here; or not the one who offered it, or another file.
+        UnavailableError: no process gives it here; or not the one that offered it, or another file.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:

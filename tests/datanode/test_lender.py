@@ -96,7 +96,7 @@ async def test_what_is_being_written_small_of_another_version_or_gone_is_not_len
 async def test_a_file_that_was_lent_keeps_its_chunks_or_shows_that_it_lost_them(
     tmp_path: Path,
 ) -> None:
-    """What `FORMAT.md` 9 says happens beside an open descriptor."""
+    """This happens beside an open descriptor, as FORMAT.md 9 says."""
     async with running(tmp_path) as node:
         with lending(node) as lender:
             await finalized(node)

@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def config(cluster: LocalCluster) -> ClientConfig:
-    """What a client of it needs; files have two replicas, and chunks are short."""
+    """The settings of a client of it; files have two replicas, and chunks are short."""
     return replace(cluster.client_config, chunk_size=CHUNK, replication=2, retry_for_s=5.0)
 
 

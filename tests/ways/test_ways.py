@@ -25,8 +25,8 @@ FILES_AND_CALLS: Final = {
     # The caller becomes a user in users.py; a new directory takes its group from the one above.
     "mkdirs": (40, 208),
     "stat": (21, 79),
-    "chunk": (27, 329),
-    "pread": (22, 139),
+    "chunk": (26, 329),
+    "pread": (22, 147),
 }
 AT_MOST: Final = {"take_over": (90, 6000)}
 """In a recovery NameNode, DataNodes and their reports are at work at once, and who comes first

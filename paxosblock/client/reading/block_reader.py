@@ -60,7 +60,7 @@ REPORT_S: Final = 1.0
 """Seconds that a read waits for the NameNode to hear of a bad replica."""
 
 BORROW_BYTES: Final = MIB
-"""A block of which less is read, a whole chunk for each request, is not worth a file."""
+"""A file is worth its cost when a block was asked for so much, a whole chunk for each request."""
 
 LENT_STEP_BYTES: Final = MIB
 """About so much is read from a file before anything else has its turn: a fraction of a
@@ -74,7 +74,7 @@ SLOW_AFTER_S: Final = 2.0
 
 
 _RECORD_HEADER: Final = memoryview(bytearray(HEADER_BYTES))
-"""The place of all headers of records, which nobody looks at: the name of a chunk tells more."""
+"""The place of all headers of records, which no reader looks at: the name of a chunk tells more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ from paxosblock.protocol.types import BlockId, StorageId
 FILES_MAX: Final = 64
 """Files that are open; the one that was not used for longest is closed for another."""
 KNOWN_MAX: Final = 4096
-"""Replicas of which it is known whether they are lent."""
+"""Replicas that are known as lent, or as not lent."""
 KEPT_S: Final = 60.0
-"""Seconds after which a file is closed, and asked for anew: so long may it be read by one who may
-not read it any more, and takes a deleted one room on the disk."""
+"""Seconds after which a file is closed, and borrowed again if it is still read: so long a client
+may read what its user may not read any more, and a deleted file takes room on the disk."""
 BUFFERS_MAX: Final = 4
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
@@ -82,7 +82,7 @@ class LentFiles:
         """Borrow nothing unless it is `wanted`."""
         self._wanted = wanted
         self.buffers = BufferPool(BUFFERS_MAX)
-        """For chunks of which a part is wanted, or which are encrypted."""
+        """For chunks that are wanted in part, or encrypted."""
         self._known: OrderedDict[Key, tuple[LentFile | None, float]] = OrderedDict()
         """The file, None: it is not lent; and until when that counts."""
         self._open: OrderedDict[Key, LentFile] = OrderedDict()
@@ -113,8 +113,8 @@ class LentFiles:
         key: Key,
         timeout_s: float,
     ) -> LentFile | None:
-        """Return the file of a replica of the DataNode at the other end; None if it is to be read
-        by the stream, for whatever reason."""
+        """Return the file of a replica of the DataNode at the other end; None if the client
+        must read it by the stream, for whatever reason."""
         if not connection.stream.is_local:
             return None
         if key in self._known:
